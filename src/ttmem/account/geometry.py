@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much memory a chip has and how a core's L1 is laid out.
+
+The live figures come from the runtime that opened the device. The table below is what ttnn 0.81.1 reports for
+each board; it serves only until the live figures are known, and numbers drawn from it say so.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from ttmem.account.kinds import Kind
+
+
+class Arch(IntEnum):
+    """Chip families, numbered as on the legacy wire."""
+
+    UNKNOWN = 0
+    GRAYSKULL = 1
+    WORMHOLE_B0 = 2
+    BLACKHOLE = 3
+    QUASAR = 4
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Geometry(NamedTuple):
+    """Sizes of one chip as its allocator sees them; per bank and per core, never multiplied in advance."""
+
+    arch: Arch
+    grid_x: int
+    grid_y: int
+    l1_size: int
+    l1_base: int
+    map_end: int
+    dram_banks: int
+    dram_bank_size: int
+    l1_small_size: int = 0
+    trace_size: int = 0
+    live: bool = False
+
+    @property
+    def cores(self) -> int:
+        return self.grid_x * self.grid_y
+
+    @property
+    def l1_capacity(self) -> int:
+        """All L1 of the compute grid, firmware and kernel ring included."""
+        return self.cores * self.l1_size
+
+    @property
+    def dram_capacity(self) -> int:
+        return self.dram_banks * self.dram_bank_size
+
+    @property
+    def ring_size(self) -> int:
+        """Bytes of the kernel config ring on one core."""
+        return self.l1_base - self.map_end
+
+
+_WH = dict(arch=Arch.WORMHOLE_B0, l1_size=1499136, l1_base=105824, map_end=35168, dram_banks=12)
+_BH = dict(arch=Arch.BLACKHOLE, l1_size=1572864, l1_base=111744, map_end=41088, dram_bank_size=4278190080)
+
+
+def _wormhole(x: int, y: int) -> Geometry:
+    return Geometry(grid_x=x, grid_y=y, dram_bank_size=1073741824, **_WH)  # type: ignore[arg-type]
+
+
+def _blackhole(x: int, y: int, banks: int) -> Geometry:
+    return Geometry(grid_x=x, grid_y=y, dram_banks=banks, **_BH)  # type: ignore[arg-type]
+
+
+BOARDS: dict[str, Geometry] = {
+    "n150": _wormhole(8, 8),
+    "n300": _wormhole(8, 8),
+    "galaxy-wormhole": _wormhole(8, 9),
+    "p100": _blackhole(11, 10, 7),
+    "p150": _blackhole(11, 10, 8),
+    "p300": _blackhole(11, 10, 8),
+    "galaxy-blackhole": _blackhole(12, 10, 8),
+    "quasar": Geometry(Arch.QUASAR, 8, 4, 4194304, 332864, 230464, 2, 1073741824),
+}
+_BY_ARCH = {Arch.WORMHOLE_B0: "n150", Arch.BLACKHOLE: "p150", Arch.QUASAR: "quasar"}
+
+
+def board_geometry(board: str | None, arch: Arch = Arch.UNKNOWN) -> Geometry | None:
+    """Table figures for a board name as the driver spells it (``p150a``), else for the family's common board."""
+    if board:
+        known = BOARDS.get(board) or BOARDS.get(board.rstrip("abc"))
+        if known is not None:
+            return known
+    return BOARDS[_BY_ARCH[arch]] if arch in _BY_ARCH else None
+
+
+class NocGrid(NamedTuple):
+    """The whole network-on-chip, which the proof of concept took for the compute grid."""
+
+    x: int
+    y: int
+
+
+NOC_GRIDS: dict[Arch, NocGrid] = {
+    Arch.WORMHOLE_B0: NocGrid(10, 12),
+    Arch.BLACKHOLE: NocGrid(17, 12),
+}
+_ANY_NOC = NocGrid(17, 12)
+_ANY_L1 = 1572864
+# Mailboxes (launch messages) lie at the very bottom of L1, before the firmware images.
+_MAILBOX_END = {Arch.WORMHOLE_B0: 13328, Arch.BLACKHOLE: 13536}
+
+
+def noc_capacity(geometry: Geometry) -> int:
+    """L1 as the proof of concept counted it: the whole NOC grid, 171.6 MiB on Wormhole, 306 MiB on Blackhole."""
+    x, y = NOC_GRIDS.get(geometry.arch, NocGrid(geometry.grid_x, geometry.grid_y))
+    return x * y * geometry.l1_size
+
+
+def noc_limits(geometry: Geometry | None) -> tuple[tuple[int, int], int]:
+    """NOC grid and L1 size that a per-core id must respect on this chip; the widest known ones if it is unknown."""
+    if geometry is None:
+        return _ANY_NOC, _ANY_L1
+    return NOC_GRIDS.get(geometry.arch, _ANY_NOC), geometry.l1_size
+
+
+class Region(NamedTuple):
+    """What lies at an address of a core's L1."""
+
+    name: str
+    kind: Kind
+
+
+_LAUNCH = Region("launch message", Kind.FIRMWARE)
+_FIRMWARE = Region("firmware", Kind.FIRMWARE)
+_RING = Region("kernel", Kind.KERNEL)
+_DATA = Region("data", Kind.L1)
+
+
+def region_at(geometry: Geometry | None, address: int) -> Region:
+    """The region an address of one core falls in: launch messages, firmware, the kernel ring, or data."""
+    g = geometry or BOARDS["n150"]
+    if address < _MAILBOX_END.get(g.arch, 0):
+        return _LAUNCH
+    if address < g.map_end:
+        return _FIRMWARE
+    return _RING if address < g.l1_base else _DATA

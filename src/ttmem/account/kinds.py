@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of memory, where each of them lies, and how far a number can be trusted."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """What a piece of memory is for.
+
+    The first five values are tt-metal's ``BufferType`` codes, so a legacy record's code is its kind.
+    """
+
+    DRAM = 0
+    L1 = 1
+    HOST = 2
+    L1_SMALL = 3
+    TRACE = 4
+    CB = 5
+    DFB = 6
+    SCRATCHPAD = 7
+    KERNEL = 8
+    FABRIC_KERNEL = 9
+    DISPATCH_KERNEL = 10
+    FIRMWARE = 11
+
+    @property
+    def label(self) -> str:
+        """The name in JSON, metrics and filters.
+
+        >>> Kind.L1_SMALL.label
+        'l1_small'
+        """
+        return self.name.lower()
+
+
+class Pool(IntEnum):
+    """The physical memory a kind is taken from; capacities and percentages belong to pools."""
+
+    DRAM = 0
+    L1 = 1
+    HOST = 2
+    SYSTEM = 3  # L1 of ethernet and dispatch cores, outside the compute grid
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Confidence(IntEnum):
+    """How a number came about; a larger value is the stronger witness."""
+
+    ESTIMATED = 1
+    REPORTED = 2
+    EXACT = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+KINDS: tuple[Kind, ...] = tuple(Kind)
+BUFFER_KINDS: tuple[Kind, ...] = KINDS[:5]
+KIND_BY_LABEL: dict[str, Kind] = {kind.label: kind for kind in KINDS}
+
+_POOLS = {
+    Kind.DRAM: Pool.DRAM,
+    Kind.TRACE: Pool.DRAM,
+    Kind.HOST: Pool.HOST,
+    Kind.FABRIC_KERNEL: Pool.SYSTEM,
+    Kind.DISPATCH_KERNEL: Pool.SYSTEM,
+}
+# Indexed by kind: an Enum hashes its name in Python code, a list index costs nothing.
+POOL_OF: tuple[Pool, ...] = tuple(_POOLS.get(kind, Pool.L1) for kind in KINDS)
+
+KERNEL_KINDS: tuple[Kind, ...] = (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)
+
+# What a live thing of a program is looked up by: kernels of all three types share one family, because an
+# unload does not say the type.
+FAMILY_OF: tuple[int, ...] = tuple(
+    int(Kind.KERNEL) if kind in KERNEL_KINDS else int(kind) for kind in KINDS
+)
+
+# Which kinds a source is able to see at all. A covered kind with nothing live is 0; any other is unknown.
+_WIRE = frozenset(BUFFER_KINDS) | {Kind.CB, *KERNEL_KINDS}
+COVERAGE: dict[str, frozenset[Kind]] = {
+    "legacy": _WIRE,
+    "client": _WIRE,
+    "agent": frozenset(KINDS),
+    "sim": frozenset(KINDS),
+}
+
+
+def covers(source: str) -> frozenset[Kind]:
+    """The kinds a source of that name would report if they existed."""
+    return COVERAGE.get(source, _WIRE)

@@ -1,0 +1,604 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger: applies events, keeps totals equal to the sum of live things, and answers questions.
+
+It has no clock and does no I/O: whoever feeds it says when and for whom. docs/accounting.md explains each rule
+with an example; the rule numbers in comments are those of that page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ttmem.account.events import (
+    Allocated,
+    ChipFound,
+    Claimed,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    Freed,
+    Lost,
+    Mark,
+    PeaksReset,
+    ProcessExited,
+    ProgramDestroyed,
+    ProgramRun,
+    Rejected,
+    ResyncBegin,
+    ResyncEnd,
+)
+from ttmem.account.geometry import noc_limits, region_at
+from ttmem.account.grid import split_core_id
+from ttmem.account.identity import ChipInfo, ProcessInfo, assumed_uid
+from ttmem.account.kinds import FAMILY_OF, POOL_OF, Confidence, Kind, covers
+from ttmem.account.parties import Chip, Process, Share, Source
+from ttmem.account.things import Grave, Holding, PartKey, Program, Thing
+from ttmem.account.totals import Leaf
+
+ANOMALIES = (
+    "unknown_free",
+    "double_free",
+    "ambiguous",
+    "misrouted",
+    "replaced",
+    "rejected",
+    "dropped",
+    "posthumous",
+    "resynced",
+)
+
+
+class Limits(NamedTuple):
+    """Caps on everything that can grow (rule 15). What goes over one is counted, not kept."""
+
+    things_per_process: int = 4_000_000
+    devices_per_process: int = 1024
+    chips: int = 4096  # above that, assumed chips that nobody holds are forgotten
+    departed: int = 64
+    buried_things: int = 100_000
+    claimed_pids: int = 16
+    marks: int = 1000
+    size: int = 100 << 30  # of one thing; the legacy server's limit, three times the largest chip
+
+
+# Address spaces of buffers: trace lies in DRAM and small L1 in L1, so an address is unique per space, not per kind.
+_SPACE = tuple(int(POOL_OF[kind]) for kind in Kind)
+_KERNEL = int(Kind.KERNEL)
+_L1 = Kind.L1
+
+
+def buffer_key(kind: Kind, address: int, allocator: int) -> int:
+    """A buffer's place as one integer: a tuple would cost 60 bytes more for each live thing."""
+    return (allocator << 66) | (address << 2) | _SPACE[kind]
+
+
+class Ledger:
+    """Who holds what.
+
+    >>> ledger = Ledger()
+    >>> source = ledger.source(0.0, ProcessInfo(pid=42, start=7), "legacy", Confidence.REPORTED)
+    >>> _ = ledger.apply(0.0, source, Allocated(0, Kind.DRAM, 0x1000, 4096))
+    >>> ledger.chips["assumed:0"].kinds[Kind.DRAM].used
+    4096
+    """
+
+    def __init__(self, limits: Limits = Limits()) -> None:
+        self.limits = limits
+        self.seq = 0
+        self.chips: dict[str, Chip] = {}
+        self.processes: dict[tuple[int, int | None, int], Process] = {}
+        self.departed: deque[Process] = deque()
+        self.anomalies: Counter[str] = Counter()
+        self.marks: deque[tuple[float, str]] = deque(maxlen=limits.marks)
+        self.peaks_since: float | None = None
+        self._graves: deque[Grave] = deque()
+        self._buried = 0
+        self._handlers: dict[type, Callable[[float, Any, Any], Thing | None]] = {
+            Allocated: self._allocated,
+            Freed: self._freed,
+            ProgramRun: self._program_run,
+            ProgramDestroyed: self._program_destroyed,
+            DeviceOpened: self._device_opened,
+            DeviceClosed: self._device_closed,
+            ChipFound: self._chip_found,
+            ResyncBegin: self._resync_begin,
+            ResyncEnd: self._resync_end,
+            Lost: self._lost,
+            Rejected: self._rejected,
+            Claimed: self._claimed,
+            Mark: self._mark,
+            ProcessExited: self._process_exited,
+            PeaksReset: self._peaks_reset,
+        }
+
+    def source(self, time: float, info: ProcessInfo, name: str, confidence: Confidence) -> Source:
+        """The source of that name of that process, made on first use."""
+        process = self.processes.get(info.key)
+        if process is None:
+            process = self.processes[info.key] = Process(info, time)
+        source = process.sources.get(name)
+        if source is None:
+            source = process.sources[name] = Source(process, name, confidence)
+        return source
+
+    def apply(self, time: float, source: Source | None, event: Event) -> Thing | None:
+        """Fold one event in. Returns the thing it was about, None if it changed nothing.
+
+        Events about the machine, not a process, have no source.
+        """
+        self.seq += 1
+        if source is not None and source.process.exited is not None:
+            self._anomaly(source.process, "posthumous")
+            return None
+        return self._handlers[type(event)](time, source, event)
+
+    # -- things come ---------------------------------------------------------------------------------------------
+
+    def _allocated(self, time: float, source: Source, event: Allocated) -> Thing | None:
+        device, kind, address, size, program, refs, extra = event
+        holding = source.holdings.get(device) or self._holding(source, device)
+        if holding is None or not 0 < size <= self.limits.size:
+            return self._anomaly(source.process, "rejected")
+        if kind >= 5 and kind != Kind.FIRMWARE:
+            return self._part_allocated(time, holding, event)
+        if kind == _L1 and address > 0xFFFFFFFF:
+            kind = self._kind_of_core_write(holding, address)
+        key = (address << 2 if extra is None else (extra.allocator << 66) | (address << 2)) | _SPACE[kind]
+        if not address:  # virtual allocations of a graph capture: each its own thing
+            key = -self.seq
+            holding.unplaced.append(key)
+        thing = holding.buffers.get(key)
+        if thing is not None:
+            if thing.size == size and thing.kind == kind:
+                thing.refs = refs or thing.refs + 1  # rule 4
+                if source.generation is not None:
+                    source.confirmed.add(thing)
+                return thing
+            self._remove(holding, thing)
+            if not refs:
+                self._anomaly(source.process, "replaced")
+        elif source.process.count >= self.limits.things_per_process:
+            return self._anomaly(source.process, "dropped")
+        thing = self._place(holding, kind, address, size, time, refs, extra)
+        holding.buffers[key] = thing
+        return thing
+
+    def _part_allocated(self, time: float, holding: Holding, event: Allocated) -> Thing | None:
+        """Circular and dataflow buffers, scratchpads and kernels belong to a program."""
+        _, kind, address, size, ident, refs, extra = event
+        source = holding.source
+        program = holding.programs.get(ident)
+        if program is None:
+            program = holding.programs[ident] = Program(ident)
+        key: PartKey = (FAMILY_OF[kind], address, extra.cores if extra is not None else 0)
+        thing = program.parts.get(key)
+        if thing is not None:
+            if thing.size == size and thing.kind == kind:
+                if key[0] != _KERNEL:  # a kernel loaded twice is one load (rule 7)
+                    thing.refs = refs or thing.refs + 1
+                if source.generation is not None:
+                    source.confirmed.add(thing)
+                return thing
+            self._remove(holding, thing)
+            if not refs:
+                self._anomaly(source.process, "replaced")
+        elif source.process.count >= self.limits.things_per_process:
+            return self._anomaly(source.process, "dropped")
+        thing = self._place(holding, kind, address, size, time, refs, extra)
+        program.parts[key] = thing
+        return thing
+
+    def _place(
+        self, holding: Holding, kind: Kind, address: int, size: int, time: float, refs: int, extra: Any
+    ) -> Thing:
+        """Make a thing and count it; the caller files it."""
+        thing = Thing(holding, kind, address, size, self.seq, time, extra)
+        leaf = holding.leaves[kind] or self._leaf(holding, kind)
+        source = holding.source
+        source.process.count += 1
+        if refs:
+            thing.refs = refs
+        if source.generation is not None:
+            source.confirmed.add(thing)
+        if extra is not None:
+            leaf.add(thing.counted, self.seq, time)
+            if extra.reserved is not None:
+                leaf.add_reserved(extra.reserved)
+        else:
+            leaf.add(size, self.seq, time)
+        return thing
+
+    def _kind_of_core_write(self, holding: Holding, ident: int) -> Kind:
+        """A per-core write is what its address says: firmware, kernel, or data (rule 10)."""
+        geometry = holding.chip.geometry
+        place = split_core_id(ident, *noc_limits(geometry))
+        return _L1 if place is None else region_at(geometry, place.address).kind
+
+    # -- things go -----------------------------------------------------------------------------------------------
+
+    def _freed(self, time: float, source: Source, event: Freed) -> Thing | None:
+        device, kind, address, size, program, allocator, cores = event
+        holding = source.holdings.get(device)
+        if holding is None:
+            holding = self._holding(source, device)
+            if holding is None:
+                return self._anomaly(source.process, "rejected")
+        if kind is not None and kind >= 5 and kind != Kind.FIRMWARE:
+            return self._part_freed(holding, kind, address, program, cores)
+        holding.released = True
+        if not address and holding.unplaced:
+            return self._release(holding, self._pick_unplaced(holding, size))
+        if source.kindless:
+            key = self._match(holding, kind, address, size)
+        else:
+            key = buffer_key(kind or Kind.DRAM, address, allocator)
+        if key not in holding.buffers:
+            return self._surplus_free(holding, address)
+        return self._release(holding, key)
+
+    def _release(self, holding: Holding, key: int) -> Thing:
+        """One reference to a buffer goes, and with the last one the buffer."""
+        thing = holding.buffers[key]
+        if thing.refs > 1:
+            thing.refs -= 1
+            return thing
+        del holding.buffers[key]
+        thing.refs = 0
+        self._remove(holding, thing)
+        freed = holding.freed
+        freed.add(thing.address)
+        if len(freed) >= holding.REMEMBERED:
+            holding.forget_older_frees()
+        return thing
+
+    def _match(self, holding: Holding, hint: Kind | None, address: int, size: int) -> int:
+        """The key that a free without a kind means (rule 5)."""
+        base = address << 2
+        buffers = holding.buffers
+        dram, l1, host = base in buffers, (base | 1) in buffers, (base | 2) in buffers
+        if dram + l1 + host < 2:
+            return base | 1 if l1 else base | 2 if host else base
+        found = [key for key, live in ((base, dram), (base | 1, l1), (base | 2, host)) if live]
+        if hint:
+            hinted = [key for key in found if buffers[key].kind == hint]
+            if len(hinted) == 1:
+                return hinted[0]
+        if size:
+            sized = [key for key in found if buffers[key].size == size]
+            if len(sized) == 1:
+                return sized[0]
+        self._anomaly(holding.source.process, "ambiguous")
+        return max(found, key=lambda key: buffers[key].born)
+
+    def _pick_unplaced(self, holding: Holding, size: int) -> int:
+        """Which of the things without an address goes: the youngest of that size, else the youngest."""
+        unplaced = holding.unplaced
+        sized = [key for key in unplaced if holding.buffers[key].size == size]
+        key = (sized or unplaced)[-1]
+        unplaced.remove(key)
+        return key
+
+    def _surplus_free(self, holding: Holding, address: int) -> Thing | None:
+        """A free of nothing. It changes nothing, except for one known client that frees everything on device 0."""
+        source = holding.source
+        if holding.just_freed(address):
+            return self._anomaly(source.process, "double_free")
+        if source.kindless and holding.number == 0 and not any(h.released for n, h in source.holdings.items() if n):
+            elsewhere = [
+                (other, k)
+                for other in source.holdings.values()
+                for k in (address << 2, address << 2 | 1, address << 2 | 2)
+                if k in other.buffers
+            ]
+            if len(elsewhere) == 1:
+                other, key = elsewhere[0]
+                self._anomaly(source.process, "misrouted")
+                return self._release(other, key)
+        return self._anomaly(source.process, "unknown_free")
+
+    def _part_freed(self, holding: Holding, kind: Kind, address: int, ident: int, cores: int) -> Thing | None:
+        key: PartKey = (FAMILY_OF[kind], address, cores)
+        program = holding.programs.get(ident)
+        thing = program.parts.get(key) if program is not None else None
+        if program is None or thing is None:
+            known = holding.just_freed((ident, key))
+            return self._anomaly(holding.source.process, "double_free" if known else "unknown_free")
+        if thing.refs > 1:
+            thing.refs -= 1
+            return thing
+        del program.parts[key]
+        if not program.parts:
+            self._forget_program(holding, program)
+        thing.refs = 0
+        self._remove(holding, thing)
+        holding.freed.add((ident, key))
+        if len(holding.freed) >= holding.REMEMBERED:
+            holding.forget_older_frees()
+        return thing
+
+    def _remove(self, holding: Holding, thing: Thing) -> None:
+        """Stop counting a thing, with the size it was counted with (rules 6, 7); the caller unfiles it."""
+        leaf = holding.leaves[thing.kind]
+        assert leaf is not None
+        extra = thing.extra
+        holding.source.process.count -= 1
+        if extra is None:
+            leaf.remove(thing, thing.size)
+            return
+        leaf.remove(thing, thing.counted)
+        if extra.reserved is not None:
+            leaf.remove_reserved(extra.reserved)
+
+    def _bury(self, holding: Holding, exited: bool) -> None:
+        """Everything in a holding goes at once. A dead process's own totals stay as they were: its last picture."""
+        grave = Grave(holding, self.seq)
+        for program in holding.programs.values():
+            holding.chip.evict(program)
+        for kind, leaf in enumerate(holding.leaves):
+            if leaf is None:
+                continue
+            for total in leaf.chain:
+                total.bury(grave, kind)
+            for total in leaf.chain[2 if exited else 1 :]:
+                total.drop(leaf)
+        if exited:
+            holding.source.process.graves.append(grave)
+        else:
+            holding.source.process.count -= len(grave)
+            holding.clear()
+        self._graves.append(grave)
+        self._buried += len(grave)
+
+    def thin_graves(self, limit: int) -> bool:
+        """Give back the memory of at most ``limit`` buried things beyond the cap; True if there is more to do."""
+        while self._graves and self._buried > self.limits.buried_things and limit > 0:
+            done = self._graves[0].thin(limit)
+            self._buried -= done
+            limit -= done
+            if not self._graves[0].tables:
+                self._graves.popleft()
+        return self._buried > self.limits.buried_things
+
+    # -- programs ------------------------------------------------------------------------------------------------
+
+    def _program_run(self, time: float, source: Source, event: ProgramRun) -> None:
+        holding = source.holdings.get(event.device) or self._holding(source, event.device)
+        if holding is None:
+            self._anomaly(source.process, "rejected")
+            return
+        program = holding.programs.get(event.program)
+        if program is None:
+            program = holding.programs[event.program] = Program(event.program)
+        holding.chip.run(program, event.cores)
+
+    def _program_destroyed(self, time: float, source: Source, event: ProgramDestroyed) -> None:
+        holding = source.holdings.get(event.device)
+        program = holding.programs.get(event.program) if holding is not None else None
+        if holding is None or program is None:
+            self._anomaly(source.process, "unknown_free")
+            return
+        self._forget_program(holding, program)
+        for thing in program.parts.values():
+            thing.refs = 0
+            self._remove(holding, thing)
+
+    def _forget_program(self, holding: Holding, program: Program) -> None:
+        holding.chip.evict(program)
+        del holding.programs[program.ident]
+
+    # -- chips and devices ---------------------------------------------------------------------------------------
+
+    def _holding(self, source: Source, number: int) -> Holding | None:
+        """What the source holds on its device of that number; the chip is assumed unless it is known."""
+        process = source.process
+        if number < 0 or (
+            number not in process.numbers and len(process.numbers) >= self.limits.devices_per_process
+        ):
+            return None
+        chip = process.numbers.get(number)
+        if chip is None:
+            chip = process.numbers[number] = self._assumed_chip(number)
+        holding = source.holdings[number] = Holding(source, number, chip)
+        chip.holdings.append(holding)
+        chip.covered |= covers(source.name)
+        return holding
+
+    def _assumed_chip(self, number: int) -> Chip:
+        """Device N of a process that did not say more: taken for the machine's chip N, and marked as assumed."""
+        uid = assumed_uid(number)
+        chip = self.chips.get(uid)
+        if chip is None:
+            here = next((c.info for c in self.chips.values() if c.info.kmd == number and not c.assumed), None)
+            chip = self._chip(ChipInfo(uid) if here is None else here._replace(uid=uid))
+        return chip
+
+    def _chip(self, info: ChipInfo) -> Chip:
+        chip = self.chips.get(info.uid)
+        if chip is None:
+            chip = self.chips[info.uid] = Chip(info)
+        return chip
+
+    def _leaf(self, holding: Holding, kind: Kind) -> Leaf:
+        """The total for a kind of a holding, joined to the larger totals if its source is believed (rule 12)."""
+        leaf = holding.leaves[kind] = Leaf()
+        source, chip = holding.source, holding.chip
+        share = source.process.shares.get(chip.uid)
+        if share is None:
+            share = source.process.shares[chip.uid] = Share(chip)
+        voice = share.voices[kind]
+        if voice is None or voice.confidence < source.confidence:
+            share.voices[kind] = source
+            for other in voice.holdings.values() if voice is not None else ():
+                aside = other.leaves[kind]
+                if aside is not None and other.chip is chip:
+                    for total in aside.chain[1:]:
+                        total.drop(aside)
+                    aside.chain = (aside,)
+        if share.voices[kind] is source:
+            pool = POOL_OF[kind]
+            leaf.chain = (leaf, share.pools[pool], chip.kinds[kind], chip.pools[pool])
+        return leaf
+
+    def _device_opened(self, time: float, source: Source, event: DeviceOpened) -> None:
+        process, number = source.process, event.device
+        if number < 0 or (number not in process.numbers and len(process.numbers) >= self.limits.devices_per_process):
+            self._anomaly(process, "rejected")
+            return
+        chip = self._describe(event.chip)
+        old = process.numbers.get(number)
+        process.numbers[number] = chip
+        if old is not None and old is not chip:
+            for holding in list(process.holdings()):
+                if holding.number == number:
+                    self._move(holding, chip, time)
+            if old.assumed and not old.holdings:
+                del self.chips[old.uid]
+
+    def _move(self, holding: Holding, chip: Chip, time: float) -> None:
+        """A chip's name became known: what was counted under the assumed one is counted under the true one."""
+        old = holding.chip
+        old.holdings.remove(holding)
+        for program in holding.programs.values():
+            old.evict(program)
+        leaves = [(kind, leaf) for kind, leaf in zip(Kind, holding.leaves) if leaf is not None]
+        process = holding.source.process
+        for kind, leaf in leaves:
+            for total in leaf.chain[1:]:
+                total.drop(leaf)
+            share = process.shares[old.uid]
+            if share.voices[kind] is holding.source:
+                share.voices[kind] = None
+        if not any(other.chip is old for other in process.holdings() if other is not holding):
+            process.shares.pop(old.uid, None)
+        holding.chip = chip
+        chip.holdings.append(holding)
+        chip.covered |= covers(holding.source.name)
+        for kind, leaf in leaves:
+            holding.leaves[kind] = None
+            fresh = self._leaf(holding, kind)
+            leaf.chain = (leaf, *fresh.chain[1:])
+            holding.leaves[kind] = leaf
+            for total in leaf.chain[1:]:
+                total.merge(leaf, self.seq, time)
+
+    def _device_closed(self, time: float, source: Source, event: DeviceClosed) -> None:
+        holding = source.holdings.get(event.device)
+        if holding is not None:
+            self._bury(holding, exited=False)
+
+    def _chip_found(self, time: float, source: Source | None, event: ChipFound) -> None:
+        self._describe(event.chip)
+
+    def _describe(self, info: ChipInfo) -> Chip:
+        """The chip of that name; what was already known of it is kept where the news is silent."""
+        chip = self._chip(info)
+        old = chip.info
+        chip.info = ChipInfo(
+            info.uid,
+            info.pci or old.pci,
+            old.kmd if info.kmd is None else info.kmd,
+            info.arch or old.arch,
+            info.board or old.board,
+            old.remote if info.remote is None else info.remote,
+            info.geometry or old.geometry,
+        )
+        return chip
+
+    # -- sources -------------------------------------------------------------------------------------------------
+
+    def _resync_begin(self, time: float, source: Source, event: ResyncBegin) -> None:
+        source.generation = event.generation
+        source.confirmed = set()
+
+    def _resync_end(self, time: float, source: Source, event: ResyncEnd) -> None:
+        """What the source did not name again is gone; an end that belongs to no open resync is ignored."""
+        if source.generation != event.generation:
+            return
+        confirmed = source.confirmed
+        for holding in source.holdings.values():
+            for table in holding.tables():
+                stale = [key for key, thing in table.items() if thing not in confirmed]
+                for key in stale:
+                    self._remove(holding, table.pop(key))  # type: ignore[arg-type]
+            holding.unplaced = [key for key in holding.unplaced if key in holding.buffers]
+            for program in [p for p in holding.programs.values() if not p.parts]:
+                self._forget_program(holding, program)
+        if event.generation > 1:
+            self._anomaly(source.process, "resynced")
+        source.generation = None
+        source.confirmed = set()
+
+    def _lost(self, time: float, source: Source, event: Lost) -> None:
+        self._anomaly(source.process, "dropped", event.events)
+
+    def _rejected(self, time: float, source: Source, event: Rejected) -> None:
+        self._anomaly(source.process, "rejected", event.records)
+
+    def _claimed(self, time: float, source: Source, event: Claimed) -> None:
+        if len(source.process.claimed) < self.limits.claimed_pids:
+            source.process.claimed.add(event.pid)
+
+    def _mark(self, time: float, source: Source | None, event: Mark) -> None:
+        self.marks.append((time, event.text))
+
+    def _process_exited(self, time: float, source: Source, event: ProcessExited) -> None:
+        process = source.process
+        process.exited = time
+        for holding in process.holdings():
+            self._bury(holding, exited=True)
+            chip = holding.chip
+            chip.holdings.remove(holding)
+            if chip.assumed and not chip.holdings and len(self.chips) > self.limits.chips:
+                del self.chips[chip.uid]
+        del self.processes[process.info.key]
+        self.departed.append(process)
+        while len(self.departed) > self.limits.departed:
+            self.departed.popleft()
+
+    def _peaks_reset(self, time: float, source: Source | None, event: PeaksReset) -> None:
+        self.peaks_since = time
+        for chip in self.chips.values():
+            for total in chip.totals():
+                total.reset_recent(self.seq, time)
+        for process in self.processes.values():
+            for share in process.shares.values():
+                for total in share.pools:
+                    total.reset_recent(self.seq, time)
+            for holding in process.holdings():
+                for leaf in holding.leaves:
+                    if leaf is not None:
+                        leaf.reset_recent(self.seq, time)
+
+    def _anomaly(self, process: Process, name: str, count: int = 1) -> Thing | None:
+        """Count something odd; the event was about no thing."""
+        process.anomalies[name] += count
+        self.anomalies[name] += count
+        return None
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    def holdings(self) -> Iterator[Holding]:
+        """Every holding of every live process."""
+        for process in self.processes.values():
+            yield from process.holdings()
+
+    def things(self) -> Iterator[Thing]:
+        """Every live thing, set-aside ones included."""
+        for holding in self.holdings():
+            yield from holding.things()
+
+    def live_count(self) -> int:
+        return sum(process.count for process in self.processes.values())
+
+    def used_by_number(self, number: int) -> list[int]:
+        """Bytes by kind over all processes' devices of one number: what a legacy query asks for, and only that."""
+        used = [0] * len(Kind)
+        for process in self.processes.values():
+            for holding in process.holdings():
+                if holding.number == number:
+                    for kind, leaf in enumerate(holding.leaves):
+                        if leaf is not None and len(leaf.chain) > 1:
+                            used[kind] += leaf.used
+        return used

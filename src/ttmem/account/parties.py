@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parties of the account: chips, processes, and the sources through which processes report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ttmem.account.geometry import Geometry, board_geometry
+from ttmem.account.identity import ASSUMED, ChipInfo, ProcessInfo
+from ttmem.account.kinds import KINDS, Confidence, Kind, Pool
+from ttmem.account.things import Grave, Holding, Program, Thing
+from ttmem.account.totals import Total
+
+
+class Chip:
+    """One chip: its totals by kind and by pool, and which program ran last on which core."""
+
+    __slots__ = ("covered", "holdings", "info", "kinds", "pools", "resident")
+
+    def __init__(self, info: ChipInfo) -> None:
+        self.info = info
+        self.kinds = [Total() for _ in KINDS]
+        self.pools = [Total() for _ in Pool]
+        self.holdings: list[Holding] = []
+        self.resident: list[tuple[Program, int]] = []
+        self.covered: frozenset[Kind] = frozenset()  # what the sources heard so far would have reported
+
+    @property
+    def uid(self) -> str:
+        return self.info.uid
+
+    @property
+    def assumed(self) -> bool:
+        return self.info.uid.startswith(ASSUMED)
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """Live geometry if a process told it, else the table's figures for the board."""
+        return self.info.geometry or board_geometry(self.info.board, self.info.arch)
+
+    def totals(self) -> Iterator[Total]:
+        yield from self.kinds
+        yield from self.pools
+
+    def things(self) -> Iterator[Thing]:
+        """Live things that count on this chip."""
+        for holding in self.holdings:
+            for thing in holding.things():
+                leaf = holding.leaves[thing.kind]
+                if leaf is not None and len(leaf.chain) > 1:
+                    yield thing
+
+    def run(self, program: Program, cores: int) -> None:
+        """A program was launched on these cores; whatever was resident there no longer is."""
+        left = [(other, mask & ~cores) for other, mask in self.resident if other is not program]
+        mine = sum(mask for other, mask in self.resident if other is program)
+        self.resident = [(other, mask) for other, mask in left if mask]
+        self.resident.append((program, mine | cores))
+
+    def evict(self, program: Program) -> None:
+        self.resident = [(other, mask) for other, mask in self.resident if other is not program]
+
+    def resident_bytes(self, kind: Kind) -> int | None:
+        """Bytes of a kind that belong to the program last run on each core; None if no launch was ever seen."""
+        if not self.resident:
+            return None
+        parts = [program.resident(kind, cores) for program, cores in self.resident]
+        known = [part for part in parts if part is not None]
+        return sum(known) if len(known) == len(parts) else None
+
+
+class Share:
+    """One process on one chip: totals by pool, and which of its sources is believed about each kind."""
+
+    __slots__ = ("chip", "pools", "voices")
+
+    def __init__(self, chip: Chip) -> None:
+        self.chip = chip
+        self.pools = [Total() for _ in Pool]
+        self.voices: list[Source | None] = [None] * len(KINDS)
+
+
+class Process:
+    """A process and everything its sources hold. Once it has exited, its totals stay as they were then."""
+
+    __slots__ = ("anomalies", "claimed", "count", "exited", "graves", "info", "numbers", "seen", "shares",
+                 "sources")  # fmt: skip
+
+    def __init__(self, info: ProcessInfo, time: float) -> None:
+        self.info = info
+        self.seen = time
+        self.exited: float | None = None
+        self.anomalies: Counter[str] = Counter()
+        self.claimed: set[int] = set()
+        self.count = 0  # live things, over all sources
+        self.numbers: dict[int, Chip] = {}
+        self.shares: dict[str, Share] = {}
+        self.sources: dict[str, Source] = {}
+        self.graves: list[Grave] = []  # once exited: what its holdings held
+
+    def holdings(self) -> Iterator[Holding]:
+        for source in self.sources.values():
+            yield from source.holdings.values()
+
+    def largest_left(self, count: int) -> list[Thing]:
+        """The largest things it still held when it died."""
+        found = [thing for grave in self.graves for thing in grave.largest(count)]
+        return sorted(found, key=lambda thing: (-thing.size, -thing.born))[:count]
+
+
+class Source:
+    """One stream of reports by one process: the legacy client, our client, the agent."""
+
+    __slots__ = ("confidence", "confirmed", "generation", "holdings", "kindless", "name", "process")
+
+    def __init__(self, process: Process, name: str, confidence: Confidence) -> None:
+        self.process = process
+        self.name = name
+        self.confidence = confidence
+        self.holdings: dict[int, Holding] = {}
+        self.generation: int | None = None  # of the resync under way
+        self.confirmed: set[Thing] = set()
+        self.kindless = name == "legacy"  # its frees do not carry the kind of what they free

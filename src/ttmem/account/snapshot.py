@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The snapshot: one picture of the whole account as plain data, schema "ttmem.snapshot/1".
+
+It is built from totals alone, so it costs the same with a thousand live things as with a million. Bytes are
+integers, None is "not known", and keys are only ever added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ttmem.account.geometry import Geometry, Region, noc_limits, region_at
+from ttmem.account.grid import format_ranges, ranges_of, split_core_id
+from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Kind, Pool
+from ttmem.account.ledger import ANOMALIES, Ledger
+from ttmem.account.parties import Chip, Process
+from ttmem.account.things import Thing
+from ttmem.account.totals import Peak, Total
+
+SCHEMA = "ttmem.snapshot/1"
+
+Json = dict[str, Any]
+
+
+def snapshot(
+    ledger: Ledger,
+    *,
+    time: str,
+    host: str,
+    server: Json | None = None,
+    sources: list[Json] | None = None,
+    user_of: Callable[[int], str | None] = lambda uid: None,
+    may_see: Callable[[int | None], bool] = lambda uid: True,
+) -> Json:
+    """The account now. ``may_see`` says whose command lines the reader may be shown."""
+    processes = [_process(p, user_of, may_see) for p in (*ledger.processes.values(), *ledger.departed)]
+    return {
+        "schema": SCHEMA,
+        "time": time,
+        "host": host,
+        "server": server,
+        "sources": sources or [],
+        "chips": [_chip(chip) for chip in shown_chips(ledger)],
+        "processes": processes,
+        "anomalies": anomalies(ledger.anomalies),
+    }
+
+
+def anomalies(counts: dict[str, int]) -> dict[str, int]:
+    return {name: counts.get(name, 0) for name in ANOMALIES}
+
+
+def shown_chips(ledger: Ledger) -> list[Chip]:
+    """Every chip once: while somebody's "device N" is taken for machine chip N, that row stands for both."""
+    stood_for = {chip.info.kmd for chip in ledger.chips.values() if chip.assumed}
+    shown = [c for c in ledger.chips.values() if c.assumed or c.holdings or c.info.kmd not in stood_for or c.covered]
+    return sorted(shown, key=lambda c: (c.info.kmd is None, c.info.kmd, len(c.uid), c.uid))
+
+
+def _used(chip: Chip, kind: Kind) -> int | None:
+    """Bytes of a kind, None if no source that could see it has reported on this chip."""
+    total = chip.kinds[kind]
+    return total.used if kind in chip.covered or total.peak.value else None
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
+    """What the allocator took; None unless it is known of every live thing, or if there never was any."""
+    parts = [chip.kinds[kind] for kind in kinds]
+    if not any(total.known for total in parts):
+        return None
+    values = [total.reserved_bytes for total in parts]
+    return None if None in values else _sum(values)
+
+
+def _chip(chip: Chip) -> Json:
+    info, geometry = chip.info, chip.geometry
+    return {
+        "uid": info.uid,
+        "pci": info.pci,
+        "kmd": info.kmd,
+        "arch": (geometry.arch.label if geometry else None) if not info.arch else info.arch.label,
+        "board": info.board,
+        "remote": info.remote,
+        "identity": "assumed" if chip.assumed else "known",
+        "telemetry": None,
+        "memory": memory(chip, geometry),
+    }
+
+
+def memory(chip: Chip, geometry: Geometry | None) -> Json:
+    """One chip's memory, pool by pool."""
+    used = {kind: _used(chip, kind) for kind in KINDS}
+    worker = [kind for kind in KINDS if POOL_OF[kind] is Pool.L1]
+    small = chip.kinds[Kind.L1_SMALL]
+    dram_pool, l1_pool = chip.pools[Pool.DRAM], chip.pools[Pool.L1]
+    confidence = dict.fromkeys((c.label for c in reversed(Confidence)), 0)
+    for holding in chip.holdings:
+        for leaf in holding.leaves:
+            if leaf is not None and len(leaf.chain) > 1:
+                confidence[holding.source.confidence.label] += leaf.used
+    basis = None if geometry is None else "live" if geometry.live else "table"
+    return {
+        "dram": {
+            "used": _sum((used[Kind.DRAM], used[Kind.TRACE])),
+            "reserved": _reserved(chip, (Kind.DRAM, Kind.TRACE)),
+            "capacity": geometry.dram_capacity if geometry else None,
+            "capacity_basis": basis,
+            "peak": dram_pool.peak.value if used[Kind.DRAM] is not None else None,
+            "largest_free": None,
+            "banks": geometry.dram_banks if geometry else None,
+            "trace": {
+                "used": used[Kind.TRACE],
+                "reserved": _reserved(chip, (Kind.TRACE,)),
+                "region": geometry.trace_size if geometry and geometry.live else None,
+            },
+        },
+        "l1": {
+            "used": _sum(used[kind] for kind in worker),
+            "reserved": _reserved(chip, (Kind.L1, Kind.L1_SMALL)),
+            "capacity": geometry.l1_capacity if geometry else None,
+            "capacity_basis": basis,
+            "peak": l1_pool.peak.value if used[Kind.L1] is not None else None,
+            "largest_free": None,
+            "banks": geometry.cores if geometry else None,
+            "buffers": used[Kind.L1],
+            "small": {
+                "used": used[Kind.L1_SMALL],
+                "reserved": _reserved(chip, (Kind.L1_SMALL,)),
+                "region": geometry.l1_small_size if geometry and geometry.live else None,
+                "peak": small.peak.value if used[Kind.L1_SMALL] is not None else None,
+            },
+            "cb": {"held": used[Kind.CB], "resident": chip.resident_bytes(Kind.CB)},
+            "dfb": {"held": used[Kind.DFB], "resident": chip.resident_bytes(Kind.DFB)},
+            "scratchpad": used[Kind.SCRATCHPAD],
+            "kernels": used[Kind.KERNEL],
+            "firmware": used[Kind.FIRMWARE],
+            "ring": {"used_max": None, "size": geometry.ring_size if geometry else None},
+            "physical": {"used": None, "max_core": None, "headroom_min": None},
+        },
+        "system": {
+            "fabric_kernels": used[Kind.FABRIC_KERNEL],
+            "dispatch_kernels": used[Kind.DISPATCH_KERNEL],
+        },
+        "host": {"used": used[Kind.HOST]},
+        "reporter": {"total": None, "inferred": None},
+        "completeness": None,
+        "confidence": confidence,
+        "missing": [kind.label for kind in KINDS if used[kind] is None],
+    }
+
+
+def _process(
+    process: Process, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]
+) -> Json:
+    info = process.info
+    numbers: dict[str, list[int]] = {}
+    for number, chip in process.numbers.items():
+        numbers.setdefault(chip.uid, []).append(number)
+    return {
+        "pid": info.pid or None,
+        "start": info.start,
+        "uid": info.uid,
+        "user": user_of(info.uid) if info.uid is not None else None,
+        "name": info.name,
+        "command": info.command if may_see(info.uid) else None,
+        "container": None,
+        "state": "tracked" if process.exited is None else "exited",
+        "seen": process.seen,
+        "exited": process.exited,
+        "claimed_pids": sorted(process.claimed),
+        "things": process.count,
+        "sources": [{"name": s.name, "confidence": s.confidence.label} for s in process.sources.values()],
+        "chips": [_share(process, uid, numbers.get(uid, [])) for uid in process.shares],
+        "anomalies": anomalies(process.anomalies),
+    }
+
+
+def _share(process: Process, uid: str, numbers: list[int]) -> Json:
+    share = process.shares[uid]
+    kinds: dict[str, int] = {}
+    for holding in process.holdings():
+        if holding.chip is share.chip:
+            for kind, leaf in zip(KINDS, holding.leaves):
+                if leaf is not None and len(leaf.chain) > 1:
+                    kinds[kind.label] = kinds.get(kind.label, 0) + leaf.used
+    out: Json = {"uid": uid, "metal_id": min(numbers, default=None), "metal_ids": sorted(numbers)}
+    for pool in Pool:
+        total = share.pools[pool]
+        out[pool.label] = total.used
+        out[f"peak_{pool.label}"] = total.peak.value
+    out["kinds"] = kinds
+    return out
+
+
+def thing(item: Thing, program: int = 0, *, see_tag: bool = True) -> Json:
+    """One live thing as data."""
+    holding, extra = item.holding, item.extra
+    place = core_place(item)
+    return {
+        "pid": holding.source.process.info.pid or None,
+        "chip": holding.chip.uid,
+        "device": holding.number,
+        "kind": item.kind.label,
+        "id": hex(item.address),
+        "address": item.address,
+        "size": item.size,
+        "reserved": extra.reserved if extra else None,
+        "refs": item.refs,
+        "since": item.time,
+        "program": program or None,
+        "cores": format_ranges(ranges_of(extra.cores)) if extra and extra.cores else None,
+        "core": None if place is None else {"x": place[0], "y": place[1], "address": place[2], "what": place[3].name},
+        "shared": bool(extra and extra.shared),
+        "tag": extra.tag if extra and see_tag else None,
+        "source": holding.source.name,
+        "confidence": holding.source.confidence.label,
+        "counted": _counts(item),
+    }
+
+
+def _counts(item: Thing) -> bool:
+    leaf = item.holding.leaves[item.kind]
+    return leaf is not None and len(leaf.chain) > 1
+
+
+def core_place(item: Thing) -> tuple[int, int, int, Region] | None:
+    """For a per-core write: the core, the address on it, and what lies there."""
+    if item.kind not in (Kind.L1, Kind.FIRMWARE, Kind.KERNEL):
+        return None
+    geometry = item.holding.chip.geometry
+    place = split_core_id(item.address, *noc_limits(geometry))
+    if place is None:
+        return None
+    return place.x, place.y, place.address, region_at(geometry, place.address)
+
+
+def peaks(ledger: Ledger, *, recent: bool = False) -> list[Json]:
+    """The peak of each pool and kind of each chip, with the largest things live then."""
+    out = []
+    for chip in shown_chips(ledger):
+        corners: list[tuple[str, str, Total, set[Kind]]] = [
+            ("pool", pool.label, chip.pools[pool], {kind for kind in KINDS if POOL_OF[kind] is pool}) for pool in Pool
+        ]
+        corners += [("kind", kind.label, chip.kinds[kind], {kind}) for kind in KINDS]
+        for scope, label, total, kinds in corners:
+            peak = total.recent if recent else total.peak
+            if peak.value:
+                live = (item for item in chip.things() if item.kind in kinds)
+                out.append({"chip": chip.uid, scope: label, **peak_json(peak, live)})
+    return out
+
+
+def peak_json(peak: Peak, live: Iterable[Thing]) -> Json:
+    return {
+        "bytes": peak.value,
+        "time": peak.time,
+        "largest": [thing(item) for item in peak.largest(live)],
+    }

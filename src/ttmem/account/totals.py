@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running totals with their peaks, and what was live at a peak, without a scan per event.
+
+A thing was live at a peak when ``born <= peak.seq < died``. Things still live are found by asking the ledger; of
+those freed since the peak only the largest are kept; a whole process that died since is kept as a grave and looked
+through when somebody asks.
+"""
+
+from __future__ import annotations
+
+from heapq import heappush, heappushpop, nlargest
+from itertools import chain as join
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ttmem.account.things import Grave, Thing
+
+KEPT = 20
+
+
+def keep_largest(heap: list[tuple[int, int, Thing]], thing: Thing) -> None:
+    """Add a thing to a heap of the KEPT largest; ``born`` is unique, so things themselves are never compared."""
+    if len(heap) < KEPT:
+        heappush(heap, (thing.size, thing.born, thing))
+    elif thing.size > heap[0][0]:
+        heappushpop(heap, (thing.size, thing.born, thing))
+
+
+class Peak:
+    """The highest value of a total, when it was reached, and the largest things freed since that were live then."""
+
+    __slots__ = ("gone", "graves", "seq", "time", "value")
+
+    def __init__(self, value: int = 0, seq: int = 0, time: float = 0.0) -> None:
+        self.value = value
+        self.seq = seq
+        self.time = time
+        self.gone: list[tuple[int, int, Thing]] = []
+        self.graves: list[Grave] = []
+
+    def reach(self, value: int, seq: int, time: float) -> None:
+        self.value = value
+        self.seq = seq
+        self.time = time
+        if self.gone:
+            self.gone = []
+        if self.graves:
+            self.graves = []
+
+    def leave(self, thing: Thing) -> None:
+        """A thing is about to go; remember it if it was part of the peak."""
+        if thing.born <= self.seq:
+            keep_largest(self.gone, thing)
+
+    def largest(self, live: Iterable[Thing], count: int = KEPT) -> list[Thing]:
+        """The largest things of the peak; ``live`` are those that this total counts now."""
+        seq = self.seq
+        buried = (thing for grave in self.graves for thing in grave.things_of(self))
+        past = join(live, buried)
+        candidates = join(
+            ((t.size, t.born, t) for t in past if t.born <= seq),
+            self.gone,
+        )
+        return [item[2] for item in nlargest(count, candidates)]
+
+
+class Total:
+    """Bytes and number of live things in one corner of the account.
+
+    Three high-water marks, each at most the next: ``high`` since the last sample, ``recent`` since a reset, ``peak``
+    since the start. So one comparison per event decides whether any of them moves.
+    """
+
+    __slots__ = ("count", "high", "known", "peak", "recent", "reserved", "reserved_peak", "used", "watch")
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.count = 0
+        self.reserved = 0  # of those things whose reserved size is known
+        self.known = 0  # how many those are
+        self.reserved_peak = 0
+        self.high = 0
+        self.peak = Peak()
+        self.recent = Peak()
+        self.watch = 0  # recent.seq; a thing born later was part of no peak
+
+    def rise(self, used: int, seq: int, time: float) -> None:
+        self.high = used
+        if used > self.recent.value:
+            self.watch = seq
+            self.recent.reach(used, seq, time)
+            if used > self.peak.value:
+                self.peak.reach(used, seq, time)
+
+    def leave(self, thing: Thing) -> None:
+        self.recent.leave(thing)
+        self.peak.leave(thing)
+
+    def bury(self, grave: Grave, kind: int) -> None:
+        """Many things of a kind go at once; they are looked through later, if ever."""
+        for peak in (self.recent, self.peak):
+            if peak.value and grave.expect(peak, kind):
+                peak.graves.append(grave)
+
+    def reset_recent(self, seq: int, time: float) -> None:
+        self.recent = Peak(self.used, seq, time)
+        self.watch = seq
+        self.high = self.used
+
+    def take_high(self) -> int:
+        """The highest value since the last call; starts the next sample."""
+        high = self.high
+        self.high = self.used
+        return high
+
+    def merge(self, other: Total, seq: int, time: float) -> None:
+        """Count another total's things here too, as when a chip's name becomes known."""
+        self.count += other.count
+        self.reserved += other.reserved
+        self.known += other.known
+        self.reserved_peak = max(self.reserved_peak, self.reserved)
+        self.used += other.used
+        if self.used > self.high:
+            self.rise(self.used, seq, time)
+
+    def drop(self, other: Total) -> None:
+        """Stop counting another total's things here."""
+        self.used -= other.used
+        self.count -= other.count
+        self.reserved -= other.reserved
+        self.known -= other.known
+
+    @property
+    def reserved_bytes(self) -> int | None:
+        """What the allocator took, None unless it is known of every live thing."""
+        return self.reserved if self.known == self.count else None
+
+
+class Leaf(Total):
+    """What one source of one process holds of one kind on one chip, and every larger total it is part of."""
+
+    __slots__ = ("chain",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chain: tuple[Total, ...] = (self,)
+
+    def add(self, size: int, seq: int, time: float) -> None:
+        for total in self.chain:
+            used = total.used + size
+            total.used = used
+            total.count += 1
+            if used > total.high:
+                total.rise(used, seq, time)
+
+    def add_reserved(self, reserved: int) -> None:
+        for total in self.chain:
+            total.reserved += reserved
+            total.known += 1
+            if total.reserved > total.reserved_peak:
+                total.reserved_peak = total.reserved
+
+    def remove(self, thing: Thing, size: int) -> None:
+        born = thing.born
+        for total in self.chain:
+            total.used -= size
+            total.count -= 1
+            if born <= total.watch:
+                total.leave(thing)
+
+    def remove_reserved(self, reserved: int) -> None:
+        for total in self.chain:
+            total.reserved -= reserved
+            total.known -= 1

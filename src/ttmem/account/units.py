@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes to text and back. Bytes stay integers everywhere else."""
+
+from __future__ import annotations
+
+import re
+
+_STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_FACTORS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(?:i?B)?\s*$", re.IGNORECASE)
+
+
+def human(size: int | None, unknown: str = "-") -> str:
+    """A size for people, at most seven characters before the unit.
+
+    >>> human(1536), human(0), human(None)
+    ('1.5 KiB', '0 B', '-')
+    """
+    if size is None:
+        return unknown
+    value = float(size)
+    for step in _STEPS[:-1]:
+        if abs(value) < 1023.95 or (step == "B" and abs(value) < 1024):
+            return f"{size} B" if step == "B" else f"{value:.1f} {step}"
+        value /= 1024
+    return f"{value:.1f} {_STEPS[-1]}"
+
+
+def parse(text: str) -> int:
+    """The bytes that a size like ``64K``, ``1.5 MiB`` or ``4096`` means; powers of 1024.
+
+    >>> parse("1.5 MiB")
+    1572864
+    """
+    match = _SIZE.match(text)
+    if match is None:
+        raise ValueError(f"not a size: {text!r}; write bytes or a number with K, M, G or T, such as 64K or 1.5MiB")
+    return int(float(match[1]) * 1024 ** _FACTORS[match[2].upper()])
+
+
+def percent(used: int | None, capacity: int | None) -> str:
+    """Share of a capacity, never above 100 %: the account may know more bytes than the chip has, a bar may not.
+
+    >>> percent(1, 4), percent(None, 4)
+    ('25%', '-')
+    """
+    if used is None or not capacity:
+        return "-"
+    return f"{min(100.0, 100.0 * used / capacity):.0f}%"

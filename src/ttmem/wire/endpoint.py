@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the server listens, for server and clients alike, and who it is that listens there."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Mapping
+
+LEGACY_PATH = "/tmp/tt_allocation_server.sock"
+SYSTEM_PATH = "/run/ttmem/ttmem.sock"
+_CREDENTIALS = struct.Struct("3i")
+
+
+def search_paths(env: Mapping[str, str] = os.environ, uid: int | None = None) -> list[str]:
+    """The places a server may be, best first.
+
+    >>> search_paths({"TTMEM_SOCKET": "/x/s.sock"})
+    ['/x/s.sock']
+    >>> search_paths({"XDG_RUNTIME_DIR": "/run/user/7"}, 7)
+    ['/run/ttmem/ttmem.sock', '/run/user/7/ttmem/ttmem.sock', '/tmp/ttmem-7/ttmem.sock']
+    """
+    chosen = env.get("TTMEM_SOCKET")
+    if chosen:
+        return [chosen]
+    paths = [SYSTEM_PATH]
+    runtime = env.get("XDG_RUNTIME_DIR")
+    if runtime:
+        paths.append(os.path.join(runtime, "ttmem", "ttmem.sock"))
+    paths.append(f"/tmp/ttmem-{os.getuid() if uid is None else uid}/ttmem.sock")
+    return paths
+
+
+def default_path(env: Mapping[str, str] = os.environ, uid: int | None = None) -> str:
+    """Where a server started by this user listens unless told otherwise."""
+    paths = search_paths(env, uid)
+    if len(paths) > 1 and (os.getuid() if uid is None else uid) != 0:
+        paths.remove(SYSTEM_PATH)
+    return paths[0]
+
+
+def api_path(path: str) -> str:
+    """The API's socket, beside the events' socket.
+
+    >>> api_path("/run/ttmem/ttmem.sock")
+    '/run/ttmem/ttmem.api.sock'
+    """
+    return beside(path, ".api.sock")
+
+
+def beside(path: str, suffix: str) -> str:
+    """A companion file of a socket."""
+    return (path[: -len(".sock")] if path.endswith(".sock") else path) + suffix
+
+
+def peer(sock: socket.socket) -> tuple[int, int, int]:
+    """(pid, uid, gid) of the other end, as the kernel noted them at connect."""
+    return _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+
+
+class UntrustedServer(OSError):
+    """Somebody else listens on the path."""
+
+
+def connect(path: str, timeout: float | None = None) -> socket.socket:
+    """A connection to the server on a path, if its owner is root or ourselves.
+
+    A socket in /tmp may have been put there by anybody; what a workload allocates is not for everybody.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        sock.settimeout(timeout)
+        sock.connect(path)
+        uid = peer(sock)[1]
+        if uid not in (0, os.getuid()):
+            raise UntrustedServer(f"{path} belongs to uid {uid}, which is neither root nor you; not talking to it")
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def connect_any(paths: list[str], timeout: float | None = None) -> tuple[socket.socket, str]:
+    """A connection to the first server that answers. If none does, the error is the most telling one."""
+    trouble: OSError | None = None
+    for path in paths:
+        try:
+            return connect(path, timeout), path
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            trouble = trouble or error
+        except OSError as error:
+            trouble = error
+    raise trouble or FileNotFoundError("no socket path to try")
+
+

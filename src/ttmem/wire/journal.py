@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event file: every applied event, so that folding it again gives the same account.
+
+    header   8 bytes "TTMEMEVT", u32 version, u32 zero
+    entry    u32 length of what follows, u32 CRC-32 of it, f64 time, u32 source (0: the machine), record
+    source   an entry whose record starts with 0xB0: u32 source number follows as JSON {process, name, confidence}
+
+A file cut off anywhere is readable to its last whole entry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from struct import Struct
+from typing import BinaryIO
+from zlib import crc32
+
+from ttmem.account.events import Event
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import Confidence
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.wire import native
+
+MAGIC = b"TTMEMEVT"
+VERSION = 1
+_HEADER = Struct("<8sII")
+_ENVELOPE = Struct("<II")
+_STAMP = Struct("<dI")
+_SOURCE = 0xB0
+_MAX_ENTRY = 1 << 20
+
+
+class JournalError(ValueError):
+    """The file is not an event file this version can read."""
+
+
+class JournalWriter:
+    """Appends events. Nothing is kept per event beyond the file's own buffer."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        # The source itself is the key: its id() could come back for another one once it is gone.
+        self._numbers: dict[Source, int] = {}
+        self._next = 1
+        file.write(_HEADER.pack(MAGIC, VERSION, 0))
+
+    def write(self, time: float, source: Source | None, event: Event) -> None:
+        number = 0
+        if source is not None:
+            number = self._numbers.get(source) or self._introduce(time, source)
+        self._entry(time, number, native.encode(event))
+
+    def forget(self, source: Source) -> None:
+        """No more events of this source will come."""
+        self._numbers.pop(source, None)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def _introduce(self, time: float, source: Source) -> int:
+        number = self._numbers[source] = self._next
+        self._next += 1
+        about = {"process": list(source.process.info), "name": source.name, "confidence": int(source.confidence)}
+        self._entry(time, number, bytes([_SOURCE]) + json.dumps(about).encode())
+        return number
+
+    def _entry(self, time: float, number: int, record: bytes) -> None:
+        payload = _STAMP.pack(time, number) + record
+        self._file.write(_ENVELOPE.pack(len(payload), crc32(payload)) + payload)
+
+
+class JournalReader:
+    """Reads an event file; ``cut`` tells afterwards whether it ended inside an entry."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.cut = False
+        head = file.read(_HEADER.size)
+        if len(head) < _HEADER.size or head[:8] != MAGIC:
+            raise JournalError("not a ttmem event file; `ttmem serve --record FILE` writes one")
+        version = _HEADER.unpack(head)[1]
+        if version != VERSION:
+            raise JournalError(f"event file of version {version}; this ttmem reads version {VERSION}")
+
+    def entries(self) -> Iterator[tuple[float, int, bytes]]:
+        """(time, source number, record) of every whole entry."""
+        while True:
+            head = self._file.read(_ENVELOPE.size)
+            if len(head) < _ENVELOPE.size:
+                self.cut = bool(head)
+                return
+            length, checksum = _ENVELOPE.unpack(head)
+            payload = self._file.read(length) if _STAMP.size < length <= _MAX_ENTRY else b""
+            if len(payload) < length or crc32(payload) != checksum:
+                self.cut = True
+                return
+            time, number = _STAMP.unpack_from(payload)
+            yield time, number, payload[_STAMP.size :]
+
+    def replay(self, ledger: Ledger, until: float | None = None) -> float | None:
+        """Fold the file into a ledger, up to a time if one is given. Returns the time of the last event applied."""
+        sources: dict[int, Source] = {}
+        last = None
+        for time, number, record in self.entries():
+            if until is not None and time > until:
+                break
+            last = time
+            if record[0] == _SOURCE:
+                about = json.loads(record[1:])
+                info = ProcessInfo(*about["process"])
+                sources[number] = ledger.source(time, info, about["name"], Confidence(about["confidence"]))
+            else:
+                ledger.apply(time, sources.get(number), native.decode(record))
+        return last

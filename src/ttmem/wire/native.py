@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our own records: what the legacy ones cannot say (kind, program, cores, tag, chip), with a length and a version.
+
+Every record starts with ``op u8, kind u8, length u16, device i32``; length covers the whole record and is a
+multiple of 8. A connection opens with HELLO, whose first byte no legacy record can have. docs/protocol.md lists the
+bodies. The same records, in an envelope, make up the event file (see journal).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from struct import Struct
+from struct import error as StructError
+from typing import Any, NamedTuple
+
+from ttmem.account.events import (
+    Allocated,
+    ChipFound,
+    Claimed,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    Extra,
+    Freed,
+    Lost,
+    Mark,
+    PeaksReset,
+    ProcessExited,
+    ProgramDestroyed,
+    ProgramRun,
+    Rejected,
+    ResyncBegin,
+    ResyncEnd,
+)
+from ttmem.account.geometry import Arch, Geometry
+from ttmem.account.grid import CoreRange, mask_of, ranges_of
+from ttmem.account.identity import ChipInfo
+from ttmem.account.kinds import KINDS, Confidence
+
+VERSION = 1
+MAGIC = 0xF7
+_HELLO_MARK = 0x54
+
+ALLOCATED, FREED, PROGRAM_RUN, PROGRAM_DESTROYED = 0x81, 0x82, 0x83, 0x84
+DEVICE_OPENED, DEVICE_CLOSED = 0x85, 0x86
+RESYNC_BEGIN, RESYNC_END, LOST, MARK = 0x87, 0x88, 0x89, 0x8A
+SYNC, SYNCED, WELCOME = 0x8B, 0x8C, 0x8D
+# Only in event files: what the server itself found out.
+CHIP_FOUND, REJECTED, CLAIMED, PROCESS_EXITED, PEAKS_RESET = 0xA0, 0xA1, 0xA2, 0xA3, 0xA4
+
+PREFIX = Struct("<BBHi")
+_ALLOCATED = Struct("<BBHiQQQQIIHHHH")
+_FREED = Struct("<BBHiQQQIHH")
+_RUN = Struct("<BBHiQHHI")
+_NUMBER = Struct("<BBHiQ")
+_RANGE = Struct("<4H")
+
+_NO_KIND = 255
+_HAS_EXTRA, _SHARED, _RESERVED_KNOWN = 1, 2, 4
+MAX_TEXT = 1024
+MAX_RECORD = 0xFFF8
+
+
+class NativeError(ValueError):
+    """A record that cannot be understood; the text says why."""
+
+
+class Hello(NamedTuple):
+    """How a client introduces itself: what it is, and how far it should be believed."""
+
+    version: int
+    source: str
+    confidence: Confidence
+
+
+def _padded(length: int) -> int:
+    return (length + 7) & ~7
+
+
+def _text(text: str) -> bytes:
+    """UTF-8, cut to the limit without leaving half a character."""
+    raw = text.encode("utf-8", "replace")
+    return raw if len(raw) <= MAX_TEXT else raw[:MAX_TEXT].decode("utf-8", "ignore").encode()
+
+
+def _with_body(op: int, device: int, body: bytes, kind: int = 0) -> bytes:
+    length = _padded(PREFIX.size + 2 + len(body))
+    if length > MAX_RECORD:
+        raise NativeError(f"a record of {length} bytes is longer than {MAX_RECORD}")
+    return (PREFIX.pack(op, kind, length, device) + len(body).to_bytes(2, "little") + body).ljust(length, b"\0")
+
+
+def _ranges(mask: int) -> list[CoreRange]:
+    return ranges_of(mask) if mask else []
+
+
+def _pack_ranges(ranges: list[CoreRange]) -> bytes:
+    return b"".join(_RANGE.pack(*r) for r in ranges)
+
+
+def hello(source: str, confidence: Confidence) -> bytes:
+    return _with_body(MAGIC, VERSION, bytes([confidence]) + _text(source), _HELLO_MARK)
+
+
+def sync(token: int) -> bytes:
+    """Asks the server to say when everything sent so far has been applied."""
+    return _NUMBER.pack(SYNC, 0, _NUMBER.size, 0, token)
+
+
+def synced(token: int) -> bytes:
+    return _NUMBER.pack(SYNCED, 0, _NUMBER.size, 0, token)
+
+
+def welcome() -> bytes:
+    return _NUMBER.pack(WELCOME, 0, _NUMBER.size, VERSION, 0)
+
+
+def allocated(event: Allocated) -> bytes:
+    device, kind, address, size, program, refs, extra = event
+    if extra is None:
+        return _ALLOCATED.pack(ALLOCATED, kind, 56, device, address, size, 0, program, 0, refs, 0, 0, 0, 0)
+    ranges = _ranges(extra.cores)
+    tag = b"" if extra.tag is None else _text(extra.tag)
+    flags = _HAS_EXTRA | (_SHARED if extra.shared else 0) | (0 if extra.reserved is None else _RESERVED_KNOWN)
+    length = _padded(_ALLOCATED.size + _RANGE.size * len(ranges) + len(tag))
+    head = _ALLOCATED.pack(
+        ALLOCATED, kind, length, device, address, size, extra.reserved or 0, program, extra.allocator, refs, flags,
+        len(ranges), 0xFFFF if extra.tag is None else len(tag), 0,
+    )  # fmt: skip
+    return (head + _pack_ranges(ranges) + tag).ljust(length, b"\0")
+
+
+def freed(event: Freed) -> bytes:
+    device, kind, address, size, program, allocator, cores = event
+    ranges = _ranges(cores)
+    code = _NO_KIND if kind is None else kind
+    length = _FREED.size + _RANGE.size * len(ranges)
+    head = _FREED.pack(FREED, code, length, device, address, size, program, allocator, len(ranges), 0)
+    return head + _pack_ranges(ranges)
+
+
+def _run(event: ProgramRun) -> bytes:
+    ranges = _ranges(event.cores)
+    length = _RUN.size + _RANGE.size * len(ranges)
+    return _RUN.pack(PROGRAM_RUN, 0, length, event.device, event.program, len(ranges), 0, 0) + _pack_ranges(ranges)
+
+
+def _number(op: int, device: int, value: int) -> bytes:
+    return _NUMBER.pack(op, 0, _NUMBER.size, device, value)
+
+
+def _chip_json(chip: ChipInfo) -> bytes:
+    fields: dict[str, Any] = chip._asdict()
+    fields["arch"] = int(chip.arch)
+    fields["geometry"] = list(chip.geometry) if chip.geometry is not None else None
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _chip_of(body: bytes) -> ChipInfo:
+    fields = json.loads(body)
+    geometry = fields.get("geometry")
+    text = {name: fields.get(name) for name in ("pci", "board")}
+    if not isinstance(fields["uid"], str) or not all(v is None or isinstance(v, str) for v in text.values()):
+        raise ValueError("uid, pci and board must be text")
+    kmd, remote = fields.get("kmd"), fields.get("remote")
+    return ChipInfo(
+        fields["uid"][:128],
+        text["pci"],
+        None if kmd is None else int(kmd),
+        Arch(fields.get("arch", 0)),
+        text["board"],
+        None if remote is None else bool(remote),
+        None if geometry is None else _geometry_of(geometry),
+    )
+
+
+def _geometry_of(values: list[Any]) -> Geometry:
+    arch, *sizes, live = values
+    if len(sizes) != len(Geometry._fields) - 2:
+        raise ValueError(f"geometry has {len(Geometry._fields)} values, not {len(values)}")
+    if any(not isinstance(size, int) or not 0 <= size < 1 << 63 for size in sizes):
+        raise ValueError("geometry sizes must be whole numbers")
+    return Geometry._make([Arch(arch), *sizes, bool(live)])
+
+
+_ENCODERS: dict[type, Callable[[Any], bytes]] = {
+    Allocated: allocated,
+    Freed: freed,
+    ProgramRun: _run,
+    ProgramDestroyed: lambda e: _number(PROGRAM_DESTROYED, e.device, e.program),
+    DeviceOpened: lambda e: _with_body(DEVICE_OPENED, e.device, _chip_json(e.chip)),
+    DeviceClosed: lambda e: _number(DEVICE_CLOSED, e.device, 0),
+    ResyncBegin: lambda e: _number(RESYNC_BEGIN, 0, e.generation),
+    ResyncEnd: lambda e: _number(RESYNC_END, 0, e.generation),
+    Lost: lambda e: _number(LOST, 0, e.events),
+    Mark: lambda e: _with_body(MARK, 0, _text(e.text)),
+    ChipFound: lambda e: _with_body(CHIP_FOUND, 0, _chip_json(e.chip)),
+    Rejected: lambda e: _number(REJECTED, 0, e.records),
+    Claimed: lambda e: _number(CLAIMED, e.pid, 0),
+    ProcessExited: lambda e: _number(PROCESS_EXITED, 0, 0),
+    PeaksReset: lambda e: _number(PEAKS_RESET, 0, 0),
+}
+
+
+def encode(event: Event) -> bytes:
+    """The record of any event."""
+    return _ENCODERS[type(event)](event)
+
+
+def _unpack_ranges(record: bytes, at: int, count: int) -> int:
+    if at + count * _RANGE.size > len(record):
+        raise NativeError(f"{count} core ranges do not fit a record of {len(record)} bytes")
+    return mask_of(CoreRange(*_RANGE.unpack_from(record, at + i * _RANGE.size)) for i in range(count))
+
+
+def _decode_allocated(record: bytes) -> Allocated:
+    (_, kind, _, device, address, size, reserved, program, allocator, refs, flags, count, tag_length, _) = (
+        _ALLOCATED.unpack_from(record)
+    )
+    if kind >= len(KINDS):
+        raise NativeError(f"kind {kind} does not exist")
+    if not flags & _HAS_EXTRA:
+        return Allocated(device, KINDS[kind], address, size, program, refs)
+    at = _ALLOCATED.size
+    cores = _unpack_ranges(record, at, count)
+    tag = None
+    if tag_length != 0xFFFF:
+        at += count * _RANGE.size
+        tag = record[at : at + min(tag_length, MAX_TEXT)].decode("utf-8", "replace")
+    extra = Extra(reserved if flags & _RESERVED_KNOWN else None, cores, allocator, tag, bool(flags & _SHARED))
+    return Allocated(device, KINDS[kind], address, size, program, refs, extra)
+
+
+def _decode_freed(record: bytes) -> Freed:
+    _, kind, _, device, address, size, program, allocator, count, _ = _FREED.unpack_from(record)
+    if kind >= len(KINDS) and kind != _NO_KIND:
+        raise NativeError(f"kind {kind} does not exist")
+    cores = _unpack_ranges(record, _FREED.size, count) if count else 0
+    return Freed(device, None if kind == _NO_KIND else KINDS[kind], address, size, program, allocator, cores)
+
+
+def _decode_run(record: bytes) -> ProgramRun:
+    _, _, _, device, program, count, _, _ = _RUN.unpack_from(record)
+    return ProgramRun(device, program, _unpack_ranges(record, _RUN.size, count))
+
+
+def _body(record: bytes) -> bytes:
+    length = int.from_bytes(record[8:10], "little")
+    if 10 + length > len(record):
+        raise NativeError(f"a body of {length} bytes does not fit a record of {len(record)} bytes")
+    return record[10 : 10 + length]
+
+
+def _device(record: bytes) -> int:
+    return int(PREFIX.unpack_from(record)[3])
+
+
+def _value(record: bytes) -> int:
+    return int(_NUMBER.unpack_from(record)[4])
+
+
+_DECODERS: dict[int, Callable[[bytes], Event]] = {
+    ALLOCATED: _decode_allocated,
+    FREED: _decode_freed,
+    PROGRAM_RUN: _decode_run,
+    PROGRAM_DESTROYED: lambda r: ProgramDestroyed(_device(r), _value(r)),
+    DEVICE_OPENED: lambda r: DeviceOpened(_device(r), _chip_of(_body(r))),
+    DEVICE_CLOSED: lambda r: DeviceClosed(_device(r)),
+    RESYNC_BEGIN: lambda r: ResyncBegin(_value(r)),
+    RESYNC_END: lambda r: ResyncEnd(_value(r)),
+    LOST: lambda r: Lost(_value(r)),
+    MARK: lambda r: Mark(_body(r).decode("utf-8", "replace")),
+    CHIP_FOUND: lambda r: ChipFound(_chip_of(_body(r))),
+    REJECTED: lambda r: Rejected(_value(r)),
+    CLAIMED: lambda r: Claimed(_device(r)),
+    PROCESS_EXITED: lambda r: ProcessExited(),
+    PEAKS_RESET: lambda r: PeaksReset(),
+}
+_FROM_CLIENTS = range(ALLOCATED, SYNC + 1)
+
+
+def decode(record: bytes) -> Event:
+    """The event of one whole record."""
+    try:
+        return _DECODERS[record[0]](record)
+    except NativeError:
+        raise
+    except KeyError:
+        raise NativeError(f"record type 0x{record[0]:02x} is not known to version {VERSION}") from None
+    except (StructError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
+        raise NativeError(f"record type 0x{record[0]:02x} of {len(record)} bytes is damaged: {error}") from None
+
+
+def decode_hello(record: bytes) -> Hello:
+    if record[1] != _HELLO_MARK:
+        raise NativeError("this is neither a legacy record nor a ttmem hello")
+    version = _device(record)
+    if version != VERSION:
+        raise NativeError(f"the client speaks version {version} of the protocol, this server version {VERSION}")
+    body = _body(record)
+    try:
+        return Hello(version, body[1:65].decode("utf-8", "replace"), Confidence(body[0]))
+    except (ValueError, IndexError):
+        raise NativeError("the hello does not say what the client is") from None
+
+
+def sync_token(record: bytes) -> int:
+    try:
+        return _value(record)
+    except StructError:
+        raise NativeError("a sync without a token") from None
+
+
+class NativeStream:
+    """Cuts a connection's bytes into records. A record that cannot be right raises: there is no way to resume."""
+
+    def __init__(self) -> None:
+        self._carry = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Every whole record, hello and sync among them."""
+        if self._carry:
+            data = self._carry + data
+        records = []
+        at, end = 0, len(data)
+        while end - at >= 4:
+            length = data[at + 2] | data[at + 3] << 8
+            if length < 8 or length & 7:
+                self._carry = b""
+                raise NativeError(f"a record cannot be {length} bytes long")
+            op = data[at]
+            if op not in _FROM_CLIENTS and op != MAGIC:
+                self._carry = b""
+                raise NativeError(f"record type 0x{op:02x} is not one a client may send")
+            if end - at < length:
+                break
+            records.append(data[at : at + length])
+            at += length
+        self._carry = data[at:]
+        return records
+
+
