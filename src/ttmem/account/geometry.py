@@ -61,16 +61,12 @@ class Geometry(NamedTuple):
         return self.l1_base - self.map_end
 
 
-_WH = dict(arch=Arch.WORMHOLE_B0, l1_size=1499136, l1_base=105824, map_end=35168, dram_banks=12)
-_BH = dict(arch=Arch.BLACKHOLE, l1_size=1572864, l1_base=111744, map_end=41088, dram_bank_size=4278190080)
-
-
 def _wormhole(x: int, y: int) -> Geometry:
-    return Geometry(grid_x=x, grid_y=y, dram_bank_size=1073741824, **_WH)  # type: ignore[arg-type]
+    return Geometry(Arch.WORMHOLE_B0, x, y, 1499136, 105824, 35168, 12, 1073741824)
 
 
 def _blackhole(x: int, y: int, banks: int) -> Geometry:
-    return Geometry(grid_x=x, grid_y=y, dram_banks=banks, **_BH)  # type: ignore[arg-type]
+    return Geometry(Arch.BLACKHOLE, x, y, 1572864, 111744, 41088, banks, 4278190080)
 
 
 BOARDS: dict[str, Geometry] = {

@@ -78,9 +78,7 @@ KERNEL_KINDS: tuple[Kind, ...] = (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH
 
 # What a live thing of a program is looked up by: kernels of all three types share one family, because an
 # unload does not say the type.
-FAMILY_OF: tuple[int, ...] = tuple(
-    int(Kind.KERNEL) if kind in KERNEL_KINDS else int(kind) for kind in KINDS
-)
+FAMILY_OF: tuple[int, ...] = tuple(int(Kind.KERNEL) if kind in KERNEL_KINDS else int(kind) for kind in KINDS)
 
 # Which kinds a source is able to see at all. A covered kind with nothing live is 0; any other is unknown.
 _WIRE = frozenset(BUFFER_KINDS) | {Kind.CB, *KERNEL_KINDS}

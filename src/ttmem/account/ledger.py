@@ -57,7 +57,7 @@ class Limits(NamedTuple):
     devices_per_process: int = 1024
     chips: int = 4096  # above that, assumed chips that nobody holds are forgotten
     departed: int = 64
-    buried_things: int = 100_000
+    buried_things: int = 10_000
     claimed_pids: int = 16
     marks: int = 1000
     size: int = 100 << 30  # of one thing; the legacy server's limit, three times the largest chip
@@ -137,7 +137,7 @@ class Ledger:
     # -- things come ---------------------------------------------------------------------------------------------
 
     def _allocated(self, time: float, source: Source, event: Allocated) -> Thing | None:
-        device, kind, address, size, program, refs, extra = event
+        device, kind, address, size, _, refs, extra = event
         holding = source.holdings.get(device) or self._holding(source, device)
         if holding is None or not 0 < size <= self.limits.size:
             return self._anomaly(source.process, "rejected")
@@ -393,9 +393,7 @@ class Ledger:
     def _holding(self, source: Source, number: int) -> Holding | None:
         """What the source holds on its device of that number; the chip is assumed unless it is known."""
         process = source.process
-        if number < 0 or (
-            number not in process.numbers and len(process.numbers) >= self.limits.devices_per_process
-        ):
+        if number < 0 or (number not in process.numbers and len(process.numbers) >= self.limits.devices_per_process):
             return None
         chip = process.numbers.get(number)
         if chip is None:

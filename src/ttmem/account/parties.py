@@ -43,14 +43,6 @@ class Chip:
         yield from self.kinds
         yield from self.pools
 
-    def things(self) -> Iterator[Thing]:
-        """Live things that count on this chip."""
-        for holding in self.holdings:
-            for thing in holding.things():
-                leaf = holding.leaves[thing.kind]
-                if leaf is not None and len(leaf.chain) > 1:
-                    yield thing
-
     def run(self, program: Program, cores: int) -> None:
         """A program was launched on these cores; whatever was resident there no longer is."""
         left = [(other, mask & ~cores) for other, mask in self.resident if other is not program]

@@ -16,7 +16,7 @@ from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Kind, Pool
 from ttmem.account.ledger import ANOMALIES, Ledger
 from ttmem.account.parties import Chip, Process
 from ttmem.account.things import Thing
-from ttmem.account.totals import Peak, Total
+from ttmem.account.totals import Peak, Total, keep_largest
 
 SCHEMA = "ttmem.snapshot/1"
 
@@ -155,9 +155,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
     }
 
 
-def _process(
-    process: Process, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]
-) -> Json:
+def _process(process: Process, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]) -> Json:
     info = process.info
     numbers: dict[str, list[int]] = {}
     for number, chip in process.numbers.items():
@@ -220,11 +218,12 @@ def thing(item: Thing, program: int = 0, *, see_tag: bool = True) -> Json:
         "tag": extra.tag if extra and see_tag else None,
         "source": holding.source.name,
         "confidence": holding.source.confidence.label,
-        "counted": _counts(item),
+        "counted": counts(item),
     }
 
 
-def _counts(item: Thing) -> bool:
+def counts(item: Thing) -> bool:
+    """Is it part of the chip's totals, or set aside because a stronger source reports the same (rule 12)?"""
     leaf = item.holding.leaves[item.kind]
     return leaf is not None and len(leaf.chain) > 1
 
@@ -240,25 +239,49 @@ def core_place(item: Thing) -> tuple[int, int, int, Region] | None:
     return place.x, place.y, place.address, region_at(geometry, place.address)
 
 
+class PeakFinder:
+    """Finds what was live at each peak in one pass over the live things, which may be made in slices."""
+
+    def __init__(self, ledger: Ledger, *, recent: bool = False) -> None:
+        self._corners: list[tuple[Json, Peak, list[tuple[int, int, Thing]]]] = []
+        self._by_kind: dict[tuple[str, Kind], list[tuple[Peak, list[tuple[int, int, Thing]]]]] = {}
+        for chip in shown_chips(ledger):
+            for pool in Pool:
+                kinds = [kind for kind in KINDS if POOL_OF[kind] is pool]
+                self._corner(chip, {"pool": pool.label}, chip.pools[pool], kinds, recent)
+            for kind in KINDS:
+                self._corner(chip, {"kind": kind.label}, chip.kinds[kind], [kind], recent)
+
+    def _corner(self, chip: Chip, name: Json, total: Total, kinds: list[Kind], recent: bool) -> None:
+        peak = total.recent if recent else total.peak
+        if peak.value:
+            heap: list[tuple[int, int, Thing]] = []
+            self._corners.append(({"chip": chip.uid, **name}, peak, heap))
+            for kind in kinds:
+                self._by_kind.setdefault((chip.uid, kind), []).append((peak, heap))
+
+    def add(self, item: Thing) -> None:
+        """Look at one live thing."""
+        if counts(item):
+            for peak, heap in self._by_kind.get((item.holding.chip.uid, item.kind), ()):
+                if item.born <= peak.seq:
+                    keep_largest(heap, item)
+
+    def result(self, may_see: Callable[[int | None], bool] = lambda uid: True) -> list[Json]:
+        """Each peak: bytes, time, and the largest things of it."""
+        out = []
+        for name, peak, heap in self._corners:
+            largest = [
+                thing(item, see_tag=may_see(item.holding.source.process.info.uid))
+                for item in peak.largest(item for _, _, item in heap)
+            ]
+            out.append({**name, "bytes": peak.value, "time": peak.time, "largest": largest})
+        return out
+
+
 def peaks(ledger: Ledger, *, recent: bool = False) -> list[Json]:
     """The peak of each pool and kind of each chip, with the largest things live then."""
-    out = []
-    for chip in shown_chips(ledger):
-        corners: list[tuple[str, str, Total, set[Kind]]] = [
-            ("pool", pool.label, chip.pools[pool], {kind for kind in KINDS if POOL_OF[kind] is pool}) for pool in Pool
-        ]
-        corners += [("kind", kind.label, chip.kinds[kind], {kind}) for kind in KINDS]
-        for scope, label, total, kinds in corners:
-            peak = total.recent if recent else total.peak
-            if peak.value:
-                live = (item for item in chip.things() if item.kind in kinds)
-                out.append({"chip": chip.uid, scope: label, **peak_json(peak, live)})
-    return out
-
-
-def peak_json(peak: Peak, live: Iterable[Thing]) -> Json:
-    return {
-        "bytes": peak.value,
-        "time": peak.time,
-        "largest": [thing(item) for item in peak.largest(live)],
-    }
+    finder = PeakFinder(ledger, recent=recent)
+    for item in ledger.things():
+        finder.add(item)
+    return finder.result()

@@ -92,5 +92,3 @@ def connect_any(paths: list[str], timeout: float | None = None) -> tuple[socket.
         except OSError as error:
             trouble = error
     raise trouble or FileNotFoundError("no socket path to try")
-
-

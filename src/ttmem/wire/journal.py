@@ -49,7 +49,7 @@ class JournalWriter:
     def write(self, time: float, source: Source | None, event: Event) -> None:
         number = 0
         if source is not None:
-            number = self._numbers.get(source) or self._introduce(time, source)
+            number = self._numbers.get(source) or self._introduce(source)
         self._entry(time, number, native.encode(event))
 
     def forget(self, source: Source) -> None:
@@ -59,11 +59,11 @@ class JournalWriter:
     def flush(self) -> None:
         self._file.flush()
 
-    def _introduce(self, time: float, source: Source) -> int:
+    def _introduce(self, source: Source) -> int:
         number = self._numbers[source] = self._next
         self._next += 1
         about = {"process": list(source.process.info), "name": source.name, "confidence": int(source.confidence)}
-        self._entry(time, number, bytes([_SOURCE]) + json.dumps(about).encode())
+        self._entry(source.process.seen, number, bytes([_SOURCE]) + json.dumps(about).encode())
         return number
 
     def _entry(self, time: float, number: int, record: bytes) -> None:

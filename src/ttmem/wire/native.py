@@ -55,6 +55,7 @@ _FREED = Struct("<BBHiQQQIHH")
 _RUN = Struct("<BBHiQHHI")
 _NUMBER = Struct("<BBHiQ")
 _RANGE = Struct("<4H")
+ANSWER_SIZE = _NUMBER.size  # of everything a server sends
 
 _NO_KIND = 255
 _HAS_EXTRA, _SHARED, _RESERVED_KNOWN = 1, 2, 4
@@ -339,5 +340,3 @@ class NativeStream:
             at += length
         self._carry = data[at:]
         return records
-
-

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small client every screen uses: one GET over the API's socket. An HTTP library would cost more than the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from ttmem.wire.endpoint import api_path, connect_any, search_paths
+
+
+class ApiError(Exception):
+    """The server could not be asked, or said no; the text is for the user."""
+
+
+class NoServer(ApiError):
+    """Nobody listens."""
+
+
+def api_paths(env: Mapping[str, str] = os.environ) -> list[str]:
+    """Where the API may be; TTMEM_API names one place, else it is beside the event socket."""
+    chosen = env.get("TTMEM_API")
+    return [chosen] if chosen else [api_path(path) for path in search_paths(env)]
+
+
+def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, method: str = "GET") -> bytes:
+    """The body of a successful answer."""
+    paths = [socket_path] if socket_path is not None else api_paths()
+    try:
+        sock, used = connect_any(paths, timeout)
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise NoServer(f"no ttmem server answers on {' or '.join(paths)}; start one with `ttmem serve`") from None
+    except OSError as error:
+        raise ApiError(str(error) if error.strerror is None else f"{paths[0]}: {error.strerror}") from None
+    with sock:
+        try:
+            sock.sendall(f"{method} {path} HTTP/1.1\r\nHost: ttmem\r\nConnection: close\r\n\r\n".encode("ascii"))
+            answer = _read_all(sock)
+        except TimeoutError:
+            raise ApiError(f"the server on {used} does not answer within {timeout:g} s; is it stopped?") from None
+        except OSError as error:
+            raise ApiError(f"the server on {used} went away: {error.strerror}") from None
+    return _body(answer, used)
+
+
+def get_json(path: str, *, socket_path: str | None = None, timeout: float = 10.0, method: str = "GET") -> Any:
+    return json.loads(get(path, socket_path=socket_path, timeout=timeout, method=method))
+
+
+def _read_all(sock: socket.socket) -> bytes:
+    pieces: list[bytes] = []
+    while True:
+        piece = sock.recv(1 << 20)
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+
+
+def _body(answer: bytes, used: str) -> bytes:
+    head, found, body = answer.partition(b"\r\n\r\n")
+    parts = head.split(b" ", 2)
+    if not found or len(parts) < 2 or not parts[1].isdigit():
+        raise ApiError(f"what answers on {used} is not a ttmem API")
+    if parts[1] != b"200":
+        try:
+            text = json.loads(body)["error"]
+        except (ValueError, KeyError, TypeError):
+            text = parts[1].decode("ascii", "replace")
+        raise ApiError(f"the server says: {text}")
+    return body

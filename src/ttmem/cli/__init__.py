@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `ttmem` command. One module a command; only this one prints errors and decides the exit code.
+
+Exit codes: 0 fine, 1 something is wrong (the message says what), 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+COMMANDS = {
+    "demo": "everything at once, without hardware: a server, a workload in other processes, the picture",
+    "serve": "run the allocation server",
+    "smi": "one picture: chips, memory, processes",
+    "dump": "what is allocated now",
+    "replay": "fold a recorded event file again",
+}
+
+
+class CommandError(Exception):
+    """Something the user should know; printed as one line."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] in (["--version"], ["-V"]):
+        from ttmem import __version__
+
+        print(f"ttmem {__version__}")
+        return 0
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_help())
+        return 0 if arguments else 2
+    name, *rest = arguments
+    if name not in COMMANDS:
+        print(f"ttmem: there is no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    module = import_module(f"ttmem.cli.{name}")
+    parser = argparse.ArgumentParser(
+        prog=f"ttmem {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    module.add_arguments(parser)
+    try:
+        return int(module.run(parser.parse_args(rest)))
+    except CommandError as error:
+        print(f"ttmem {name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has had enough
+        return 0
+
+
+def _help() -> str:
+    lines = ["usage: ttmem COMMAND [options]", "", "Where every byte of a Tenstorrent accelerator's memory goes.", ""]
+    lines += [f"  {name:8} {text}" for name, text in COMMANDS.items()]
+    lines += ["", "`ttmem COMMAND --help` explains a command."]
+    return "\n".join(lines)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the allocation server until SIGINT or SIGTERM.
+
+SIGUSR1 prints everything that is allocated; SIGHUP is ignored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from ttmem.cli import CommandError
+from ttmem.server.daemon import Options, ServeError, Server
+from ttmem.server.legacy_log import STYLES
+from ttmem.server.listen import ListenError
+from ttmem.wire.endpoint import LEGACY_PATH, api_path, default_path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--socket", metavar="PATH", help="where events come in (default: $TTMEM_SOCKET, or by user and system)")
+    add("--api", metavar="PATH", help="where the HTTP API answers (default: beside the event socket)")
+    add("--group", metavar="NAME", help="let this group connect; without it only the owner may")
+    add("--no-legacy-path", action="store_true", help=f"do not also listen on {LEGACY_PATH}")
+    add("--record", metavar="FILE", help="write every event to a file that `ttmem replay` folds again")
+    add(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="serve the Prometheus page on TCP as well; loopback unless HOST is given",
+    )
+    add("--log-format", choices=("text", "json"), default="text", help="form of the event lines on standard output")
+    add("--log-style", choices=STYLES, default="newest", help="which of the proof of concept's wordings to use")
+    add(
+        "--noc-capacity",
+        action="store_true",
+        help="answer legacy queries with L1 of the whole NOC grid, as the proof of concept did",
+    )
+    add("-q", "--quiet", action="store_true", help="no event lines")
+
+
+def run(args: argparse.Namespace) -> int:
+    options = Options(
+        socket=args.socket or default_path(),
+        api=args.api,
+        group=args.group,
+        legacy_path=None if args.no_legacy_path else LEGACY_PATH,
+        record=args.record,
+        metrics=_address(args.metrics) if args.metrics else None,
+        log_format=args.log_format,
+        log_style=args.log_style,
+        quiet=args.quiet,
+        noc_capacity=args.noc_capacity,
+    )
+    try:
+        asyncio.run(_serve(options))
+    except (ListenError, ServeError) as error:
+        raise CommandError(str(error)) from None
+    return 0
+
+
+async def _serve(options: Options) -> None:
+    server = Server(options)
+    api = options.api or api_path(options.socket)
+    await server.run(lambda: print(f"ttmem: serving {options.socket}, API {api}", file=sys.stderr, flush=True))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise CommandError(f"--metrics takes PORT or HOST:PORT, not {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ttmem serve`: puts the parts together, runs them, and takes them apart again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, BinaryIO, NamedTuple
+
+from ttmem import __version__
+from ttmem.account.events import ChipFound, Event
+from ttmem.account.kinds import Pool
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.account.units import human
+from ttmem.server.answers import LegacyAnswers
+from ttmem.server.clock import Clock, rfc3339
+from ttmem.server.feed import Feed
+from ttmem.server.history import History
+from ttmem.server.http import HttpServer
+from ttmem.server.ingest import Ingest
+from ttmem.server.legacy_log import LegacyLog
+from ttmem.server.listen import Claim, ListenError, claim, group_id
+from ttmem.server.routes import Api
+from ttmem.sources import sysfs
+from ttmem.wire.endpoint import LEGACY_PATH, api_path, beside
+from ttmem.wire.journal import JournalWriter
+from ttmem.wire.legacy import Type
+
+_TICK_SECONDS = 0.05
+_THIN_PER_TICK = 5000
+
+
+class Options(NamedTuple):
+    """What the command line decides."""
+
+    socket: str
+    api: str | None = None
+    group: str | None = None
+    legacy_path: str | None = LEGACY_PATH
+    record: str | None = None
+    metrics: tuple[str, int] | None = None
+    log_format: str = "text"
+    log_style: str = "newest"
+    quiet: bool = False
+    noc_capacity: bool = False
+    root: str = "/"
+
+
+class ServeError(Exception):
+    """The server cannot start; the text says why and what to do."""
+
+
+class Server:
+    """One allocation server."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.clock = Clock()
+        self.since = self.clock.now()
+        self.ledger = Ledger()
+        self.history = History()
+        self.feed = Feed()
+        self.log = LegacyLog(style=options.log_style, as_json=options.log_format == "json", quiet=options.quiet)
+        machine = sysfs.chips(options.root)
+        self.ingest = Ingest(self.ledger, self.log, now=self.clock.now, machine=machine, root=options.root)
+        self.ingest.answer = LegacyAnswers(self.ledger, noc_capacity=options.noc_capacity)
+        self.ingest.dump_asked = self._print_dump
+        self.ingest.warn = self.warn
+        self.api = Api(self.ledger, self.ingest, self.history, self.feed, self.clock, self.about)
+        self._claims: list[Claim] = []
+        self._record: BinaryIO | None = None
+        self._journal: JournalWriter | None = None
+        self._stop = asyncio.Event()
+        self._dumps: set[asyncio.Task[None]] = set()
+        self._http: list[HttpServer] = []
+        self._servers: list[asyncio.Server] = []
+        if options.record is not None:
+            self._open_record(options.record)
+        for chip in machine:
+            self.ingest.emit(self.since, None, ChipFound(chip))
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "since": self.since,
+            "version": __version__,
+            "clients": len(self.ingest.connections),
+            "accepted": self.ingest.accepted,
+            "live_things": self.ledger.live_count(),
+            "socket": self.options.socket,
+        }
+
+    def warn(self, text: str) -> None:
+        """A message about the server itself, on standard error."""
+        if self.options.log_format == "json":
+            text = json.dumps({"time": rfc3339(self.clock.now()), "event": "warning", "text": text})
+        else:
+            text = f"ttmem: {text}"
+        try:
+            print(text, file=sys.stderr, flush=True)
+        except OSError:
+            pass  # nobody reads it any more
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until told to stop."""
+        loop = asyncio.get_running_loop()
+        raise_descriptor_limit()
+        try:
+            await self._listen()
+            self._handle_signals(loop)
+            self._write_pid()
+            loop.add_reader(self.ingest.fileno(), self._turn)
+            ticker = loop.create_task(self._tick())
+            ready()
+            await self._stop.wait()
+            ticker.cancel()
+            loop.remove_reader(self.ingest.fileno())
+        finally:
+            self._close()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def statistics(self) -> str:
+        """What the server knows, in the words of the proof of concept's periodic statistics."""
+        lines = ["📊 Current Statistics:"]
+        for chip in self.ledger.chips.values():
+            things = sum(total.count for total in chip.kinds)
+            if things:
+                dram, l1 = chip.pools[Pool.DRAM].used, chip.pools[Pool.L1].used
+                lines.append(f"  {chip.uid}:")
+                lines.append(f"    Buffers: {things}")
+                lines.append(f"    DRAM: {dram} bytes ({dram / 1024:g} KB)")
+                lines.append(f"    L1: {l1} bytes ({l1 / 1024:g} KB)")
+                lines.append(f"    Total: {dram + l1} bytes ({human(dram + l1)})")
+        lines.append(f"Active allocations: {self.ledger.live_count()}")
+        lines.append(f"Events: {self.ledger.seq}")
+        return "\n".join(lines)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """The loop calls while anything is readable; what a turn left over it does not see, so that is scheduled."""
+        if not self._stop.is_set() and self.ingest.turn():
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    async def _tick(self) -> None:
+        """Everything that happens by the clock."""
+        second = int(self.clock.now())
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            self.ingest.tick()
+            self.log.tick(self.clock.now())
+            self.ledger.thin_graves(_THIN_PER_TICK)
+            if int(self.clock.now()) != second:
+                second = int(self.clock.now())
+                self.history.sample(self.clock.now(), self.ledger)
+                if self._journal is not None:
+                    self._journal.flush()
+
+    async def _listen(self) -> None:
+        options = self.options
+        group = group_id(options.group) if options.group is not None else None
+        events = claim(options.socket, group=group)
+        self._claims.append(events)
+        self.ingest.listen(events.sock)
+        api = claim(options.api or api_path(options.socket), group=group, locked=False)
+        self._claims.append(api)
+        await self._serve_http(self.api.handle, sock=api.sock)
+        if options.legacy_path is not None and options.legacy_path != options.socket:
+            try:
+                legacy = claim(options.legacy_path, group=group, locked=False)
+            except ListenError as error:
+                self.warn(f"{error}; programs that only know {options.legacy_path} will not be seen")
+            else:
+                self._claims.append(legacy)
+                self.ingest.listen(legacy.sock)
+        if options.metrics is not None:
+            host, port = options.metrics
+            try:
+                await self._serve_http(self.api.handle_metrics_only, host=host, port=port)
+            except OSError as error:
+                raise ServeError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from None
+
+    async def _serve_http(self, handler: Any, **where: Any) -> None:
+        http = HttpServer(handler, self.warn)
+        self._http.append(http)
+        if "sock" in where:
+            self._servers.append(await asyncio.start_unix_server(http.connected, **where))
+        else:
+            self._servers.append(await asyncio.start_server(http.connected, **where))
+
+    def _handle_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGUSR1, self._print_dump, Type.DUMP_REMAINING)
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)  # a closed terminal is no reason to lose the account
+
+    def _print_dump(self, op: Type) -> None:
+        """The dump on standard output; gathered in slices, so it is a task."""
+        self.ingest.bury_dead()
+        task = asyncio.get_running_loop().create_task(self._say_dump(op))
+        self._dumps.add(task)
+        task.add_done_callback(self._dumps.discard)
+
+    async def _say_dump(self, op: Type) -> None:
+        text = await self.api.dump_text(kernels=op == Type.DUMP_KERNELS)
+        self.log.say(self.clock.now(), f"Received {op.name} request...\n{text}\n{op.name} complete.")
+
+    def _open_record(self, path: str) -> None:
+        try:
+            self._record = open(path, "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as the server
+        except OSError as error:
+            raise ServeError(f"cannot record to {path}: {error.strerror}") from None
+        journal = self._journal = JournalWriter(self._record)
+        self.ingest.observers.append(
+            lambda time, source, event, thing: self._write_journal(journal, time, source, event)
+        )
+
+    def _write_journal(self, journal: JournalWriter, time: float, source: Source | None, event: Event) -> None:
+        try:
+            journal.write(time, source, event)
+        except OSError as error:  # a full disk ends the recording, not the account
+            self.warn(f"recording stopped: {error.strerror}; the file is whole up to here")
+            self._journal = None
+            self.ingest.observers = [o for o in self.ingest.observers if o == self.feed.publish]
+
+    def _write_pid(self) -> None:
+        path = beside(self.options.socket, ".pid")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(f"{os.getpid()}\n")
+
+    def _close(self) -> None:
+        for http in self._http:
+            http.close()
+        for server in self._servers:
+            server.close()
+        self.ingest.close()
+        for owned in reversed(self._claims):
+            owned.release()
+        if self._claims:
+            for suffix in (".pid",):
+                try:
+                    os.unlink(beside(self.options.socket, suffix))
+                except OSError:
+                    pass
+        if self._journal is not None and self._record is not None:
+            try:
+                self._record.close()
+            except OSError as error:
+                self.warn(f"the end of the recording was lost: {error.strerror}")
+        if not self.options.quiet and self._claims:
+            self.log.say(self.clock.now(), self.statistics())
+        self.log.close()
+
+
+def raise_descriptor_limit() -> None:
+    """One descriptor for each client and one for each process: ask for all we may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):
+            pass

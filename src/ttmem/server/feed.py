@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events as they happen, for readers of any speed: a slow one loses events, is told how many, and slows nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ttmem.account.events import Allocated, DeviceOpened, Event, Freed, Mark
+from ttmem.account.kinds import Kind
+from ttmem.account.parties import Source
+from ttmem.account.things import Thing
+
+BACKLOG = 10_000
+KEEPALIVE_SECONDS = 15.0
+
+Item = tuple[float, Source | None, Event, Thing | None]
+
+
+class Subscription:
+    """One reader's backlog."""
+
+    def __init__(self) -> None:
+        self.items: deque[Item] = deque()
+        self.lost = 0
+        self.wake = asyncio.Event()
+
+    def put(self, item: Item) -> None:
+        if len(self.items) >= BACKLOG:
+            self.lost += 1
+            return
+        self.items.append(item)
+        if not self.wake.is_set():
+            self.wake.set()
+
+
+class Feed:
+    """Fans events out to readers. Its ``publish`` is an ingest observer only while somebody reads."""
+
+    def __init__(self) -> None:
+        self.readers: set[Subscription] = set()
+        self.lost = 0
+
+    def publish(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
+        item = (time, source, event, thing)
+        for reader in self.readers:
+            reader.put(item)
+
+    async def stream(self, reader: Subscription, see: Any) -> AsyncIterator[bytes]:
+        """Server-sent events for one reader, many to a piece."""
+        yield b": ttmem events\n\n"
+        while True:
+            try:
+                await asyncio.wait_for(reader.wake.wait(), KEEPALIVE_SECONDS)
+            except (asyncio.TimeoutError, TimeoutError):
+                yield b": still here\n\n"
+                continue
+            reader.wake.clear()
+            if reader.lost:
+                lost, reader.lost = reader.lost, 0
+                self.lost += lost
+                yield f'event: lost\ndata: {{"count":{lost}}}\n\n'.encode()
+            while reader.items:
+                batch = [reader.items.popleft() for _ in range(min(200, len(reader.items)))]
+                yield b"".join(_sse(item, see) for item in batch)
+
+
+def _sse(item: Item, see: Any) -> bytes:
+    return b"data: " + json.dumps(event_json(*item, see=see), separators=(",", ":")).encode() + b"\n\n"
+
+
+def event_json(time: float, source: Source | None, event: Event, thing: Thing | None, see: Any) -> dict[str, Any]:
+    """An event as data; tags are text of the workload and shown to those who may see it."""
+    out: dict[str, Any] = {"time": time, "event": type(event).__name__}
+    info = source.process.info if source is not None else None
+    out["pid"] = info.pid or None if info is not None else None
+    if isinstance(event, (Allocated, Freed)):
+        kind = thing.kind if thing is not None else event.kind
+        out |= {
+            "device": event.device,
+            "chip": thing.holding.chip.uid if thing is not None else None,
+            "kind": kind.label if isinstance(kind, Kind) else None,
+            "id": hex(event.address),
+            "size": thing.size if thing is not None else event.size,
+            "refs": thing.refs if thing is not None else None,
+            "program": event.program or None,
+        }
+        extra = thing.extra if thing is not None else None
+        out["tag"] = extra.tag if extra is not None and see(info.uid if info else None) else None
+    elif isinstance(event, DeviceOpened):
+        out |= {"device": event.device, "chip": event.chip.uid}
+    elif isinstance(event, Mark):
+        out["text"] = event.text if see(info.uid if info else None) else None
+    else:
+        out |= {name: value for name, value in event._asdict().items() if isinstance(value, (int, str))}
+    return out

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was used when: the last and the highest value of every second for an hour, of every ten seconds for a day."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from ttmem.account.kinds import KINDS
+from ttmem.account.ledger import Ledger
+from ttmem.account.snapshot import shown_chips
+
+_EMPTY = -1
+
+
+class _Column:
+    """One quantity in one tier: two rings of 64-bit integers."""
+
+    __slots__ = ("highest", "last")
+
+    def __init__(self, length: int) -> None:
+        self.last = array("q", [_EMPTY]) * length
+        self.highest = array("q", [_EMPTY]) * length
+
+
+class Tier:
+    """Buckets of one width. Slot = bucket number modulo length; ``buckets`` tells which one a slot holds."""
+
+    def __init__(self, step: int, length: int) -> None:
+        self.step = step
+        self.length = length
+        self.buckets = array("q", [_EMPTY]) * length
+        self.columns: dict[tuple[str, str], _Column] = {}
+
+    def put(self, time: float, values: dict[tuple[str, str], tuple[int, int]]) -> None:
+        """Note (last, highest) of each quantity; several notes in one bucket keep the last and the highest."""
+        bucket = int(time // self.step)
+        slot = bucket % self.length
+        fresh = self.buckets[slot] != bucket
+        self.buckets[slot] = bucket
+        for key, (last, highest) in values.items():
+            column = self.columns.get(key)
+            if column is None:
+                column = self.columns[key] = _Column(self.length)
+            column.last[slot] = last
+            if fresh or highest > column.highest[slot]:
+                column.highest[slot] = highest
+        if fresh:
+            for key, column in self.columns.items():
+                if key not in values:
+                    column.last[slot] = column.highest[slot] = _EMPTY
+
+    def read(self, key: tuple[str, str], since: float, until: float) -> list[tuple[int, int, int]]:
+        """(time, last, highest) of each bucket that has a value, oldest first."""
+        column = self.columns.get(key)
+        if column is None:
+            return []
+        newest = int(until // self.step)
+        oldest = max(int(since // self.step), newest - self.length + 1)
+        found = []
+        for bucket in range(oldest, newest + 1):
+            slot = bucket % self.length
+            if self.buckets[slot] == bucket and column.last[slot] != _EMPTY:
+                found.append((bucket * self.step, column.last[slot], column.highest[slot]))
+        return found
+
+
+class History:
+    """Samples the account. Only quantities that were ever used take space: about 200 KB each."""
+
+    def __init__(self) -> None:
+        self.fine = Tier(1, 3600)
+        self.coarse = Tier(10, 8640)
+
+    def sample(self, time: float, ledger: Ledger) -> None:
+        """Once a second. The highest value since the last sample is kept, however short it lasted."""
+        values: dict[tuple[str, str], tuple[int, int]] = {}
+        for chip in shown_chips(ledger):
+            for kind, total in zip(KINDS, chip.kinds):
+                if total.peak.value:
+                    values[chip.uid, kind.label] = (total.used, total.take_high())
+        self.fine.put(time, values)
+        self.coarse.put(time, values)
+
+    def series(self, step: int) -> Tier:
+        return self.fine if step == self.fine.step else self.coarse
+
+    def json(self, step: int, since: float, until: float, chip: str | None, kind: str | None) -> list[dict[str, Any]]:
+        """Every series that fits the filter, as columns."""
+        tier = self.series(step)
+        out = []
+        for key in sorted(tier.columns):
+            if (chip is None or key[0] == chip) and (kind is None or key[1] == kind):
+                rows = tier.read(key, since, until)
+                out.append(
+                    {
+                        "chip": key[0],
+                        "kind": key[1],
+                        "time": [row[0] for row in rows],
+                        "last": [row[1] for row in rows],
+                        "max": [row[2] for row in rows],
+                    }
+                )
+        return out

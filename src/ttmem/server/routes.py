@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API answers. docs/api.md describes each route; a test compares the two."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import pwd
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ttmem.account import snapshot as snap
+from ttmem.account.events import PeaksReset
+from ttmem.account.kinds import KIND_BY_LABEL, KINDS
+from ttmem.account.ledger import Ledger
+from ttmem.account.things import Thing
+from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
+from ttmem.server import metrics
+from ttmem.server.clock import Clock, rfc3339
+from ttmem.server.feed import Feed, Subscription
+from ttmem.server.history import History
+from ttmem.server.http import HttpError, Request, Response, json_response
+from ttmem.server.ingest import Ingest
+
+SLICE = 2000
+_MAX_LIMIT = 10_000
+_SORTS: dict[str, Callable[[Thing], tuple[int, int]]] = {
+    "size": lambda thing: (thing.size, thing.born),
+    "newest": lambda thing: (thing.born, 0),
+    "oldest": lambda thing: (-thing.born, 0),
+}
+
+
+@lru_cache(maxsize=1024)
+def user_of(uid: int) -> str | None:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None
+
+
+def sees(uid: int | None) -> Callable[[int | None], bool]:
+    """Whose command lines and tags a reader may be shown: their own, or everybody's if they are root."""
+    return lambda owner: uid == 0 or (uid is not None and uid == owner)
+
+
+class Route(NamedTuple):
+    method: str
+    path: str
+    handler: Callable[[Request], Awaitable[Response]]
+    parameters: tuple[str, ...] = ()
+
+
+class Api:
+    """The routes over one server's state."""
+
+    def __init__(
+        self, ledger: Ledger, ingest: Ingest, history: History, feed: Feed, clock: Clock, server: Callable[[], Any]
+    ) -> None:
+        self._ledger = ledger
+        self._ingest = ingest
+        self._history = history
+        self._feed = feed
+        self._clock = clock
+        self._server = server
+        self.routes = [
+            Route("GET", "/health", self._health),
+            Route("GET", "/snapshot", self._snapshot),
+            Route("GET", "/processes", self._processes, ("state",)),
+            Route("GET", "/processes/{pid}", self._process),
+            Route(
+                "GET", "/things", self._things,
+                ("chip", "device", "kind", "pid", "min_size", "tag", "sort", "limit", "offset"),
+            ),  # fmt: skip
+            Route("GET", "/peaks", self._peaks, ("since",)),
+            Route("POST", "/peaks/reset", self._reset_peaks),
+            Route("GET", "/history", self._get_history, ("step", "since", "until", "chip", "kind")),
+            Route("GET", "/events", self._events),
+            Route("GET", "/dump", self._dump, ("format", "what")),
+            Route("GET", "/metrics", self._metrics, ("pids",)),
+        ]  # fmt: skip
+
+    async def handle(self, request: Request) -> Response:
+        known = [route for route in self.routes if _matches(route.path, request.path)]
+        method = "GET" if request.method == "HEAD" else request.method
+        for route in known:
+            if route.method == method:
+                unknown = set(request.query) - set(route.parameters)
+                if unknown:
+                    allowed = ", ".join(route.parameters) or "none"
+                    raise HttpError(400, f"unknown parameter {sorted(unknown)[0]!r}; {route.path} takes: {allowed}")
+                return await route.handler(request)
+        if known:
+            raise HttpError(405, f"{request.path} takes {known[0].method}, not {request.method}")
+        raise HttpError(404, f"there is no {request.path}; there are {', '.join(route.path for route in self.routes)}")
+
+    async def handle_metrics_only(self, request: Request) -> Response:
+        """The one page that is served over TCP."""
+        if request.path != "/metrics":
+            raise HttpError(404, "only /metrics is served here; the API is on the Unix socket")
+        return await self.handle(request)
+
+    def snapshot(self, uid: int | None = 0) -> dict[str, Any]:
+        """The snapshot as that user may see it."""
+        server = self._server()
+        return snap.snapshot(
+            self._ledger,
+            time=rfc3339(self._clock.now()),
+            host=socket.gethostname(),
+            server={
+                "pid": server["pid"],
+                "since": rfc3339(server["since"]),
+                "events": self._ledger.seq,
+                "version": server["version"],
+                "clients": server["clients"],
+                "lost_to_readers": self._feed.lost,
+            },
+            sources=[{"name": "server", "state": "ok"}],
+            user_of=user_of,
+            may_see=sees(uid),
+        )
+
+    async def build_dump(self, *, kernels: bool = False, uid: int | None = 0) -> dict[str, Any]:
+        """Everything live, gathered without holding the loop."""
+        builder = DumpBuilder(kernels_only=kernels)
+        async for items in self._slices():
+            for program, item in items:
+                builder.add(item, program)
+        return builder.result(
+            time=rfc3339(self._clock.now()), anomalies=snap.anomalies(self._ledger.anomalies), tags=uid == 0
+        )
+
+    async def dump_text(self, *, kernels: bool = False, uid: int | None = 0) -> str:
+        dump = await self.build_dump(kernels=kernels, uid=uid)
+        return kernels_text(dump, self._clock.now()) if kernels else remaining_text(dump)
+
+    async def _slices(self) -> AsyncIterator[list[tuple[int, Thing]]]:
+        """Live things with their programs, a slice at a time; what is freed meanwhile may still be among them."""
+        for holding in list(self._ledger.holdings()):
+            tables: list[tuple[int, list[Thing]]] = [(0, list(holding.buffers.values()))]
+            tables += [(ident, list(program.parts.values())) for ident, program in holding.programs.items()]
+            batch: list[tuple[int, Thing]] = []
+            for program, things in tables:
+                for start in range(0, len(things), SLICE):
+                    batch += [(program, item) for item in things[start : start + SLICE]]
+                    if len(batch) >= SLICE:
+                        yield batch
+                        batch = []
+                        await asyncio.sleep(0)
+            yield batch
+
+    async def _thin(self) -> None:
+        """Let what a large dead process left shrink to what is kept of it, before looking through it."""
+        while self._ledger.thin_graves(SLICE):
+            await asyncio.sleep(0)
+
+    # -- handlers ------------------------------------------------------------------------------------------------
+
+    async def _health(self, request: Request) -> Response:
+        server = self._server()
+        return json_response({"status": "ok", **server, "since": rfc3339(server["since"]), "events": self._ledger.seq})
+
+    async def _snapshot(self, request: Request) -> Response:
+        return json_response(self.snapshot(request.uid))
+
+    async def _processes(self, request: Request) -> Response:
+        state = request.query.get("state")
+        if state not in (None, "tracked", "exited"):
+            raise HttpError(400, f"state is 'tracked' or 'exited', not {state!r}")
+        found = self.snapshot(request.uid)["processes"]
+        return json_response({"processes": [p for p in found if state in (None, p["state"])]})
+
+    async def _process(self, request: Request) -> Response:
+        pid = _whole(request.path.rsplit("/", 1)[1], "pid")
+        may_see = sees(request.uid)
+        parties = [p for p in (*self._ledger.processes.values(), *self._ledger.departed) if p.info.pid == pid]
+        if not parties:
+            raise HttpError(404, f"no process {pid} has reported; /processes lists those that have")
+        await self._thin()
+        found = []
+        for data in self.snapshot(request.uid)["processes"]:
+            for party in parties:
+                if (data["pid"], data["start"], data["exited"]) == (party.info.pid, party.info.start, party.exited):
+                    if party.exited is not None:
+                        tags = may_see(party.info.uid)
+                        data["largest"] = [snap.thing(item, see_tag=tags) for item in party.largest_left(20)]
+                    found.append(data)
+        return json_response({"processes": found})
+
+    async def _things(self, request: Request) -> Response:
+        query = request.query
+        wanted = _filter(query)
+        order = _SORTS.get(query.get("sort", "size"))
+        if order is None:
+            raise HttpError(400, f"sort is one of {', '.join(_SORTS)}, not {query['sort']!r}")
+        limit = min(_whole(query.get("limit", "100"), "limit"), _MAX_LIMIT)
+        offset = _whole(query.get("offset", "0"), "offset")
+        keep = min(limit + offset, 100_000)
+        best: list[tuple[tuple[int, int], int, int, Thing]] = []
+        matched = size = 0
+        async for items in self._slices():
+            for program, item in items:
+                if item.refs and wanted(item):
+                    matched += 1
+                    size += item.size
+                    entry = (order(item), item.born, program, item)
+                    if len(best) < keep:
+                        heapq.heappush(best, entry)
+                    elif best and entry[:2] > best[0][:2]:
+                        heapq.heapreplace(best, entry)
+        best.sort(reverse=True)
+        may_see = sees(request.uid)
+        page = [
+            snap.thing(item, program, see_tag=may_see(item.holding.source.process.info.uid))
+            for _, _, program, item in best[offset : offset + limit]
+        ]
+        return json_response({"matched": matched, "bytes": size, "offset": offset, "things": page})
+
+    async def _peaks(self, request: Request) -> Response:
+        since = request.query.get("since", "start")
+        if since not in ("start", "reset"):
+            raise HttpError(400, f"since is 'start' or 'reset', not {since!r}")
+        reset = self._ledger.peaks_since
+        await self._thin()
+        finder = snap.PeakFinder(self._ledger, recent=since == "reset")
+        async for items in self._slices():
+            for _, item in items:
+                finder.add(item)
+        return json_response(
+            {
+                "since": since,
+                "reset": None if reset is None else rfc3339(reset),
+                "peaks": finder.result(sees(request.uid)),
+            }
+        )
+
+    async def _reset_peaks(self, request: Request) -> Response:
+        self._ingest.emit(self._clock.now(), None, PeaksReset())
+        return json_response({"reset": rfc3339(self._clock.now())})
+
+    async def _get_history(self, request: Request) -> Response:
+        query, now = request.query, self._clock.now()
+        step = _whole(query.get("step", "1"), "step")
+        if step not in (1, 10):
+            raise HttpError(400, f"step is 1 (for an hour) or 10 (for a day), not {step}")
+        until = _moment(query.get("until"), now, "until")
+        since = _moment(query.get("since"), until - (3600 if step == 1 else 86400), "since")
+        series = self._history.json(step, since, until, query.get("chip"), _kind(query.get("kind")))
+        return json_response({"step": step, "since": since, "until": until, "series": series})
+
+    async def _events(self, request: Request) -> Response:
+        reader = Subscription()
+        return Response(self._follow(reader, request.uid), content_type="text/event-stream")
+
+    async def _follow(self, reader: Subscription, uid: int | None) -> AsyncIterator[bytes]:
+        if not self._feed.readers:
+            self._ingest.observers.append(self._feed.publish)
+        self._feed.readers.add(reader)
+        try:
+            async for piece in self._feed.stream(reader, sees(uid)):
+                yield piece
+        finally:
+            self._feed.readers.discard(reader)
+            if not self._feed.readers:
+                self._ingest.observers.remove(self._feed.publish)
+
+    async def _dump(self, request: Request) -> Response:
+        form, what = request.query.get("format", "json"), request.query.get("what", "all")
+        if form not in ("json", "text") or what not in ("all", "kernels"):
+            raise HttpError(400, "format is 'json' or 'text', what is 'all' or 'kernels'")
+        self._ingest.bury_dead()
+        if form == "text":
+            text = await self.dump_text(kernels=what == "kernels", uid=request.uid)
+            return Response(text.encode() + b"\n", content_type="text/plain; charset=utf-8")
+        return json_response(await self.build_dump(kernels=what == "kernels", uid=request.uid))
+
+    async def _metrics(self, request: Request) -> Response:
+        pids = request.query.get("pids", "0") not in ("", "0", "false")
+        return Response(metrics.page(self._ledger, self._server(), pids=pids), content_type=metrics.CONTENT_TYPE)
+
+
+def _matches(pattern: str, path: str) -> bool:
+    if pattern.endswith("{pid}"):
+        head = pattern[: -len("{pid}")]
+        return path.startswith(head) and "/" not in path[len(head) :] and len(path) > len(head)
+    return path == pattern
+
+
+def _whole(text: str, name: str) -> int:
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise HttpError(400, f"{name} must be a whole number, not {text!r}") from None
+    if not 0 <= value < 1 << 63:
+        raise HttpError(400, f"{name} must not be negative or huge, but is {text}")
+    return value
+
+
+def _moment(text: str | None, default: float, name: str) -> float:
+    if text is None:
+        return default
+    try:
+        return float(text)
+    except ValueError:
+        raise HttpError(400, f"{name} is seconds since 1970, not {text!r}") from None
+
+
+def _kind(text: str | None) -> str | None:
+    if text is not None and text not in KIND_BY_LABEL:
+        raise HttpError(400, f"kind is one of {', '.join(kind.label for kind in KINDS)}, not {text!r}")
+    return text
+
+
+def _filter(query: dict[str, str]) -> Callable[[Thing], bool]:
+    """The condition a /things request asks for."""
+    label = _kind(query.get("kind"))
+    kind = KIND_BY_LABEL[label] if label is not None else None
+    chip, tag = query.get("chip"), query.get("tag")
+    device = _whole(query["device"], "device") if "device" in query else None
+    pid = _whole(query["pid"], "pid") if "pid" in query else None
+    least = _whole(query.get("min_size", "0"), "min_size")
+
+    def wanted(item: Thing) -> bool:
+        holding = item.holding
+        return (
+            (kind is None or item.kind is kind)
+            and item.size >= least
+            and (chip is None or holding.chip.uid == chip)
+            and (device is None or holding.number == device)
+            and (pid is None or holding.source.process.info.pid == pid)
+            and (tag is None or (item.extra is not None and item.extra.tag is not None and tag in item.extra.tag))
+        )
+
+    return wanted

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A snapshot as text: chips, breakdown, processes, anomalies. Bytes become words only here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttmem.account.units import human, percent
+from ttmem.api.dump import anomaly_line
+
+Json = dict[str, Any]
+
+_WIDTH = 100
+_BAR = 20
+_RESET = "\x1b[0m"
+_EXITED_SHOWN = 5
+
+
+def render(picture: Json, colour: bool = False) -> str:
+    """The whole screen."""
+    lines = [_header(picture), "═" * _WIDTH]
+    lines += _chip_table(picture["chips"], colour)
+    for chip in picture["chips"]:
+        lines += ["", *_breakdown(chip)]
+    lines += ["", *_processes(picture["processes"], {c["uid"]: c for c in picture["chips"]})]
+    lines += ["", anomaly_line(picture["anomalies"]), *_hints(picture)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _header(picture: Json) -> str:
+    server = picture["server"]
+    if server is None:
+        names = ", ".join(f"{source['name']} {source['state']}" for source in picture["sources"]) or "no source"
+        return f"ttmem  {picture['host']}  {picture['time']}  {names}"
+    return (
+        f"ttmem {server['version']}  {picture['host']}  {picture['time']}  "
+        f"server pid {server['pid']}, {server['events']:,} events"
+    )
+
+
+def _chip_table(chips: list[Json], colour: bool) -> list[str]:
+    if not chips:
+        return ["No chip is known yet: none in sysfs, and no process has reported one."]
+    lines = [f"{'CHIP':<16} {'BOARD':<12} {'DRAM':>10} / {'SIZE':<9} {'':<{_BAR + 6}} {'L1':>10} / {'SIZE':<9}"]
+    for chip in chips:
+        dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
+        board = chip["board"] or chip["arch"] or "-"
+        lines.append(
+            f"{chip['uid']:<16} {board:<12} {_of(dram)} {_bar(_level(dram), dram['capacity'], colour)} {_of(l1)} "
+            f"{percent(_level(l1), l1['capacity']):>4}"
+        )
+    return lines
+
+
+def _level(pool: Json) -> int | None:
+    """What a bar shows: what the allocator took where that is known, else what was asked for."""
+    level: int | None = pool["reserved"] if pool["reserved"] is not None else pool["used"]
+    return level
+
+
+def _of(pool: Json) -> str:
+    return f"{human(pool['used']):>10} / {human(pool['capacity']):<9}"
+
+
+def _bar(used: int | None, capacity: int | None, colour: bool) -> str:
+    if used is None or not capacity:
+        return f"{'':<{_BAR}} {'-':>4} "
+    share = min(1.0, used / capacity)
+    full = round(share * _BAR)
+    bar = "█" * full + "░" * (_BAR - full)
+    if colour:
+        bar = f"\x1b[{31 if share >= 0.9 else 33 if share >= 0.75 else 32}m{bar}{_RESET}"
+    return f"{bar} {percent(used, capacity):>4} "
+
+
+def _breakdown(chip: Json) -> list[str]:
+    memory = chip["memory"]
+    dram, l1, system = memory["dram"], memory["l1"], memory["system"]
+    identity = "" if chip["identity"] == "known" else "  (which chip this is, is assumed from the device number)"
+    lines = [f"{chip['uid']}{identity}"]
+
+    def row(name: str, size: int | None, note: str = "") -> None:
+        if size or name.startswith(("L1 total", "DRAM total")):
+            lines.append(f"  {name:<22} {human(size):>11}{note}")
+
+    row("L1 buffers", l1["buffers"])
+    row("L1 small", l1["small"]["used"])
+    row("circular buffers", l1["cb"]["held"], _resident(l1["cb"], l1["capacity"]))
+    row("dataflow buffers", l1["dfb"]["held"], _resident(l1["dfb"], l1["capacity"]))
+    row("scratchpads", l1["scratchpad"])
+    row("kernels", l1["kernels"])
+    row("firmware", l1["firmware"])
+    row("L1 total", l1["used"], f"   peak {human(l1['peak'])}{_basis(l1)}")
+    row("fabric kernels", system["fabric_kernels"], "   on ethernet cores, outside the grid")
+    row("dispatch kernels", system["dispatch_kernels"], "   on dispatch cores, outside the grid")
+    row("trace", dram["trace"]["used"])
+    row("DRAM total", dram["used"], f"   peak {human(dram['peak'])}{_basis(dram)}")
+    row("host memory", memory["host"]["used"])
+    known = [f"{human(size)} {name}" for name, size in memory["confidence"].items() if size]
+    unknown = f"; not known: {', '.join(memory['missing'])}" if memory["missing"] else ""
+    lines.append(f"  {', '.join(known) or 'nothing reported'}{unknown}")
+    return lines
+
+
+def _resident(part: Json, capacity: int | None) -> str:
+    notes = []
+    if part["resident"] is not None:
+        notes.append(f"{human(part['resident'])} resident")
+    if capacity and part["held"] and part["held"] > capacity:
+        notes.append("requested, shared in time")
+    return f"   {', '.join(notes)}" if notes else ""
+
+
+def _basis(pool: Json) -> str:
+    if pool["capacity"] is None:
+        return ", size of the chip not known"
+    return ", size from the board's table" if pool["capacity_basis"] == "table" else ""
+
+
+def _processes(processes: list[Json], chips: dict[str, Json]) -> list[str]:
+    live = [process for process in processes if process["state"] != "exited"]
+    exited = [process for process in processes if process["state"] == "exited"]
+    if not live and not exited:
+        return ["No process has reported anything."]
+    lines = [
+        f"{'PID':>8} {'USER':<10} {'NAME':<18} {'STATE':<8} {'CHIP':<16} {'DRAM':>10} {'L1':>10} {'PEAK DRAM':>10} {'PEAK L1':>10}"
+    ]
+    for process in (*live, *sorted(exited, key=lambda p: -p["exited"])[:_EXITED_SHOWN]):
+        shares = process["chips"] or [None]
+        for index, share in enumerate(shares):
+            who = _who(process) if index == 0 else " " * 47
+            lines.append(f"{who} {_share(share)}" if share else f"{who} -")
+    hidden = len(exited) - _EXITED_SHOWN
+    if hidden > 0:
+        lines.append(f"{'':>8} and {hidden} more that exited")
+    if exited:
+        lines.append(f"{'':>8} (an exited process shows what it still held when it went)")
+    return lines
+
+
+def _who(process: Json) -> str:
+    name = (process["name"] or "-")[:18]
+    user = (process["user"] or str(process["uid"] if process["uid"] is not None else "-"))[:10]
+    return f"{process['pid'] or '?':>8} {user:<10} {name:<18} {process['state']:<8}"
+
+
+def _share(share: Json) -> str:
+    return (
+        f"{share['uid']:<16} {human(share['dram']):>10} {human(share['l1']):>10} "
+        f"{human(share['peak_dram']):>10} {human(share['peak_l1']):>10}"
+    )
+
+
+def _hints(picture: Json) -> list[str]:
+    hints = []
+    if any(chip["identity"] == "assumed" for chip in picture["chips"]):
+        hints.append('Hint: "assumed:N" is some process\'s device N; a client that names its chip makes it certain.')
+    if picture["server"] is not None and not picture["processes"]:
+        hints.append("Hint: set TT_ALLOC_TRACKING_ENABLED=1 before the workload starts.")
+    return hints
