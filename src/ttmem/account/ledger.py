@@ -18,6 +18,7 @@ from ttmem.account.events import (
     DeviceClosed,
     DeviceOpened,
     Event,
+    Extra,
     Freed,
     Lost,
     Mark,
@@ -67,6 +68,7 @@ class Limits(NamedTuple):
 _SPACE = tuple(int(POOL_OF[kind]) for kind in Kind)
 _KERNEL = int(Kind.KERNEL)
 _L1 = Kind.L1
+_FIRST_PART, _FIRMWARE = Kind.CB, Kind.FIRMWARE
 
 
 def buffer_key(kind: Kind, address: int, allocator: int) -> int:
@@ -86,6 +88,8 @@ class Ledger:
 
     def __init__(self, limits: Limits = Limits()) -> None:
         self.limits = limits
+        self._max_size = limits.size
+        self._max_things = limits.things_per_process
         self.seq = 0
         self.chips: dict[str, Chip] = {}
         self.processes: dict[tuple[int, int | None, int], Process] = {}
@@ -96,8 +100,6 @@ class Ledger:
         self._graves: deque[Grave] = deque()
         self._buried = 0
         self._handlers: dict[type, Callable[[float, Any, Any], Thing | None]] = {
-            Allocated: self._allocated,
-            Freed: self._freed,
             ProgramRun: self._program_run,
             ProgramDestroyed: self._program_destroyed,
             DeviceOpened: self._device_opened,
@@ -128,21 +130,39 @@ class Ledger:
 
         Events about the machine, not a process, have no source.
         """
+        if type(event) is Allocated:
+            return self.allocated(time, source, *event)  # type: ignore[arg-type]
+        if type(event) is Freed:
+            return self.freed(time, source, *event)  # type: ignore[arg-type]
         self.seq += 1
         if source is not None and source.process.exited is not None:
-            self._anomaly(source.process, "posthumous")
-            return None
+            return self._anomaly(source.process, "posthumous")
         return self._handlers[type(event)](time, source, event)
 
     # -- things come ---------------------------------------------------------------------------------------------
 
-    def _allocated(self, time: float, source: Source, event: Allocated) -> Thing | None:
-        device, kind, address, size, _, refs, extra = event
+    def allocated(
+        self,
+        time: float,
+        source: Source,
+        device: int,
+        kind: Kind,
+        address: int,
+        size: int,
+        program: int = 0,
+        refs: int = 0,
+        extra: Extra | None = None,
+    ) -> Thing | None:
+        """The same as applying an ``Allocated``, without making one: nearly all events are this or ``freed``."""
+        self.seq += 1
+        process = source.process
+        if process.exited is not None:
+            return self._anomaly(process, "posthumous")
         holding = source.holdings.get(device) or self._holding(source, device)
-        if holding is None or not 0 < size <= self.limits.size:
-            return self._anomaly(source.process, "rejected")
-        if kind >= 5 and kind != Kind.FIRMWARE:
-            return self._part_allocated(time, holding, event)
+        if holding is None or not 0 < size <= self._max_size:
+            return self._anomaly(process, "rejected")
+        if kind >= _FIRST_PART and kind != _FIRMWARE:
+            return self._part_allocated(time, holding, kind, address, size, program, refs, extra)
         if kind == _L1 and address > 0xFFFFFFFF:
             kind = self._kind_of_core_write(holding, address)
         key = (address << 2 if extra is None else (extra.allocator << 66) | (address << 2)) | _SPACE[kind]
@@ -158,16 +178,25 @@ class Ledger:
                 return thing
             self._remove(holding, thing)
             if not refs:
-                self._anomaly(source.process, "replaced")
-        elif source.process.count >= self.limits.things_per_process:
-            return self._anomaly(source.process, "dropped")
+                self._anomaly(process, "replaced")
+        elif process.count >= self._max_things:
+            return self._anomaly(process, "dropped")
         thing = self._place(holding, kind, address, size, time, refs, extra)
         holding.buffers[key] = thing
         return thing
 
-    def _part_allocated(self, time: float, holding: Holding, event: Allocated) -> Thing | None:
+    def _part_allocated(
+        self,
+        time: float,
+        holding: Holding,
+        kind: Kind,
+        address: int,
+        size: int,
+        ident: int,
+        refs: int,
+        extra: Extra | None,
+    ) -> Thing | None:
         """Circular and dataflow buffers, scratchpads and kernels belong to a program."""
-        _, kind, address, size, ident, refs, extra = event
         source = holding.source
         program = holding.programs.get(ident)
         if program is None:
@@ -184,30 +213,30 @@ class Ledger:
             self._remove(holding, thing)
             if not refs:
                 self._anomaly(source.process, "replaced")
-        elif source.process.count >= self.limits.things_per_process:
+        elif source.process.count >= self._max_things:
             return self._anomaly(source.process, "dropped")
         thing = self._place(holding, kind, address, size, time, refs, extra)
         program.parts[key] = thing
         return thing
 
     def _place(
-        self, holding: Holding, kind: Kind, address: int, size: int, time: float, refs: int, extra: Any
+        self, holding: Holding, kind: Kind, address: int, size: int, time: float, refs: int, extra: Extra | None
     ) -> Thing:
         """Make a thing and count it; the caller files it."""
         thing = Thing(holding, kind, address, size, self.seq, time, extra)
         leaf = holding.leaves[kind] or self._leaf(holding, kind)
         source = holding.source
         source.process.count += 1
+        if extra is None:
+            leaf.add(size, self.seq, time)
+        else:
+            leaf.add(thing.counted, self.seq, time)
+            if extra.reserved is not None:
+                leaf.add_reserved(extra.reserved)
         if refs:
             thing.refs = refs
         if source.generation is not None:
             source.confirmed.add(thing)
-        if extra is not None:
-            leaf.add(thing.counted, self.seq, time)
-            if extra.reserved is not None:
-                leaf.add_reserved(extra.reserved)
-        else:
-            leaf.add(size, self.seq, time)
         return thing
 
     def _kind_of_core_write(self, holding: Holding, ident: int) -> Kind:
@@ -218,14 +247,26 @@ class Ledger:
 
     # -- things go -----------------------------------------------------------------------------------------------
 
-    def _freed(self, time: float, source: Source, event: Freed) -> Thing | None:
-        device, kind, address, size, program, allocator, cores = event
-        holding = source.holdings.get(device)
+    def freed(
+        self,
+        time: float,
+        source: Source,
+        device: int,
+        kind: Kind | None,
+        address: int,
+        size: int = 0,
+        program: int = 0,
+        allocator: int = 0,
+        cores: int = 0,
+    ) -> Thing | None:
+        """The same as applying a ``Freed``, without making one."""
+        self.seq += 1
+        if source.process.exited is not None:
+            return self._anomaly(source.process, "posthumous")
+        holding = source.holdings.get(device) or self._holding(source, device)
         if holding is None:
-            holding = self._holding(source, device)
-            if holding is None:
-                return self._anomaly(source.process, "rejected")
-        if kind is not None and kind >= 5 and kind != Kind.FIRMWARE:
+            return self._anomaly(source.process, "rejected")
+        if kind is not None and kind >= _FIRST_PART and kind != _FIRMWARE:
             return self._part_freed(holding, kind, address, program, cores)
         holding.released = True
         if not address and holding.unplaced:

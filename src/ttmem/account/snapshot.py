@@ -78,6 +78,12 @@ def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
     return None if None in values else _sum(values)
 
 
+def _held(chip: Chip, kind: Kind) -> Json:
+    """Circular or dataflow buffers: of all cached programs, and of those that ran last on their cores (rule 9)."""
+    held = _used(chip, kind)
+    return {"held": held, "resident": None if held is None else chip.resident_bytes(kind)}
+
+
 def _chip(chip: Chip) -> Json:
     info, geometry = chip.info, chip.geometry
     return {
@@ -135,8 +141,8 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
                 "region": geometry.l1_small_size if geometry and geometry.live else None,
                 "peak": small.peak.value if used[Kind.L1_SMALL] is not None else None,
             },
-            "cb": {"held": used[Kind.CB], "resident": chip.resident_bytes(Kind.CB)},
-            "dfb": {"held": used[Kind.DFB], "resident": chip.resident_bytes(Kind.DFB)},
+            "cb": _held(chip, Kind.CB),
+            "dfb": _held(chip, Kind.DFB),
             "scratchpad": used[Kind.SCRATCHPAD],
             "kernels": used[Kind.KERNEL],
             "firmware": used[Kind.FIRMWARE],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small client every screen uses: one GET over the API's socket. An HTTP library would cost more than the answer."""
+"""The small client every screen uses: one request over the API's socket, for less than importing an HTTP library."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ Exit codes: 0 fine, 1 something is wrong (the message says what), 2 wrong usage,
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -53,6 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has had enough
         return 0
+    except Exception as error:
+        if os.environ.get("TTMEM_DEBUG") == "1":
+            raise
+        print(
+            f"ttmem {name}: internal error: {type(error).__name__}: {error}; please report it with the output of "
+            f"TTMEM_DEBUG=1 ttmem {name}",
+            file=sys.stderr,
+        )
+        return 1
 
 
 def _help() -> str:

@@ -18,12 +18,12 @@ from ttmem.server.clock import rfc3339
 from ttmem.show.smi import render
 from ttmem.wire.journal import JournalError, JournalReader
 
+_TIME_FORMS = "seconds since 1970 or a time such as 2026-01-31T12:00:00Z"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="written by `ttmem serve --record FILE`")
-    parser.add_argument(
-        "--at", metavar="TIME", help="stop there: seconds since 1970, or a time such as 2026-01-31T12:00:00Z"
-    )
+    parser.add_argument("--at", metavar="TIME", help=f"stop there: {_TIME_FORMS}")
     parser.add_argument("--json", action="store_true", help="the snapshot as data")
 
 
@@ -58,6 +58,4 @@ def _moment(text: str) -> float:
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except ValueError:
-        raise CommandError(
-            f"--at takes seconds since 1970 or a time such as 2026-01-31T12:00:00Z, not {text!r}"
-        ) from None
+        raise CommandError(f"--at takes {_TIME_FORMS}, not {text!r}") from None

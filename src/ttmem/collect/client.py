@@ -150,7 +150,7 @@ class AllocationClient:
         self, *, device_id: int, size: int, kernel_id: int, kernel_type: int = 0, program: int = 0,
         tag: str | None = None,
     ) -> None:  # fmt: skip
-        """A kernel was loaded: ``size`` is its binary times the cores it is on; type 0 application, 1 fabric, 2 dispatch."""
+        """A kernel was loaded: ``size`` is its binary times its cores; type 0 application, 1 fabric, 2 dispatch."""
         if self._enabled:
             if not 0 <= kernel_type < len(KERNEL_KINDS):
                 self._rejected += 1

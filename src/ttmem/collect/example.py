@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short scripted workload that reports through the real client, for the demo: `python -m ttmem.collect.example NAME`."""
+"""A short scripted workload for the demo, reporting through the real client."""
 
 from __future__ import annotations
 

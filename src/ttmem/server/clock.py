@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 
 class Clock:
-    """Wall time as it was at the start, carried on by the monotonic clock: a corrected system clock reorders nothing."""
+    """Wall time at the start, carried on by the monotonic clock: setting the system clock reorders nothing."""
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()

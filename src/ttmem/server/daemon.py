@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
 from ttmem import __version__
-from ttmem.account.events import ChipFound, Event
+from ttmem.account.events import ChipFound, Event, ProcessExited
 from ttmem.account.kinds import Pool
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
+from ttmem.account.things import Thing
 from ttmem.account.units import human
 from ttmem.server.answers import LegacyAnswers
 from ttmem.server.clock import Clock, rfc3339
@@ -218,18 +219,20 @@ class Server:
             self._record = open(path, "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as the server
         except OSError as error:
             raise ServeError(f"cannot record to {path}: {error.strerror}") from None
-        journal = self._journal = JournalWriter(self._record)
-        self.ingest.observers.append(
-            lambda time, source, event, thing: self._write_journal(journal, time, source, event)
-        )
+        self._journal = JournalWriter(self._record)
+        self.ingest.observers.append(self._write_journal)
 
-    def _write_journal(self, journal: JournalWriter, time: float, source: Source | None, event: Event) -> None:
+    def _write_journal(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
+        assert self._journal is not None
         try:
-            journal.write(time, source, event)
+            self._journal.write(time, source, event)
+            if source is not None and type(event) is ProcessExited:
+                for gone in source.process.sources.values():
+                    self._journal.forget(gone)
         except OSError as error:  # a full disk ends the recording, not the account
             self.warn(f"recording stopped: {error.strerror}; the file is whole up to here")
             self._journal = None
-            self.ingest.observers = [o for o in self.ingest.observers if o == self.feed.publish]
+            self.ingest.observers.remove(self._write_journal)
 
     def _write_pid(self) -> None:
         path = beside(self.options.socket, ".pid")

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from ttmem.account.events import Allocated, Claimed, DeviceOpened, Event, Mark, ProcessExited, Rejected
 from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Confidence
+from ttmem.account.kinds import BUFFER_KINDS, Confidence
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
 from ttmem.account.things import Thing
@@ -40,6 +40,7 @@ _ACCEPTS_PER_TURN = 64
 _MAX_COMPLAINTS = 16
 _CREDENTIALS = struct.Struct("3i")
 _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)
+_ALLOC, _FREE = int(Type.ALLOC), int(Type.FREE)
 _QUERIES = (Type.QUERY, Type.DEVICE_INFO_QUERY)
 _ASKS = (*_QUERIES, Type.DUMP_REMAINING, Type.DUMP_KERNELS)
 _SILENT = (Type.RESPONSE, Type.DEVICE_INFO_RESPONSE)
@@ -292,27 +293,37 @@ class Ingest:
     def _records(self, connection: Connection, source: Source, size: int, records: Iterable[Record], pid: int) -> None:
         """The hot path: legacy records to the account."""
         ledger, log = self.ledger, self.log
-        apply, now = ledger.apply, self._now()
-        observers = self.observers
-        watched = bool(observers) or log.quota > 0
         before = ledger.seq
-        for record in records:
-            event = event_of(record)
-            if event is None:
-                self._unevent(connection, source, record, size)
-                continue
-            if record[4] != pid and record[4] not in source.process.claimed and record[4]:
-                self.emit(now, source, Claimed(record[4]))
-            thing = apply(now, source, event)
-            if watched:
-                log.note(now, source, event, thing)
-                for observer in observers:
-                    observer(now, source, event, thing)
-            if thing is None and type(event) is Allocated:
-                self._refused(connection, source, event)
-        connection.events += ledger.seq - before
-        if not watched:
+        if self.observers or log.quota > 0:
+            for record in records:
+                self._record(connection, source, record, size, pid)
+        else:
+            allocated, freed, now = ledger.allocated, ledger.freed, self._now()
+            for record in records:
+                op, device, length, code, claimed, ident, _ = record
+                if claimed == pid and op == _ALLOC and code < 5:
+                    if allocated(now, source, device, BUFFER_KINDS[code], ident, length) is None:
+                        self._refused(connection, source, device, length)
+                elif claimed == pid and op == _FREE and code < 5:
+                    freed(now, source, device, BUFFER_KINDS[code] if code else None, ident, length)
+                else:
+                    self._record(connection, source, record, size, pid)
             log.left_out += ledger.seq - before
+        connection.events += ledger.seq - before
+
+    def _record(self, connection: Connection, source: Source, record: Record, size: int, pid: int) -> None:
+        """One record, whatever it says, seen by whoever wants to see."""
+        event = event_of(record)
+        if event is None:
+            self._unevent(connection, source, record, size)
+            return
+        now, claimed = self._now(), record[4]
+        if claimed != pid and claimed and claimed not in source.process.claimed:
+            self.emit(now, source, Claimed(claimed))
+        thing = self.emit(now, source, event)
+        self.log.note(now, source, event, thing)
+        if thing is None and type(event) is Allocated:
+            self._refused(connection, source, event.device, event.size)
 
     def _unevent(self, connection: Connection, source: Source, record: Record, size: int) -> None:
         """A record that is no event: a question, a reply sent to us, or a code that means nothing."""
@@ -329,14 +340,14 @@ class Ingest:
             what = "kernel type" if op == Type.KERNEL_LOAD else "buffer_type"
             self._complain(connection, None, what, f"Invalid {what} {code} - ignoring message (device {device})")
 
-    def _refused(self, connection: Connection, source: Source, event: Allocated) -> None:
+    def _refused(self, connection: Connection, source: Source, device: int, size: int) -> None:
         """Say once per connection and cause why an allocation was not counted."""
         if source.process.exited is not None:
             return
-        if event.device < 0 or event.device not in source.holdings:
-            self._complain(connection, None, "device_id", f"Invalid device_id {event.device} - ignoring message")
-        elif not 0 < event.size <= self.ledger.limits.size:
-            self._complain(connection, None, "size", f"Invalid size {event.size} - ignoring message")
+        if device not in source.holdings:
+            self._complain(connection, None, "device_id", f"Invalid device_id {device} - ignoring message")
+        elif not 0 < size <= self.ledger.limits.size:
+            self._complain(connection, None, "size", f"Invalid size {size} - ignoring message")
         else:
             self._complain(connection, None, "limit", "holds more things than the account keeps for one process")
 
@@ -362,7 +373,7 @@ class Ingest:
                         self.log.left_out += 1
                     connection.events += 1
                     if thing is None and type(event) is Allocated:
-                        self._refused(connection, source, event)
+                        self._refused(connection, source, event.device, event.size)
         except native.NativeError as error:
             self.emit(now, self._source(connection, owner), Rejected(1))
             self._complain(connection, owner, "native", f"sent a damaged record: {error}; closing the connection")

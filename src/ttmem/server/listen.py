@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking a socket path: never from a living server, always from a dead one, and saying so when somebody squats on it."""
+"""Taking a socket path: never from a living server, always from a dead one, and saying so when it is squatted on."""
 
 from __future__ import annotations
 

@@ -71,16 +71,18 @@ class Api:
             Route("GET", "/processes", self._processes, ("state",)),
             Route("GET", "/processes/{pid}", self._process),
             Route(
-                "GET", "/things", self._things,
+                "GET",
+                "/things",
+                self._things,
                 ("chip", "device", "kind", "pid", "min_size", "tag", "sort", "limit", "offset"),
-            ),  # fmt: skip
+            ),
             Route("GET", "/peaks", self._peaks, ("since",)),
             Route("POST", "/peaks/reset", self._reset_peaks),
             Route("GET", "/history", self._get_history, ("step", "since", "until", "chip", "kind")),
             Route("GET", "/events", self._events),
             Route("GET", "/dump", self._dump, ("format", "what")),
             Route("GET", "/metrics", self._metrics, ("pids",)),
-        ]  # fmt: skip
+        ]
 
     async def handle(self, request: Request) -> Response:
         known = [route for route in self.routes if _matches(route.path, request.path)]

@@ -22,7 +22,7 @@ def render(picture: Json, colour: bool = False) -> str:
     lines += _chip_table(picture["chips"], colour)
     for chip in picture["chips"]:
         lines += ["", *_breakdown(chip)]
-    lines += ["", *_processes(picture["processes"], {c["uid"]: c for c in picture["chips"]})]
+    lines += ["", *_processes(picture["processes"])]
     lines += ["", anomaly_line(picture["anomalies"]), *_hints(picture)]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -41,13 +41,13 @@ def _header(picture: Json) -> str:
 def _chip_table(chips: list[Json], colour: bool) -> list[str]:
     if not chips:
         return ["No chip is known yet: none in sysfs, and no process has reported one."]
-    lines = [f"{'CHIP':<16} {'BOARD':<12} {'DRAM':>10} / {'SIZE':<9} {'':<{_BAR + 6}} {'L1':>10} / {'SIZE':<9}"]
+    lines = [f"{'CHIP':<20} {'BOARD':<12} {'DRAM':>10} / {'SIZE':<9} {'':<{_BAR + 5}} {'L1':>10} / {'SIZE':<9}"]
     for chip in chips:
         dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
         board = chip["board"] or chip["arch"] or "-"
         lines.append(
-            f"{chip['uid']:<16} {board:<12} {_of(dram)} {_bar(_level(dram), dram['capacity'], colour)} {_of(l1)} "
-            f"{percent(_level(l1), l1['capacity']):>4}"
+            f"{chip['uid']:<20} {board:<12} {_of(dram)} {_bar(_level(dram), dram['capacity'], colour)}{_of(l1)} "
+            f"{percent(_l1_level(l1), l1['capacity']):>4}"
         )
     return lines
 
@@ -55,6 +55,15 @@ def _chip_table(chips: list[Json], colour: bool) -> list[str]:
 def _level(pool: Json) -> int | None:
     """What a bar shows: what the allocator took where that is known, else what was asked for."""
     level: int | None = pool["reserved"] if pool["reserved"] is not None else pool["used"]
+    return level
+
+
+def _l1_level(l1: Json) -> int | None:
+    """L1 in use at once: of the circular and dataflow buffers of all cached programs, only the resident ones."""
+    if l1["used"] is None:
+        return None
+    idle = [part["held"] - part["resident"] for part in (l1["cb"], l1["dfb"]) if part["resident"] is not None]
+    level: int = l1["used"] - sum(idle)
     return level
 
 
@@ -117,19 +126,18 @@ def _basis(pool: Json) -> str:
     return ", size from the board's table" if pool["capacity_basis"] == "table" else ""
 
 
-def _processes(processes: list[Json], chips: dict[str, Json]) -> list[str]:
+def _processes(processes: list[Json]) -> list[str]:
     live = [process for process in processes if process["state"] != "exited"]
     exited = [process for process in processes if process["state"] == "exited"]
     if not live and not exited:
         return ["No process has reported anything."]
-    lines = [
-        f"{'PID':>8} {'USER':<10} {'NAME':<18} {'STATE':<8} {'CHIP':<16} {'DRAM':>10} {'L1':>10} {'PEAK DRAM':>10} {'PEAK L1':>10}"
-    ]
+    titles = ("DRAM", "L1", "PEAK DRAM", "PEAK L1")
+    lines = [f"{'PID':>8} {'USER':<10} {'NAME':<16} {'STATE':<8} {'CHIP':<20}" + "".join(f" {t:>10}" for t in titles)]
     for process in (*live, *sorted(exited, key=lambda p: -p["exited"])[:_EXITED_SHOWN]):
-        shares = process["chips"] or [None]
-        for index, share in enumerate(shares):
-            who = _who(process) if index == 0 else " " * 47
-            lines.append(f"{who} {_share(share)}" if share else f"{who} -")
+        who = _who(process)
+        for share in process["chips"] or [None]:
+            lines.append(f"{who} {_share(share)}")
+            who = " " * len(who)
     hidden = len(exited) - _EXITED_SHOWN
     if hidden > 0:
         lines.append(f"{'':>8} and {hidden} more that exited")
@@ -139,16 +147,16 @@ def _processes(processes: list[Json], chips: dict[str, Json]) -> list[str]:
 
 
 def _who(process: Json) -> str:
-    name = (process["name"] or "-")[:18]
+    name = (process["name"] or "-")[:16]
     user = (process["user"] or str(process["uid"] if process["uid"] is not None else "-"))[:10]
-    return f"{process['pid'] or '?':>8} {user:<10} {name:<18} {process['state']:<8}"
+    return f"{process['pid'] or '?':>8} {user:<10} {name:<16} {process['state']:<8}"
 
 
-def _share(share: Json) -> str:
-    return (
-        f"{share['uid']:<16} {human(share['dram']):>10} {human(share['l1']):>10} "
-        f"{human(share['peak_dram']):>10} {human(share['peak_l1']):>10}"
-    )
+def _share(share: Json | None) -> str:
+    if share is None:
+        return "-"
+    sizes = (share["dram"], share["l1"], share["peak_dram"], share["peak_l1"])
+    return f"{share['uid']:<20}" + "".join(f" {human(size):>10}" for size in sizes)
 
 
 def _hints(picture: Json) -> list[str]:
