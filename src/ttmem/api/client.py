@@ -30,7 +30,8 @@ def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, met
     """The body of a successful answer."""
     paths = [socket_path] if socket_path is not None else api_paths()
     try:
-        sock, used = connect_any(paths, timeout)
+        # A path that the user named is the user's choice; one that was found could be anybody's.
+        sock, used = connect_any(paths, timeout, check=socket_path is None)
     except (FileNotFoundError, ConnectionRefusedError):
         raise NoServer(f"no ttmem server answers on {' or '.join(paths)}; start one with `ttmem serve`") from None
     except OSError as error:

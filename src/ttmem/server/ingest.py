@@ -201,6 +201,8 @@ class Ingest:
             owner = self._owners.find(pid, uid) if pid else self._owners.foreign(connection.number, uid)
             connection.owners[pid] = owner
             owner.connections.add(connection)
+        if uid != owner.info.uid and not owner.sources:  # it changed its user after it connected
+            owner.info = owner.info._replace(uid=uid)
         return owner
 
     def _read_safely(self, connection: Connection) -> int:

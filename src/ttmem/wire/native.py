@@ -9,7 +9,7 @@ bodies. The same records, in an envelope, make up the event file (see journal).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 from struct import error as StructError
 from typing import Any, NamedTuple
@@ -319,24 +319,18 @@ class NativeStream:
     def __init__(self) -> None:
         self._carry = b""
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Every whole record, hello and sync among them."""
-        if self._carry:
-            data = self._carry + data
-        records = []
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Every whole record, hello and sync among them; those before a damaged one are still given."""
+        data, self._carry = self._carry + data, b""
         at, end = 0, len(data)
-        while end - at >= 4:
-            length = data[at + 2] | data[at + 3] << 8
-            if length < 8 or length & 7:
-                self._carry = b""
+        while end - at >= PREFIX.size:
+            op, _, length, _ = PREFIX.unpack_from(data, at)
+            if length < PREFIX.size or length & 7:
                 raise NativeError(f"a record cannot be {length} bytes long")
-            op = data[at]
             if op not in _FROM_CLIENTS and op != MAGIC:
-                self._carry = b""
                 raise NativeError(f"record type 0x{op:02x} is not one a client may send")
             if end - at < length:
                 break
-            records.append(data[at : at + length])
+            yield data[at : at + length]
             at += length
         self._carry = data[at:]
-        return records

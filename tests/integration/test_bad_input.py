@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Garbage, trickles and rude clients: counted, named once, and nobody else's trouble."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from tests.support import LegacyClient, Server, wait_until
+from ttmem.wire import native
+from ttmem.wire.legacy import Type, request
+
+Legacy = Callable[..., LegacyClient]
+
+
+def _alloc(ident: int, size: int = 4096, record_size: int = 144) -> bytes:
+    return request(Type.ALLOC, 0, size=size, code=0, pid=os.getpid(), ident=ident, record_size=record_size)
+
+
+def _ask(sock: socket.socket, device: int = 0, record_size: int = 144) -> int:
+    sock.sendall(request(Type.QUERY, device, record_size=record_size))
+    return int.from_bytes(sock.recv(record_size, socket.MSG_WAITALL)[40:48], "little")
+
+
+@pytest.mark.parametrize("record_size", [72, 112, 128, 144])
+def test_one_byte_at_a_time(server: Server, record_size: int) -> None:
+    with server.connect() as sock:
+        stream = b"".join(_alloc(0x1000 * (n + 1), record_size=record_size) for n in range(3))
+        stream += request(Type.QUERY, 0, record_size=record_size)
+        for byte in stream:
+            sock.send(bytes([byte]))
+        reply = sock.recv(4096, 0)
+        assert len(reply) == record_size
+        assert int.from_bytes(reply[40:48], "little") == 3 * 4096
+
+
+def test_garbage_between_records_loses_only_the_garbage(server: Server, legacy: Legacy) -> None:
+    other = legacy(server)
+    noise = random.Random(7)
+    with server.connect() as sock:
+        for round_ in range(20):
+            sock.sendall(_alloc(0x1000 * (round_ + 1)))
+            sock.sendall(bytes([0xFF]) + noise.randbytes(noise.randrange(1, 3000)))
+        sock.sendall(bytes(40) + _alloc(0x900000))
+        assert _ask(sock) >= 4096 * 10
+        odd = server.process_of(os.getpid())["anomalies"]["rejected"]
+        assert odd >= 10
+    other.say("alloc 1 100 0 0x1000")
+    assert other.query(1)["dram"] == 100
+    assert server.process_of(other.pid)["anomalies"]["rejected"] == 0
+    assert server.err.read_text().count("no records of any known size") == 1
+    assert "Traceback" not in server.err.read_text()
+
+
+def test_a_newline_from_a_shell_is_a_truncated_record(server: Server) -> None:
+    with server.connect() as sock:
+        sock.sendall(b"\n")
+    process = wait_until(lambda: server.process_of(os.getpid()), "the report")
+    wait_until(lambda: server.process_of(os.getpid())["anomalies"]["rejected"] == 1, "the rejection")
+    assert process["things"] == 0
+    assert "ended inside a record" in server.err.read_text()
+
+
+def test_a_client_that_never_reads_its_replies(server: Server, legacy: Legacy) -> None:
+    other = legacy(server)
+    with server.connect() as sock:
+        for _ in range(100):
+            sock.sendall(request(Type.QUERY, 0) * 200)
+        sock.sendall(_alloc(0x1000))
+        wait_until(lambda: (p := server.process_of(os.getpid())) and p["things"] == 1, "its allocation")
+        assert other.query(0)["dram"] == 4096
+        assert server.err.read_text().count("does not read its replies") == 1
+
+
+def test_a_damaged_native_record_costs_that_connection_only(server: Server) -> None:
+    with server.connect() as sock:
+        sock.sendall(native.hello("client", native.Confidence.REPORTED) + b"\x81\x00\x07\x00" + bytes(12))
+        assert sock.recv(16, socket.MSG_WAITALL)[0] == native.WELCOME
+        assert sock.recv(16) == b""
+    assert server.process_of(os.getpid())["anomalies"]["rejected"] == 1
+    assert "cannot be 7 bytes long" in server.err.read_text()
+    with server.connect() as sock:
+        sock.sendall(b"\xf7\x54\x10\x00\x63\x00\x00\x00" + bytes(8))
+        assert sock.recv(16) == b""
+    assert "version 99" in server.err.read_text()
+
+
+def test_http_on_the_event_socket_and_events_on_the_api(server: Server) -> None:
+    with server.connect() as sock:
+        sock.sendall(b"GET /snapshot HTTP/1.1\r\nHost: x\r\n\r\n")
+        wait_until(lambda: "no records of any known size" in server.err.read_text(), "the complaint")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.connect(server.api)
+        sock.sendall(_alloc(0x1000))
+        assert b"400" in sock.recv(4096)
+
+
+def test_five_hundred_clients(server: Server) -> None:
+    socks = [server.connect() for _ in range(500)]
+    try:
+        for number, sock in enumerate(socks):
+            sock.sendall(_alloc(0x1000 * (number + 1)))
+        assert [_ask(sock) for sock in socks[-3:]][-1] <= 500 * 4096
+        wait_until(lambda: _ask(socks[0]) == 500 * 4096, "all of them")
+        assert server.get("/health")["clients"] == 500
+    finally:
+        for sock in socks:
+            sock.close()
+    wait_until(lambda: server.get("/health")["clients"] == 0, "their end")
+    assert server.chip()["dram"]["used"] == 500 * 4096  # a closed connection alone frees nothing

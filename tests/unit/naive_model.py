@@ -1,0 +1,514 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A second account, too simple to be wrong: a list of live things that is summed anew whenever somebody asks.
+
+Written from the accounting rules, not from the ledger, and slow on purpose. The rule numbers are those of the design.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ttmem.account import events as ev
+from ttmem.account.geometry import Arch, Geometry, board_geometry
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import Confidence, Kind, Pool
+
+KEPT = 20
+LARGEST_SIZE = 100 << 30
+
+_PARTS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)
+_KERNELS = (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)
+
+
+def pool_of(kind: Kind) -> Pool:
+    """Rule 8: trace belongs to DRAM; fabric and dispatch kernels lie outside the compute grid."""
+    if kind in (Kind.DRAM, Kind.TRACE):
+        return Pool.DRAM
+    if kind is Kind.HOST:
+        return Pool.HOST
+    return Pool.SYSTEM if kind in (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL) else Pool.L1
+
+
+@dataclass(eq=False)
+class Party:
+    """A process."""
+
+    info: ProcessInfo
+    numbers: dict[int, str] = field(default_factory=dict)
+    voices: dict[str, Voice] = field(default_factory=dict)
+    anomalies: Counter[str] = field(default_factory=Counter)
+    exited: bool = False
+
+
+@dataclass(eq=False)
+class Voice:
+    """A source of a process."""
+
+    party: Party
+    name: str
+    confidence: Confidence
+    heard: set[int] = field(default_factory=set)  # device numbers it has said anything about
+    spoke: dict[tuple[int, Kind], tuple[int, ...]] = field(default_factory=dict)  # when first, on the present chip
+    released: set[int] = field(default_factory=set)  # device numbers it has named in a FREE
+    freed: set[tuple[int, Hashable]] = field(default_factory=set)
+    launched: set[tuple[int, int]] = field(default_factory=set)  # (device number, program)
+    generation: int | None = None
+    confirmed: list[Item] = field(default_factory=list)
+
+    @property
+    def kindless(self) -> bool:
+        return self.name == "legacy"
+
+
+@dataclass(eq=False)
+class Item:
+    """One live thing; ``place`` is what makes it that thing within its source and device number (rule 1)."""
+
+    voice: Voice
+    number: int
+    place: Hashable
+    kind: Kind
+    address: int
+    size: int
+    refs: int
+    program: int | None  # None for buffers, which belong to no program
+    extra: ev.Extra | None
+    born: int
+
+    @property
+    def chip(self) -> str:
+        return self.voice.party.numbers[self.number]
+
+    @property
+    def shared(self) -> bool:
+        return self.extra is not None and self.extra.shared
+
+    @property
+    def face(self) -> tuple[int, int, str, int, int]:
+        return self.voice.party.info.pid, self.number, self.kind.label, self.address, self.size
+
+
+class Sum(NamedTuple):
+    """What one total comes to."""
+
+    used: int = 0
+    count: int = 0
+    reserved: int = 0
+    known: int = 0
+
+
+class Best(NamedTuple):
+    """The highest value a total had, and everything it counted then."""
+
+    value: int
+    time: float
+    items: list[Item]
+
+
+class Picture(NamedTuple):
+    """What a process held just before it exited."""
+
+    party: Party
+    items: list[Item]
+    sums: dict[Key, Sum]
+
+
+Key = tuple[Any, ...]  # ("kind", chip, kind), ("pool", chip, pool) or ("share", party, chip, pool)
+
+
+class NaiveAccount:
+    """Who holds what, found by looking."""
+
+    def __init__(self, things_per_process: int = 4_000_000) -> None:
+        self.things_per_process = things_per_process
+        self.seq = 0
+        self.live: list[Item] = []
+        self.parties: dict[tuple[int, int | None, int], Party] = {}
+        self.chips: dict[str, ChipInfo] = {}
+        self.departed: list[Picture] = []
+        self.peak: dict[Key, Best] = {}
+        self.recent: dict[Key, Best] = {}
+        self.high: dict[Key, int] = {}
+        self.reserved_peak: dict[Key, int] = {}
+        self.ran: dict[str, dict[int, tuple[Voice, int, int]]] = {}  # chip -> core -> program run last there
+        self._sums: dict[Key, Sum] = {}
+        self._believed: dict[tuple[Party, str, Kind], Voice] = {}
+
+    def voice(self, info: ProcessInfo, name: str, confidence: Confidence) -> Voice:
+        party = self.parties.setdefault(info.key, Party(info))
+        return party.voices.setdefault(name, Voice(party, name, confidence))
+
+    def apply(self, time: float, voice: Voice | None, event: ev.Event) -> None:
+        self.seq += 1
+        if voice is not None and voice.party.exited:
+            voice.party.anomalies["posthumous"] += 1  # rule 3
+        else:
+            handler: Callable[[Any, Any], None] = getattr(self, "_on_" + type(event).__name__)
+            handler(voice, event)
+        self._look(time)
+        if isinstance(event, ev.PeaksReset):
+            self.recent = {key: Best(total.used, time, self._counted_in(key)) for key, total in self._sums.items()}
+            self.high = {key: total.used for key, total in self._sums.items()}
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def sums(self) -> dict[Key, Sum]:
+        """Every total that is not nothing."""
+        return self._sums
+
+    def counts(self, item: Item) -> bool:
+        """Rule 12: per chip and kind the strongest source of a process counts, on a tie the first that spoke."""
+        return self._believed[item.voice.party, item.chip, item.kind] is item.voice
+
+    def take_high(self, key: Key) -> int:
+        now = self._sums.get(key, Sum()).used
+        high = max(self.high.get(key, 0), now)
+        self.high[key] = now
+        return high
+
+    def used_by_number(self, number: int) -> list[int]:
+        return [
+            sum(i.size for i in self.live if i.number == number and i.kind is kind and self.counts(i) and not i.shared)
+            for kind in Kind
+        ]
+
+    def resident(self, chip: str, kind: Kind) -> int | None:
+        """Rule 9: bytes of the program that ran last on each core; None if no launch was seen, or cores are unknown."""
+        if chip not in self.ran:
+            return None
+        total = 0
+        for program in set(self.ran[chip].values()):
+            cores = {core for core, last in self.ran[chip].items() if last == program}
+            for item in self._parts(*program):
+                if item.kind is kind:
+                    mine = _cores(item.extra.cores) if item.extra else set()
+                    if not mine:
+                        return None
+                    total += 0 if item.shared else item.size * len(mine & cores) // len(mine)
+        return total
+
+    def held_by(self, party: Party) -> list[Item]:
+        return [item for item in self.live if item.voice.party is party]
+
+    # -- things come ---------------------------------------------------------------------------------------------
+
+    def _on_Allocated(self, voice: Voice, event: ev.Allocated) -> None:
+        if not self._hear(voice, event.device) or not 0 < event.size <= LARGEST_SIZE:
+            voice.party.anomalies["rejected"] += 1
+            return
+        kind = event.kind
+        if kind is Kind.L1:
+            kind = kind_of_id(self._geometry(voice.party.numbers[event.device]), event.address)
+        if event.kind in _PARTS:
+            program: int | None = event.program
+            place = _part_place(event.program, kind, event.address, event.extra.cores if event.extra else 0)
+        else:
+            program = None
+            allocator = event.extra.allocator if event.extra else 0
+            place = ("buffer", pool_of(kind), event.address, allocator) if event.address else ("nowhere", self.seq)
+        old = self._at(voice, event.device, place)
+        if old is not None and (old.size, old.kind) == (event.size, kind):
+            if event.kind not in _KERNELS:  # rule 7: a kernel loaded twice is one load
+                old.refs = event.refs or old.refs + 1  # rule 4
+            voice.confirmed.append(old)
+            return
+        if old is not None:
+            self.live.remove(old)
+            if not event.refs:
+                voice.party.anomalies["replaced"] += 1
+        elif len(self.held_by(voice.party)) >= self.things_per_process:
+            voice.party.anomalies["dropped"] += 1
+            return
+        refs = 1 if event.kind in _KERNELS else event.refs or 1
+        item = Item(
+            voice, event.device, place, kind, event.address, event.size, refs, program, event.extra, self.seq
+        )  # fmt: skip
+        self.live.append(item)
+        voice.confirmed.append(item)
+        voice.spoke.setdefault((event.device, kind), (self.seq,))
+
+    # -- things go -----------------------------------------------------------------------------------------------
+
+    def _on_Freed(self, voice: Voice, event: ev.Freed) -> None:
+        if not self._hear(voice, event.device):
+            voice.party.anomalies["rejected"] += 1
+            return
+        if event.kind in _PARTS:
+            assert event.kind is not None
+            place = _part_place(event.program, event.kind, event.address, event.cores)
+            item = self._at(voice, event.device, place)
+            if item is None:
+                self._surplus(voice, event.device, place)
+            elif self._release(item, place) and not self._parts(voice, event.device, event.program):
+                self._forget_program(voice, event.device, event.program)
+            return
+        voice.released.add(event.device)
+        found = self._matching(voice, event)
+        if found:
+            self._release(self._choose(voice, event, found), event.address)
+            return
+        # Rule 5: one known client frees everything on device 0.
+        elsewhere = [i for i in self._buffers(voice) if i.address == event.address and event.address]
+        just_freed = (event.device, event.address) in voice.freed
+        if voice.kindless and voice.released == {0} and not just_freed and len(elsewhere) == 1:
+            voice.party.anomalies["misrouted"] += 1
+            self._release(elsewhere[0], event.address)
+        else:
+            self._surplus(voice, event.device, event.address)
+
+    def _matching(self, voice: Voice, event: ev.Freed) -> list[Item]:
+        """The buffers a FREE may mean: with a kind, those of its address space; without, all at the address."""
+        here = [i for i in self._buffers(voice) if i.number == event.device and i.address == event.address]
+        if voice.kindless:
+            return here
+        space = pool_of(event.kind or Kind.DRAM)
+        return [i for i in here if pool_of(i.kind) is space and (i.extra.allocator if i.extra else 0) == event.allocator]
+
+    def _choose(self, voice: Voice, event: ev.Freed, found: list[Item]) -> Item:
+        of_size = [i for i in found if i.size == event.size]
+        if not event.address:  # things without an address: the youngest of that size, else the youngest
+            return (of_size or found)[-1]
+        if len(found) == 1:
+            return found[0]
+        of_kind = [i for i in found if event.kind and i.kind is event.kind]
+        for narrowed in (of_kind, of_size):
+            if len(narrowed) == 1:
+                return narrowed[0]
+        voice.party.anomalies["ambiguous"] += 1
+        return max(found, key=lambda i: i.born)
+
+    def _release(self, item: Item, place: Hashable) -> bool:
+        item.refs -= 1
+        if item.refs:
+            return False
+        self.live.remove(item)
+        item.voice.freed.add((item.number, place))
+        return True
+
+    def _surplus(self, voice: Voice, number: int, place: Hashable) -> None:
+        voice.party.anomalies["double_free" if (number, place) in voice.freed else "unknown_free"] += 1
+
+    # -- programs ------------------------------------------------------------------------------------------------
+
+    def _on_ProgramRun(self, voice: Voice, event: ev.ProgramRun) -> None:
+        if not self._hear(voice, event.device):
+            voice.party.anomalies["rejected"] += 1
+            return
+        voice.launched.add((event.device, event.program))
+        chip = self.ran.setdefault(voice.party.numbers[event.device], {})
+        chip.update(dict.fromkeys(_cores(event.cores), (voice, event.device, event.program)))
+
+    def _on_ProgramDestroyed(self, voice: Voice, event: ev.ProgramDestroyed) -> None:
+        parts = self._parts(voice, event.device, event.program)
+        if not parts and (event.device, event.program) not in voice.launched:
+            voice.party.anomalies["unknown_free"] += 1
+            return
+        self._remove(parts)
+        self._forget_program(voice, event.device, event.program)
+
+    def _forget_program(self, voice: Voice, number: int, program: int) -> None:
+        voice.launched.discard((number, program))
+        for cores in self.ran.values():
+            for core in [core for core, last in cores.items() if last == (voice, number, program)]:
+                del cores[core]
+
+    # -- chips and devices ---------------------------------------------------------------------------------------
+
+    def _on_DeviceOpened(self, voice: Voice, event: ev.DeviceOpened) -> None:
+        party, number, new = voice.party, event.device, event.chip.uid
+        if number < 0:
+            party.anomalies["rejected"] += 1
+            return
+        self._describe(event.chip)
+        old = party.numbers.get(number)
+        party.numbers[number] = new
+        if old is None or old == new:
+            return
+        for other in party.voices.values():  # on the new chip each of them comes after whoever was there
+            other.spoke = {
+                (n, kind): (self.seq, *order) if n == number else order for (n, kind), order in other.spoke.items()
+            }
+        if not any(party.numbers[n] == old for v in party.voices.values() for n in v.heard):
+            self._forget_totals(lambda key: key[:3] == ("share", party, old))
+        if old.startswith("assumed:") and not any(old in p.numbers.values() for p in self.parties.values()):
+            del self.chips[old]
+            self._forget_totals(lambda key: key[1] == old)
+
+    def _on_DeviceClosed(self, voice: Voice, event: ev.DeviceClosed) -> None:
+        for program in {i.program for i in self.live if (i.voice, i.number) == (voice, event.device)} | {
+            program for number, program in voice.launched if number == event.device
+        }:
+            if program is not None:
+                self._forget_program(voice, event.device, program)
+        self._remove([i for i in self.live if (i.voice, i.number) == (voice, event.device)])
+
+    def _on_ChipFound(self, voice: Voice | None, event: ev.ChipFound) -> None:
+        self._describe(event.chip)
+
+    # -- sources -------------------------------------------------------------------------------------------------
+
+    def _on_ResyncBegin(self, voice: Voice, event: ev.ResyncBegin) -> None:
+        voice.generation, voice.confirmed = event.generation, []
+
+    def _on_ResyncEnd(self, voice: Voice, event: ev.ResyncEnd) -> None:
+        if voice.generation != event.generation:
+            return
+        self._remove([i for i in self.live if i.voice is voice and i not in voice.confirmed])
+        programs = {*voice.launched, *((n, p) for v, n, p in self._running() if v is voice)}
+        for number, program in programs:
+            if not self._parts(voice, number, program):
+                self._forget_program(voice, number, program)
+        if event.generation > 1:
+            voice.party.anomalies["resynced"] += 1
+        voice.generation = None
+
+    def _on_Lost(self, voice: Voice, event: ev.Lost) -> None:
+        voice.party.anomalies["dropped"] += event.events
+
+    def _on_Rejected(self, voice: Voice, event: ev.Rejected) -> None:
+        voice.party.anomalies["rejected"] += event.records
+
+    def _on_ProcessExited(self, voice: Voice, event: ev.ProcessExited) -> None:
+        party = voice.party
+        held = self.held_by(party)
+        shares = {key: total for key, total in self._sums.items() if key[:2] == ("share", party)}
+        self.departed.append(Picture(party, held, shares))
+        for last in self._running():
+            if last[0].party is party:
+                self._forget_program(*last)
+        self._remove(held)
+        party.exited = True
+        del self.parties[party.info.key]
+
+    def _on_PeaksReset(self, voice: Voice | None, event: ev.PeaksReset) -> None:
+        """Done in apply(), once the totals are known."""
+
+    def _on_Claimed(self, voice: Voice, event: ev.Claimed) -> None:
+        """A label."""
+
+    def _on_Mark(self, voice: Voice | None, event: ev.Mark) -> None:
+        """A label."""
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def _look(self, time: float) -> None:
+        """Sum everything up anew, and remember what is higher than ever."""
+        self._believed = {}
+        for party in self.parties.values():
+            for voice in party.voices.values():
+                for (number, kind), order in voice.spoke.items():
+                    self._consider((party, party.numbers[number], kind), voice, order)
+        self._sums = {}
+        for item in self.live:
+            for key in self._keys(item):
+                used, count, reserved, known = self._sums.get(key, Sum())
+                taken = item.extra.reserved if item.extra else None
+                self._sums[key] = Sum(
+                    used + (0 if item.shared else item.size),  # rule 9: it lies inside something counted already
+                    count + 1,
+                    reserved + (0 if item.shared else taken or 0),
+                    known + (taken is not None),
+                )
+        for key, total in self._sums.items():
+            for best in (self.peak, self.recent):
+                if total.used > (best[key].value if key in best else 0):
+                    best[key] = Best(total.used, time, self._counted_in(key))
+            self.high[key] = max(self.high.get(key, 0), total.used)
+            self.reserved_peak[key] = max(self.reserved_peak.get(key, 0), total.reserved)
+
+    def _consider(self, corner: tuple[Party, str, Kind], voice: Voice, order: tuple[int, ...]) -> None:
+        """Give the corner to this voice if it is stronger than the one that has it, or as strong and earlier."""
+        now = self._believed.get(corner)
+        if now is None:
+            self._believed[corner] = voice
+            return
+        party, chip, kind = corner
+        first = min(o for (n, k), o in now.spoke.items() if k is kind and party.numbers[n] == chip)
+        if (voice.confidence, [-part for part in order]) > (now.confidence, [-part for part in first]):
+            self._believed[corner] = voice
+
+    def _keys(self, item: Item) -> list[Key]:
+        if not self.counts(item):
+            return []
+        pool = pool_of(item.kind)
+        return [
+            ("kind", item.chip, item.kind), ("pool", item.chip, pool), ("share", item.voice.party, item.chip, pool),
+        ]  # fmt: skip
+
+    def _counted_in(self, key: Key) -> list[Item]:
+        return [item for item in self.live if key in self._keys(item)]
+
+    def _forget_totals(self, of: Callable[[Key], bool]) -> None:
+        tables: tuple[dict[Key, Any], ...] = (self.peak, self.recent, self.high, self.reserved_peak)
+        for table in tables:
+            for key in [key for key in table if of(key)]:
+                del table[key]
+
+    def _buffers(self, voice: Voice) -> list[Item]:
+        return [i for i in self.live if i.voice is voice and i.program is None]
+
+    def _parts(self, voice: Voice, number: int, program: int) -> list[Item]:
+        return [i for i in self.live if (i.voice, i.number, i.program) == (voice, number, program)]
+
+    def _running(self) -> set[tuple[Voice, int, int]]:
+        return {last for cores in self.ran.values() for last in cores.values()}
+
+    def _at(self, voice: Voice, number: int, place: Hashable) -> Item | None:
+        found = (i for i in self.live if i.voice is voice and i.number == number and i.place == place)
+        return next(found, None)
+
+    def _remove(self, items: list[Item]) -> None:
+        self.live = [item for item in self.live if item not in items]
+
+    def _hear(self, voice: Voice, number: int) -> bool:
+        """A device number was named; the chip it means is assumed unless the process has said."""
+        if number < 0:
+            return False
+        if number not in voice.party.numbers:
+            uid = voice.party.numbers[number] = f"assumed:{number}"
+            if uid not in self.chips:
+                same = (c for c in self.chips.values() if c.kmd == number and not c.uid.startswith("assumed:"))
+                self.chips[uid] = next(same, ChipInfo(uid))._replace(uid=uid)
+        voice.heard.add(number)
+        return True
+
+    def _describe(self, news: ChipInfo) -> None:
+        old = self.chips.get(news.uid, ChipInfo(news.uid))
+        known = {name: value for name, value in news._asdict().items() if value not in (None, Arch.UNKNOWN)}
+        self.chips[news.uid] = old._replace(**known)
+
+    def _geometry(self, chip: str) -> Geometry | None:
+        info = self.chips[chip]
+        return info.geometry or board_geometry(info.board, info.arch)
+
+
+def _part_place(program: int, kind: Kind, address: int, cores: int) -> Hashable:
+    """An unload does not say the kernel's type, so the three types are one."""
+    return "part", program, Kind.KERNEL if kind in _KERNELS else kind, address, cores
+
+
+def _cores(mask: int) -> set[int]:
+    return {bit for bit in range(mask.bit_length()) if mask >> bit & 1}
+
+
+def kind_of_id(geometry: Geometry | None, ident: int) -> Kind:
+    """Rule 10: (x<<48)|(y<<32)|address names one core's memory if x, y and the address exist on the chip."""
+    x, y, address = ident >> 48, ident >> 32 & 0xFFFF, ident & 0xFFFF_FFFF
+    columns, rows, l1_size = 17, 12, 1_572_864
+    map_end, base = 35_168, 105_824  # an unknown chip is taken for a Wormhole
+    if geometry is not None:
+        columns = 10 if geometry.arch is Arch.WORMHOLE_B0 else 17
+        l1_size, map_end, base = geometry.l1_size, geometry.map_end, geometry.l1_base
+    if ident < 1 << 32 or x >= columns or y >= rows or address >= l1_size:
+        return Kind.L1
+    if address < map_end:
+        return Kind.FIRMWARE
+    return Kind.KERNEL if address < base else Kind.L1
+
+
+def largest(items: list[Item]) -> Iterator[Item]:
+    """The things that a list of the largest ones must show, up to ties."""
+    return iter(sorted(items, key=lambda item: -item.size)[:KEPT])

@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger against the naive model: after every event of any stream both must say the same."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Union
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.naive_model import KEPT, Best, Item, Key, NaiveAccount, Party, Sum, Voice, largest
+from ttmem.account import events as ev
+from ttmem.account.geometry import BOARDS, Arch
+from ttmem.account.grid import CoreRange, core_id, mask_of
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import BUFFER_KINDS, KINDS, POOL_OF, Confidence, Kind, Pool
+from ttmem.account.ledger import Ledger, Limits
+from ttmem.account.parties import Process, Source
+from ttmem.account.snapshot import peaks, snapshot
+from ttmem.account.things import Thing
+from ttmem.account.totals import Peak, Total
+from ttmem.wire.journal import JournalReader, JournalWriter
+
+LAW = settings(max_examples=250, deadline=None, derandomize=True)
+CONFIDENCE = {"legacy": Confidence.REPORTED, "client": Confidence.REPORTED, "agent": Confidence.EXACT}
+
+
+class Burst(NamedTuple):
+    """Not an event: many buffers of different sizes, so that the list of the largest has to leave some out."""
+
+    device: int
+    kind: Kind
+    first: int
+    count: int
+
+
+class Sample(NamedTuple):
+    """Not an event: the history asks for the highest values since it last did."""
+
+
+class Thin(NamedTuple):
+    """Not an event: the server gives back the memory of so many buried things."""
+
+    limit: int
+
+
+Act = Union[ev.Event, Burst, Sample, Thin]
+
+
+class Step(NamedTuple):
+    """What happens next: which of three processes, by which of its sources; ``late`` after its exit means the dead one."""
+
+    process: int
+    source: str
+    late: bool
+    act: Act
+
+
+# -- streams -----------------------------------------------------------------------------------------------------
+
+# Small pools, so that everything collides. The large ids are per-core writes: launch messages, firmware, a place that
+# is the kernel ring on Wormhole and firmware on Blackhole, data; the last one lies outside every NOC grid.
+DEVICES = st.sampled_from([0, 0, 0, 1, 1, 2, 3, -1])
+ADDRESSES = st.sampled_from([0, 0x1000, 0x1000, 0x2000, 0x3000])
+CORE_IDS = st.sampled_from(
+    [core_id(1, 2, 64), core_id(1, 2, 20_000), core_id(1, 2, 36_000), core_id(16, 2, 500_000), core_id(40, 2, 64)]
+)
+SIZES = st.sampled_from([64, 64, 96, 128, 4096, 5000, 0, (100 << 30) + 1])
+CORES = st.sampled_from([0, 1, 0b11, 0b110, mask_of([CoreRange(0, 0, 3, 3)])])
+PROGRAMS = st.integers(0, 2)
+REFS = st.sampled_from([0, 0, 0, 0, 1, 2, 3])
+PART_KINDS = [Kind.CB, Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL]
+RESERVED = st.sampled_from([None, 2048, 8192])
+
+BUFFER_EXTRAS = st.none() | st.builds(ev.Extra, reserved=RESERVED, allocator=st.integers(0, 1))
+PART_EXTRAS = st.none() | st.builds(ev.Extra, reserved=RESERVED, cores=CORES, shared=st.booleans())
+
+BUFFER_EVENTS = st.one_of(
+    st.builds(ev.Allocated, DEVICES, st.sampled_from(BUFFER_KINDS), ADDRESSES, SIZES, refs=REFS, extra=BUFFER_EXTRAS),
+    st.builds(ev.Allocated, DEVICES, st.just(Kind.L1), CORE_IDS, SIZES),
+    st.builds(ev.Allocated, DEVICES, st.just(Kind.FIRMWARE), ADDRESSES, SIZES),
+    st.builds(
+        ev.Freed, DEVICES, st.sampled_from(BUFFER_KINDS), ADDRESSES | CORE_IDS, SIZES, allocator=st.integers(0, 1)
+    ),
+    st.builds(ev.Freed, DEVICES, st.none(), ADDRESSES, st.sampled_from([0, 64, 4096])),
+    st.builds(Burst, st.integers(0, 3), st.sampled_from(BUFFER_KINDS), st.integers(0, 2), st.integers(1, 30)),
+)
+PART_EVENTS = st.one_of(
+    st.builds(
+        ev.Allocated, DEVICES, st.sampled_from(PART_KINDS), ADDRESSES, SIZES, PROGRAMS, REFS, PART_EXTRAS
+    ),
+    st.builds(ev.Freed, DEVICES, st.sampled_from(PART_KINDS), ADDRESSES, SIZES, PROGRAMS, st.just(0), CORES),
+    st.builds(ev.ProgramRun, DEVICES, PROGRAMS, CORES),
+    st.builds(ev.ProgramDestroyed, DEVICES, PROGRAMS),
+)
+OTHER_EVENTS = st.one_of(
+    st.builds(ev.DeviceClosed, DEVICES),
+    st.builds(ev.ResyncBegin, st.integers(1, 2)),
+    st.builds(ev.ResyncEnd, st.integers(1, 2)),
+    st.builds(ev.Lost, st.integers(1, 9)),
+    st.builds(ev.Rejected, st.integers(1, 9)),
+    st.builds(ev.Claimed, st.integers(1, 9)),
+    st.builds(ev.Mark, st.just("here")),
+    st.just(ev.ProcessExited()),
+    st.just(ev.PeaksReset()),
+    st.just(Sample()),
+)
+CHIPS = st.sampled_from(
+    [
+        ChipInfo("A", kmd=0, arch=Arch.BLACKHOLE, geometry=BOARDS["p150"]._replace(live=True)),
+        ChipInfo("B", kmd=1, board="n150"),
+        ChipInfo("C"),
+        ChipInfo("assumed:1", arch=Arch.BLACKHOLE),
+    ]
+)
+CHIP_EVENTS = st.builds(ev.DeviceOpened, DEVICES, CHIPS) | st.builds(ev.ChipFound, CHIPS)
+
+
+def steps(*acts: st.SearchStrategy[Any], sources: tuple[str, ...] = ()) -> st.SearchStrategy[list[Step]]:
+    """Streams of these acts; with no sources named, each process has one of its own."""
+    names = st.sampled_from(sources or ("",))
+    step = st.builds(Step, st.integers(0, 2), names, st.booleans(), st.one_of(*acts))
+    return st.lists(step, max_size=60)
+
+
+EVERY_SOURCE = ("legacy", "client", "agent")
+ONE_SOURCE = steps(BUFFER_EVENTS, BUFFER_EVENTS, PART_EVENTS, OTHER_EVENTS)
+MOVING_CHIPS = steps(BUFFER_EVENTS, BUFFER_EVENTS, PART_EVENTS, CHIP_EVENTS, OTHER_EVENTS)
+TWO_SOURCES = steps(BUFFER_EVENTS, BUFFER_EVENTS, PART_EVENTS, OTHER_EVENTS, sources=EVERY_SOURCE)
+EVERYTHING = steps(BUFFER_EVENTS, PART_EVENTS, CHIP_EVENTS, OTHER_EVENTS, sources=EVERY_SOURCE)
+WITH_THINNING = steps(BUFFER_EVENTS, PART_EVENTS, OTHER_EVENTS, st.builds(Thin, st.integers(1, 9)))
+
+
+def as_said_by(name: str, event: ev.Event) -> ev.Event:
+    """What the legacy protocol cannot say, a legacy source does not say."""
+    if name == "legacy" and isinstance(event, ev.Allocated):
+        kind = event.kind if event.kind not in (Kind.DFB, Kind.SCRATCHPAD, Kind.FIRMWARE) else Kind.CB
+        return ev.Allocated(event.device, kind, event.address, event.size)
+    if name == "legacy" and isinstance(event, ev.Freed):
+        return ev.Freed(event.device, event.kind or None, event.address, event.size)
+    return event
+
+
+class Both:
+    """The ledger and the model, told the same."""
+
+    def __init__(self, limits: Limits = Limits()) -> None:
+        self.ledger = Ledger(limits)
+        self.model = NaiveAccount(limits.things_per_process)
+        self.time = 0.0
+        self.file = io.BytesIO()
+        self.journal = JournalWriter(self.file)
+        self.processes: dict[Party, Process] = {}
+        self._lives = Counter[int]()
+        self._sources: dict[tuple[int, int, str], tuple[Source, Voice]] = {}
+
+    def play(self, stream: Iterable[Step]) -> Iterator[None]:
+        """Yields after every event."""
+        for process, source, late, act in stream:
+            name = source or EVERY_SOURCE[process]
+            if isinstance(act, Burst):
+                for i in range(act.count):
+                    address = 0x10_0000 * (act.first + 1) + i
+                    self.tell(process, name, late, ev.Allocated(act.device, act.kind, address, 10 + i * 7))
+                    yield
+            elif isinstance(act, Sample):
+                self.sample()
+            elif isinstance(act, Thin):
+                self.ledger.thin_graves(act.limit)
+                yield
+            else:
+                self.tell(process, name, late, as_said_by(name, act))
+                yield
+
+    def tell(self, process: int, name: str, late: bool, event: ev.Event) -> Thing | None:
+        self.time += 1.0
+        source, voice = self._source(process, name, late)
+        machine = isinstance(event, (ev.ChipFound, ev.PeaksReset, ev.Mark))
+        self.journal.write(self.time, None if machine else source, event)
+        self.model.apply(self.time, None if machine else voice, event)
+        return self.ledger.apply(self.time, None if machine else source, event)
+
+    def _source(self, process: int, name: str, late: bool) -> tuple[Source, Voice]:
+        found = self._sources.get((process, self._lives[process], name))
+        if found is not None and found[1].party.exited and not late:
+            found = None
+        if found is None:
+            if any(voice.party.exited for (p, life, _), (_, voice) in self._sources.items() if p == process):
+                self._lives[process] = sum(1 for picture in self.model.departed if picture.party.info.pid == 100 + process)
+            info = ProcessInfo(100 + process, self._lives[process])
+            found = (
+                self.ledger.source(self.time, info, name, CONFIDENCE[name]),
+                self.model.voice(info, name, CONFIDENCE[name]),
+            )
+            self._sources[process, self._lives[process], name] = found
+            self.processes[found[1].party] = found[0].process
+        return found
+
+    # -- comparing -----------------------------------------------------------------------------------------------
+
+    def totals(self) -> Iterator[tuple[Key, Total]]:
+        for uid, chip in self.ledger.chips.items():
+            yield from ((("kind", uid, kind), chip.kinds[kind]) for kind in KINDS)
+            yield from ((("pool", uid, pool), chip.pools[pool]) for pool in Pool)
+        for party in self.model.parties.values():
+            for uid, share in self.processes[party].shares.items():
+                yield from ((("share", party, uid, pool), share.pools[pool]) for pool in Pool)
+
+    def compare(self) -> None:
+        """Everything that can be asked at any moment."""
+        sums = self.model.sums()
+        totals = dict(self.totals())
+        assert sums.keys() <= totals.keys()
+        for key, total in totals.items():
+            assert (key, total.used, total.count, total.reserved, total.known) == (key, *sums.get(key, Sum()))
+            assert min(total.used, total.count, total.reserved, total.known) >= 0
+            assert total.reserved_peak == self.model.reserved_peak.get(key, 0), key
+        self._compare_things(sums)
+        for party, process in self.processes.items():
+            assert +process.anomalies == +party.anomalies, party.info
+            if not party.exited:
+                assert process.count == len(self.model.held_by(party))
+        assert +self.ledger.anomalies == sum((party.anomalies for party in self.processes), Counter())
+        assert self.ledger.live_count() == len(self.model.live)
+        for number in range(4):
+            assert self.ledger.used_by_number(number) == self.model.used_by_number(number)
+
+    def _compare_things(self, sums: dict[Key, Sum]) -> None:
+        things = list(self.ledger.things())
+        assert Counter((*face(t), t.refs) for t in things) == Counter((*i.face, i.refs) for i in self.model.live)
+        counted = Counter[Key]()
+        for thing in things:
+            if counts(thing):
+                counted["kind", thing.holding.chip.uid, thing.kind] += thing.counted
+        assert +counted == +Counter({key: total.used for key, total in sums.items() if key[0] == "kind"})
+
+    def compare_residency(self) -> None:
+        for uid, chip in self.ledger.chips.items():
+            for kind in (Kind.CB, Kind.DFB, Kind.KERNEL):
+                assert (uid, kind, chip.resident_bytes(kind)) == (uid, kind, self.model.resident(uid, kind))
+
+    def sample(self) -> None:
+        for key, total in self.totals():
+            assert total.take_high() == self.model.take_high(key), key
+
+    def compare_peaks(self) -> None:
+        for recent, best in ((False, self.model.peak), (True, self.model.recent)):
+            found: dict[Key, Any] = {}
+            for row in peaks(self.ledger, recent=recent):
+                kind = next((("kind", row["chip"], kind) for kind in KINDS if kind.label == row.get("kind")), None)
+                pool = next((("pool", row["chip"], pool) for pool in Pool if pool.label == row.get("pool")), None)
+                found[kind or pool or ()] = row
+            assert found.keys() == {key for key, it in best.items() if key[0] != "share" and it.value}
+            for key, row in found.items():
+                assert (key, row["bytes"], row["time"]) == (key, best[key].value, best[key].time)
+                same_largest(key, [tuple(t[n] for n in FACE) for t in row["largest"]], best[key].items)
+            for key, total in self.totals():
+                if key[0] == "share":
+                    self._compare_share_peak(key, total.recent if recent else total.peak, best)
+
+    def _compare_share_peak(self, key: Key, peak: Peak, best: dict[Key, Best]) -> None:
+        _, party, uid, pool = key
+        expected = best.get(key, Best(0, 0.0, []))
+        assert (key, peak.value) == (key, expected.value)
+        if peak.value:
+            assert (key, peak.time) == (key, expected.time)
+            live = [
+                t for h in self.processes[party].holdings() if h.chip.uid == uid for t in h.things()
+                if counts(t) and POOL_OF[t.kind] is pool
+            ]  # fmt: skip
+            same_largest(key, [face(t) for t in peak.largest(live)], expected.items)
+
+    def compare_departed(self) -> None:
+        """The last picture of each process that is gone."""
+        assert len(self.ledger.departed) == len(self.model.departed)
+        for process, picture in zip(self.ledger.departed, self.model.departed):
+            assert process is self.processes[picture.party]
+            assert process.count == len(picture.items)
+            same_largest(process.info, [face(t) for t in process.largest_left(KEPT)], picture.items)
+            held = Counter[tuple[str, int, Kind]]()
+            for item in picture.items:
+                held[item.voice.name, item.number, item.kind] += 0 if item.shared else item.size
+            leaves = {
+                (h.source.name, h.number, kind): leaf.used
+                for h in process.holdings() for kind, leaf in zip(KINDS, h.leaves) if leaf is not None
+            }  # fmt: skip
+            assert +Counter(leaves) == +held
+            shares = {
+                ("share", picture.party, uid, pool): share.pools[pool].used
+                for uid, share in process.shares.items() for pool in Pool
+            }  # fmt: skip
+            assert +Counter(shares) == +Counter({key: total.used for key, total in picture.sums.items()})
+
+
+FACE = ("pid", "device", "kind", "address", "size")
+
+
+def face(thing: Thing) -> tuple[int, int, str, int, int]:
+    holding = thing.holding
+    return holding.source.process.info.pid, holding.number, thing.kind.label, thing.address, thing.size
+
+
+def counts(thing: Thing) -> bool:
+    """Not set aside for a stronger source."""
+    leaf = thing.holding.leaves[thing.kind]
+    return leaf is not None and len(leaf.chain) > 1
+
+
+def same_largest(about: object, found: list[Any], items: list[Item]) -> None:
+    """The largest things, where those of equal size at the cut may be one or the other."""
+    expected = list(largest(items))
+    assert sorted(f[-1] for f in found) == sorted(i.size for i in expected), about
+    cut = expected[-1].size if len(items) > len(expected) else 0
+    assert Counter(f for f in found if f[-1] > cut) == Counter(i.face for i in expected if i.size > cut), about
+
+
+def follow(stream: list[Step], limits: Limits = Limits()) -> Both:
+    both = Both(limits)
+    for _ in both.play(stream):
+        both.compare()
+    both.sample()
+    both.compare_peaks()
+    both.compare_departed()
+    return both
+
+
+# -- laws --------------------------------------------------------------------------------------------------------
+
+
+@LAW
+@given(ONE_SOURCE)
+def test_totals_peaks_and_anomalies(stream: list[Step]) -> None:
+    follow(stream)
+
+
+@LAW
+@given(steps(PART_EVENTS, PART_EVENTS, OTHER_EVENTS))
+def test_residency(stream: list[Step]) -> None:
+    both = Both()
+    for _ in both.play(stream):
+        both.compare_residency()
+
+
+@LAW
+@given(MOVING_CHIPS)
+def test_a_device_number_that_turns_out_to_be_another_chip(stream: list[Step]) -> None:
+    follow(stream)
+
+
+@LAW
+@given(TWO_SOURCES)
+def test_two_sources_of_one_process(stream: list[Step]) -> None:
+    follow(stream)
+
+
+@LAW
+@given(EVERYTHING)
+def test_everything_at_once(stream: list[Step]) -> None:
+    follow(stream)
+
+
+@LAW
+@given(WITH_THINNING)
+def test_thinning_graves_changes_no_answer(stream: list[Step]) -> None:
+    both = follow(stream, Limits(buried_things=0))
+    while both.ledger.thin_graves(3):
+        pass
+    both.compare_peaks()
+    both.compare_departed()
+
+
+@LAW
+@given(EVERYTHING)
+def test_a_full_process_drops_and_counts(stream: list[Step]) -> None:
+    follow(stream, Limits(things_per_process=5))
+
+
+@LAW
+@given(EVERYTHING)
+def test_a_replayed_journal_gives_the_same_picture(stream: list[Step]) -> None:
+    both = Both()
+    for _ in both.play(step for step in stream if not isinstance(step.act, Sample)):
+        pass
+    both.file.seek(0)
+    again = Ledger()
+    reader = JournalReader(both.file)
+    last = reader.replay(again)
+    assert not reader.cut
+    assert last == (both.time or None)
+    assert snapshot(again, time="", host="") == snapshot(both.ledger, time="", host="")
+    for recent in (False, True):
+        assert peaks(again, recent=recent) == peaks(both.ledger, recent=recent)
