@@ -110,14 +110,18 @@ def test_a_mesh_buffer_freed_twice_on_device_0_stays_on_device_3(server: Server,
 
 def test_a_client_that_frees_everything_on_device_0(server: Server, legacy: Legacy) -> None:
     client = legacy(server)
-    client.say("alloc 0 4096 0 0x1000", "alloc 2 4096 0 0x2000", "alloc 3 4096 1 0x3000", "free 0 0x2000", "free 0 0x3000")
+    client.say(
+        "alloc 0 4096 0 0x1000", "alloc 2 4096 0 0x2000", "alloc 3 4096 1 0x3000", "free 0 0x2000", "free 0 0x3000"
+    )
     assert (client.query(2)["dram"], client.query(3)["l1"]) == (0, 0)
     assert server.process_of(client.pid)["anomalies"]["misrouted"] == 2
 
 
 def test_per_core_writes_are_what_their_address_says(server: Server, legacy: Legacy) -> None:
     client = legacy(server)
-    client.say("alloc 0 1000 1 0x0005000300000100", "alloc 0 2000 1 0x0005000300005000", "alloc 0 3000 1 0x0005000300010000")
+    client.say(
+        "alloc 0 1000 1 0x0005000300000100", "alloc 0 2000 1 0x0005000300005000", "alloc 0 3000 1 0x0005000300010000"
+    )
     client.say("alloc 0 4000 1 0x00050003000a0000", "alloc 0 5000 1 0x7f3200001000")
     assert client.query(0)["kernel"] == 3000
     memory = server.chip()["l1"]

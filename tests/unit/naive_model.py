@@ -265,7 +265,9 @@ class NaiveAccount:
         if voice.kindless:
             return here
         space = pool_of(event.kind or Kind.DRAM)
-        return [i for i in here if pool_of(i.kind) is space and (i.extra.allocator if i.extra else 0) == event.allocator]
+        return [
+            i for i in here if pool_of(i.kind) is space and (i.extra.allocator if i.extra else 0) == event.allocator
+        ]
 
     def _choose(self, voice: Voice, event: ev.Freed, found: list[Item]) -> Item:
         of_size = [i for i in found if i.size == event.size]

@@ -33,6 +33,7 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
 )
+from ttmem.account.grid import MAX_Y, ROW
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KERNEL_KINDS, KIND_BY_LABEL, KINDS, Confidence, Kind
 from ttmem.collect.live import LiveTable
@@ -43,10 +44,12 @@ ENABLE_VARIABLE = "TT_ALLOC_TRACKING_ENABLED"
 _BATCH_SECONDS = 0.002
 _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
-_BACKLOG_BYTES = 4 << 20
-_QUEUE_LIMIT = 200_000
+_PIECE_EVENTS = 4096
+_BACKLOG_BYTES = 1 << 20
+_QUEUE_LIMIT = 65_536
 _EXIT_SECONDS = 0.2
 _MAX = 1 << 64
+_CORES = 1 << (ROW * MAX_Y)
 
 _clients: weakref.WeakSet[AllocationClient] = weakref.WeakSet()
 
@@ -89,6 +92,7 @@ class AllocationClient:
         self._live = LiveTable()
         self._sock: socket.socket | None = None
         self._head = memoryview(b"")  # being sent; always a run of whole records, of which some may be out
+        self._head_events = 0
         self._resending: Iterator[bytes] | None = None
         self._pieces: deque[tuple[bytes, int]] = deque()  # to be sent after that: records, and how many events
         self._backlog = 0
@@ -165,21 +169,21 @@ class AllocationClient:
     def report_program_run(self, *, device_id: int, program: int, cores: int) -> None:
         """A program was launched on these cores: its circular buffers are the resident ones there."""
         if self._enabled:
-            self._put(ProgramRun(device_id, program, cores))
+            self._put_checked(ProgramRun(device_id, program, cores))
 
     def report_program_destroyed(self, *, device_id: int, program: int) -> None:
         """A program is gone, with its circular buffers and kernels."""
         if self._enabled:
-            self._put(ProgramDestroyed(device_id, program))
+            self._put_checked(ProgramDestroyed(device_id, program))
 
     def report_device_open(self, *, device_id: int, chip: ChipInfo) -> None:
         """Says which chip this process means by a device number, so that two processes' "device 0" are told apart."""
         if self._enabled:
-            self._put(DeviceOpened(device_id, chip))
+            self._put_checked(DeviceOpened(device_id, chip))
 
     def report_device_close(self, *, device_id: int) -> None:
         if self._enabled:
-            self._put(DeviceClosed(device_id))
+            self._put_checked(DeviceClosed(device_id))
 
     def mark(self, text: str) -> None:
         """Name this moment in the event stream."""
@@ -231,10 +235,13 @@ class AllocationClient:
     ) -> None:
         known = self._kind(kind)
         try:
-            if known is None or not (0 <= device < 1 << 31 and 0 <= address < _MAX and 0 < size < _MAX):
-                self._rejected += 1
-                return
-        except TypeError:
+            if known is None or not (
+                0 <= device < 1 << 31 and 0 <= address < _MAX and 0 < size < _MAX and 0 <= program < _MAX
+            ):
+                raise ValueError
+            if extra is not None and not _fits(extra):
+                raise ValueError
+        except (TypeError, ValueError):
             self._rejected += 1
             return
         self._put(Allocated(device, known, address, size, program, 0, extra))
@@ -244,13 +251,25 @@ class AllocationClient:
     ) -> None:
         known = None if kind is None else self._kind(kind)
         try:
-            if (known is None and kind is not None) or not (0 <= device < 1 << 31 and 0 <= address < _MAX):
-                self._rejected += 1
-                return
-        except TypeError:
+            if (known is None and kind is not None) or not (
+                0 <= device < 1 << 31 and 0 <= address < _MAX and 0 <= program < _MAX and 0 <= allocator < 1 << 32
+            ):
+                raise ValueError
+            if not 0 <= cores < _CORES:
+                raise ValueError
+        except (TypeError, ValueError):
             self._rejected += 1
             return
         self._put(Freed(device, known, address, 0, program, allocator, cores))
+
+    def _put_checked(self, event: Event) -> None:
+        """For events that are rare: would it encode?"""
+        try:
+            native.encode(event)
+        except Exception:
+            self._rejected += 1
+        else:
+            self._put(event)
 
     @staticmethod
     def _kind(kind: Kind | int | str) -> Kind | None:
@@ -265,8 +284,8 @@ class AllocationClient:
         queue.append(event)
         if self._thread is None:
             self._start()
-        elif len(queue) > _QUEUE_LIMIT:  # the thread does not get to run: do its first half here
-            self._take()
+        elif len(queue) > 2 * _QUEUE_LIMIT:  # the thread does not get to run: do its first half here
+            self._fall_behind()
         if not self._wake.is_set():
             self._wake.set()
 
@@ -303,7 +322,9 @@ class AllocationClient:
         """Is there something to do that no new event will wake us for?"""
         if self._asked > self._synced:
             return True
-        return self._sock is not None and bool(self._head or self._pieces or self._resending or self._gap)
+        return self._sock is not None and bool(
+            self._head or self._pieces or self._resending or self._gap or self._queue
+        )
 
     def _step(self) -> None:
         if self._sock is None and not self._connect():
@@ -312,7 +333,10 @@ class AllocationClient:
             return
         if self._gap and not self._head:
             self._begin_resync()
-        self._take()
+        if self._gap or self._backlog < _BACKLOG_BYTES:
+            self._take()
+        elif len(self._queue) > _QUEUE_LIMIT:
+            self._fall_behind()
         self._send()
         self._receive()
 
@@ -323,7 +347,7 @@ class AllocationClient:
             follows = self._sock is not None and not self._gap
             records: list[bytes] = []
             events = 0
-            while queue:
+            while queue and not (follows and events >= _PIECE_EVENTS):
                 event = queue.popleft()
                 if isinstance(event, int):
                     self._token = event
@@ -340,21 +364,21 @@ class AllocationClient:
                 piece = b"".join(records)
                 self._pieces.append((piece, events))
                 self._backlog += len(piece)
-                if self._backlog > _BACKLOG_BYTES:
-                    self._fall_behind()
 
     def _lose(self, events: int) -> None:
         self._lost += events
         self._unreported += events
 
     def _fall_behind(self) -> None:
-        """The server reads too slowly: what it has not got is in the table; start over from there when it can."""
-        self._lose(sum(events for _, events in self._pieces))
-        self._pieces.clear()
-        self._backlog = 0
-        self._resending = None
-        self._gap = True
-        self._trouble = "the server does not keep up"
+        """The server reads too slowly: what it has not got goes into the table; start over from there when it can."""
+        with self._folding:
+            self._lose(sum(events for _, events in self._pieces))
+            self._pieces.clear()
+            self._backlog = 0
+            self._resending = None
+            self._gap = True
+            self._trouble = "the server does not keep up"
+        self._take()
 
     def _connect(self) -> bool:
         now = time.monotonic()
@@ -394,19 +418,19 @@ class AllocationClient:
 
     def _next_piece(self) -> bool:
         """Make the next run of whole records the one being sent."""
-        if self._resending is not None:
-            piece = next(self._resending, None)
-            if piece is not None:
-                self._head = memoryview(piece)
-                return True
-            self._resending = None
-        if not self._pieces:
-            return False
-        piece, events = self._pieces.popleft()
-        self._backlog -= len(piece)
-        self._sent += events
-        self._head = memoryview(piece)
-        return True
+        with self._folding:
+            if self._resending is not None:
+                piece = next(self._resending, None)
+                if piece is not None:
+                    self._head = memoryview(piece)
+                    return True
+                self._resending = None
+            if not self._pieces:
+                return False
+            piece, self._head_events = self._pieces.popleft()
+            self._backlog -= len(piece)
+            self._head = memoryview(piece)
+            return True
 
     def _send(self) -> None:
         sock = self._sock
@@ -418,6 +442,9 @@ class AllocationClient:
                 select.select([], [sock], [], 0.02)
                 return
             self._head = self._head[sent:]
+            if not self._head:
+                self._sent += self._head_events
+                self._head_events = 0
 
     def _receive(self) -> None:
         """Acknowledgements, and the news that the server has gone."""
@@ -445,14 +472,27 @@ class AllocationClient:
         if sock is not None:
             sock.close()
         self._fall_behind()
+        self._lose(self._head_events)
+        self._head_events = 0
         self._head = memoryview(b"")
         self._trouble = why
+
+
+def _fits(extra: Extra) -> bool:
+    """Can these values be written in a record?"""
+    reserved, cores, allocator, tag, _ = extra
+    return (
+        (reserved is None or 0 <= reserved < _MAX)
+        and 0 <= cores < _CORES
+        and 0 <= allocator < 1 << 32
+        and (tag is None or isinstance(tag, str))
+    )
 
 
 def _flush_at_exit(reference: weakref.ref[AllocationClient]) -> None:
     """The last events of a process that ends well are worth a moment, if somebody takes them."""
     client = reference()
-    if client is not None and client._sock is not None:
+    if client is not None and client._thread is not None and client._trouble is None:
         client.flush(_EXIT_SECONDS)
 
 

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP API on its socket, and the metrics page on TCP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support import ROOT, LegacyClient, Server, wait_until
+from ttmem.api.client import ApiError
+from ttmem.server.routes import Api
+
+Legacy = Callable[..., LegacyClient]
+MIB = 1 << 20
+
+
+@pytest.fixture
+def busy(server: Server, legacy: Legacy) -> LegacyClient:
+    """A client that holds something of most kinds on two devices."""
+    client = legacy(server)
+    client.say("burst 50 0 4096 0 0x100000 4096", f"alloc 0 {8 * MIB} 1 0x200000", f"alloc 1 {2 * MIB} 0 0x100000")
+    client.say("cb_alloc 0 2048 7", "kernel_load 0 57344 1 9", f"alloc 1 {3 * MIB} 4 0x900000", "free 1 0x900000")
+    client.query(0)
+    return client
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("ttmem")
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(30)
+        self.sock.connect(self._path)
+
+
+def test_keep_alive_head_and_wrong_requests(server: Server, busy: LegacyClient) -> None:
+    connection = UnixConnection(server.api)
+    for method, path, status in (
+        ("GET", "/health", 200), ("HEAD", "/snapshot", 200), ("GET", "/nothing", 404), ("DELETE", "/snapshot", 405),
+        ("GET", "/things?kind=cheese", 400), ("GET", "/things?limit=-1", 400), ("GET", "/things?chips=0", 400),
+        ("GET", "/history?step=7", 400), ("GET", "/processes/99999999", 404), ("GET", "/dump?format=xml", 400),
+        ("POST", "/peaks/reset", 200), ("GET", "/peaks?since=never", 400), ("GET", "/snapshot", 200),
+    ):  # fmt: skip
+        connection.request(method, path)
+        answer = connection.getresponse()
+        body = answer.read()
+        assert answer.status == status, (path, body)
+        if status >= 400:
+            assert set(json.loads(body)) == {"error"}
+    connection.close()
+    assert "Traceback" not in server.err.read_text()
+
+
+def test_things_are_filtered_sorted_and_paged(server: Server, busy: LegacyClient) -> None:
+    everything = server.get("/things?limit=1000")
+    assert everything["matched"] == len(everything["things"]) == 54
+    assert [t["size"] for t in everything["things"]] == sorted((t["size"] for t in everything["things"]), reverse=True)
+    assert server.get("/things?kind=dram")["matched"] == 51
+    assert server.get("/things?kind=dram&device=1")["bytes"] == 2 * MIB
+    assert server.get(f"/things?min_size={MIB}")["matched"] == 2
+    assert server.get(f"/things?pid={busy.pid}&kind=cb")["things"][0]["id"] == "0x7"
+    assert server.get("/things?pid=1")["matched"] == 0
+    oldest = server.get("/things?sort=oldest&limit=1")["things"][0]
+    assert oldest["address"] == 0x100000
+    pages = [server.get(f"/things?sort=newest&limit=20&offset={start}")["things"] for start in (0, 20, 40)]
+    ids = [(t["device"], t["kind"], t["id"]) for page in pages for t in page]
+    assert len(ids) == len(set(ids)) == 54
+
+
+def test_peaks_name_what_was_live(server: Server, busy: LegacyClient) -> None:
+    peaks = {(p["chip"], p.get("pool")): p for p in server.get("/peaks")["peaks"]}
+    dram = peaks["assumed:1", "dram"]
+    assert dram["bytes"] == 5 * MIB  # trace lies in DRAM
+    assert [(t["kind"], t["size"]) for t in dram["largest"]] == [("trace", 3 * MIB), ("dram", 2 * MIB)]
+    server.get("/peaks/reset", "POST")
+    recent = {(p["chip"], p.get("pool")): p for p in server.get("/peaks?since=reset")["peaks"]}
+    assert recent["assumed:1", "dram"]["bytes"] == 2 * MIB
+
+
+def test_history_keeps_the_highest_of_each_second(server: Server, busy: LegacyClient) -> None:
+    def trace() -> list[dict[str, Any]]:
+        return [s for s in server.get("/history?kind=trace")["series"] if s["max"]]
+
+    series = wait_until(trace, "a sample")[0]
+    assert max(series["max"]) == 3 * MIB  # it lived for microseconds
+    assert series["last"][-1] == 0
+    assert abs(series["time"][-1] - time.time()) < 10
+    assert server.get("/history?step=10&chip=assumed:0&kind=l1")["series"][0]["last"][-1] == 8 * MIB
+
+
+def test_events_are_streamed_and_slow_readers_lose(server: Server, legacy: Legacy) -> None:
+    client = legacy(server)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(30)
+        sock.connect(server.api)
+        sock.sendall(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+        stream = sock.makefile("rb")
+        while not stream.readline().startswith(b": ttmem"):
+            pass
+        client.say("alloc 0 4096 1 0x1000", "free 0 0x1000")
+        seen = []
+        while len(seen) < 2:
+            line = stream.readline()
+            if line.startswith(b"data: "):
+                seen.append(json.loads(line[6:]))
+        assert [(e["event"], e["kind"], e["size"], e["pid"]) for e in seen] == [
+            ("Allocated", "l1", 4096, client.pid), ("Freed", "l1", 4096, client.pid),
+        ]  # fmt: skip
+        client.say("burst 60000 0 4096 0 0x100000 64")  # nobody reads the stream now
+        client.query(0)
+        lost = 0
+        while not lost:
+            line = stream.readline()
+            if line.startswith(b"event: lost"):
+                lost = json.loads(stream.readline()[6:])["count"]
+        assert lost > 0
+    assert server.snapshot()["server"]["lost_to_readers"] >= lost
+    wait_until(lambda: client.query(0)["dram"] == 60000 * 4096, "the account, which lost nothing")
+
+
+def test_metrics_are_what_prometheus_reads(serve: Callable[..., Server], legacy: Legacy) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = serve("--quiet", "--metrics", str(port))
+    client = legacy(server)
+    client.say(f"alloc 0 {MIB} 0 0x1000", "free 0 0x2000")
+    client.query(0)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/metrics")
+    page = connection.getresponse().read().decode()
+    values = {
+        (s.name, *sorted(s.labels.items())): s.value for f in text_string_to_metric_families(page) for s in f.samples
+    }
+    where = (("chip", "assumed:0"), ("kind", "dram"))
+    assert values["ttmem_used_bytes", *where] == MIB
+    assert values["ttmem_peak_bytes", *where] == MIB
+    assert values["ttmem_anomalies_total", ("name", "unknown_free")] == 1
+    assert not any("pid" in dict(key[1:]) for key in values)
+    connection.request("GET", "/metrics?pids=1")
+    assert f'pid="{client.pid}"' in connection.getresponse().read().decode()
+    connection.request("GET", "/snapshot")
+    answer = connection.getresponse()
+    assert (answer.status, b"only /metrics" in answer.read()) == (404, True)
+    connection.close()
+    listening = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines() if " 0A " in line]
+    assert [where for where in listening if where.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]  # loopback only
+
+
+def test_a_port_that_is_taken_is_reported(serve: Callable[..., Server]) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        server = serve("--metrics", str(other.getsockname()[1]), wait=False)
+        assert server.process.wait(30) == 1
+    assert "cannot serve metrics on 127.0.0.1" in server.err.read_text()
+    assert not os.path.exists(server.path)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to act as another user")
+def test_other_users_command_lines_and_tags_are_private(serve: Callable[..., Server], folder: Path) -> None:
+    import grp
+
+    from ttmem import AllocationClient
+
+    server = serve("--quiet", "--group", grp.getgrgid(os.getgid()).gr_name)
+    client = AllocationClient(enabled=True, socket_path=server.path)
+    client.report_allocation(device_id=0, size=4096, buffer_type="dram", buffer_id=1, tag="secret")
+    assert client.flush()
+    assert server.process_of(os.getpid())["command"]
+    os.chmod(folder, 0o711)
+    script = (
+        "import os, sys, json; from ttmem.api.client import get; import encodings.ascii;"
+        "os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(65534);"
+        "[print(get(p, socket_path=sys.argv[1]).decode()) for p in sys.argv[3:]]"
+    )
+    command = [sys.executable, "-c", script, server.api, str(os.getgid()), "/snapshot", "/things", "/dump", "/peaks"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+    snapshot = json.loads(answer.stdout.splitlines()[0])
+    assert next(p for p in snapshot["processes"] if p["pid"] == os.getpid())["command"] is None
+    assert '"size":4096' in answer.stdout
+    assert "secret" not in answer.stdout
+    client.close()
+
+
+def test_the_api_page_describes_every_route_and_parameter() -> None:
+    routes = Api(*([None] * 6)).routes  # type: ignore[arg-type]
+    page = (ROOT / "docs" / "api.md").read_text()
+    documented = {
+        match[1]: set(re.findall(r"^\| `(\w+)` \|", match[2], re.MULTILINE))
+        for match in re.finditer(r"^### ((?:GET|POST) \S+)$(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+    }
+    assert documented == {f"{route.method} {route.path}": set(route.parameters) for route in routes}
+
+
+def test_a_client_of_the_api_gets_clear_errors(server: Server, folder: Path) -> None:
+    with pytest.raises(ApiError, match="there is no /nothing"):
+        server.get("/nothing")
+    server.stop()
+    with pytest.raises(ApiError, match="start one with `ttmem serve`"):
+        server.get("/snapshot")

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python client: never in the workload's way, and exact again after anything that happens to the server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import Server, wait_until
+from ttmem import AllocationClient
+from ttmem.account.grid import CoreRange, mask_of
+from ttmem.account.identity import ChipInfo
+from ttmem.account.kinds import Kind
+
+Serve = Callable[..., Server]
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[AllocationClient]:
+    client = AllocationClient(enabled=True, socket_path=server.path)
+    yield client
+    client.close(0)
+
+
+def _mine(server: Server) -> dict[str, int]:
+    """Bytes by kind that this process holds, over all chips."""
+    process = server.process_of(os.getpid())
+    assert process is not None
+    sums: dict[str, int] = {}
+    for chip in process["chips"]:
+        for kind, size in chip["kinds"].items():
+            sums[kind] = sums.get(kind, 0) + size
+    return {kind: size for kind, size in sums.items() if size}
+
+
+def test_every_report_arrives(server: Server, client: AllocationClient) -> None:
+    grid = mask_of([CoreRange(0, 0, 7, 7)])
+    client.report_allocation(device_id=0, size=100, buffer_type="dram", buffer_id=0x1000, tag="weights")
+    client.report_allocation(device_id=0, size=200, buffer_type=1, buffer_id=0x1000, reserved=256)
+    client.report_allocation(device_id=0, size=300, buffer_type=Kind.TRACE, buffer_id=0x3000)
+    client.report_cb_allocation(device_id=0, size=6400, cb_id=105824, program=5, cores=grid)
+    client.report_cb_allocation(device_id=0, size=999, cb_id=105824, program=6, shared=True)
+    client.report_kernel_load(device_id=0, size=50, kernel_id=1)
+    client.report_kernel_load(device_id=0, size=60, kernel_id=2, kernel_type=1)
+    client.report_program_run(device_id=0, program=5, cores=mask_of([CoreRange(0, 0, 7, 3)]))
+    client.report_deallocation(device_id=0, buffer_id=0x3000)
+    assert client.flush()
+    assert _mine(server) == {"dram": 100, "l1": 200, "cb": 6400, "kernel": 50, "fabric_kernel": 60}
+    memory = server.chip()
+    assert memory["l1"]["cb"] == {"held": 6400, "resident": 3200}
+    assert memory["l1"]["reserved"] == 256
+    assert server.get("/things?tag=weights")["things"][0]["tag"] == "weights"
+    client.report_cb_deallocation(device_id=0, cb_id=105824, program=5, cores=grid)
+    client.report_kernel_unload(device_id=0, kernel_id=2)
+    client.report_program_destroyed(device_id=0, program=6)
+    assert client.flush()
+    assert _mine(server) == {"dram": 100, "l1": 200, "kernel": 50}
+
+
+def test_two_processes_that_both_say_device_0(server: Server, client: AllocationClient) -> None:
+    client.report_device_open(device_id=0, chip=ChipInfo("77", board="n150"))
+    client.report_allocation(device_id=0, size=100, buffer_type="dram", buffer_id=0x1000)
+    assert client.flush()
+    script = (
+        "import sys; from ttmem import AllocationClient; from ttmem.account.identity import ChipInfo;"
+        "c = AllocationClient(enabled=True, socket_path=sys.argv[1]);"
+        "c.report_allocation(device_id=0, size=50, buffer_type='dram', buffer_id=0x1000);"
+        "sys.argv[2:] and c.report_device_open(device_id=0, chip=ChipInfo(sys.argv[2])); assert c.flush()"
+        "; print('sent', flush=True); sys.stdin.read()"
+    )
+    others = [
+        subprocess.Popen([sys.executable, "-c", script, server.path, *uid], stdin=-1, stdout=-1, text=True)
+        for uid in (["88"], [])
+    ]
+    for other in others:
+        assert other.stdout.readline() == "sent\n"
+    chips = {chip["uid"]: chip for chip in server.snapshot()["chips"]}
+    assert {uid: chip["memory"]["dram"]["used"] for uid, chip in chips.items()} == {
+        "77": 100,
+        "88": 50,
+        "assumed:0": 50,
+    }
+    assert {uid: chip["identity"] for uid, chip in chips.items()} == {
+        "77": "known", "88": "known", "assumed:0": "assumed",
+    }  # fmt: skip
+    for other in others:
+        other.kill()
+        other.communicate()
+
+
+def test_visible_devices_tell_two_device_0_apart(server: Server) -> None:
+    script = (
+        "import sys; from ttmem import AllocationClient; c = AllocationClient(enabled=True, socket_path=sys.argv[1]);"
+        "c.report_allocation(device_id=0, size=50, buffer_type='dram', buffer_id=0x1000); assert c.flush()"
+        "; print('sent', flush=True); sys.stdin.read()"
+    )
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, server.path], stdin=-1, stdout=-1, text=True,
+            env={**os.environ, "TT_VISIBLE_DEVICES": visible},
+        )
+        for visible in ("3", "0000:41:00.0")
+    ]  # fmt: skip
+    for other in others:
+        assert other.stdout.readline() == "sent\n"
+    chips = {chip["uid"]: chip["identity"] for chip in server.snapshot()["chips"]}
+    assert chips == {"kmd:3": "known", "0000:41:00.0": "known"}
+    for other in others:
+        other.kill()
+        other.communicate()
+
+
+def test_bad_values_never_raise(client: AllocationClient) -> None:
+    client.report_allocation(device_id=-1, size=1, buffer_type=0, buffer_id=1)
+    client.report_allocation(device_id=0, size=0, buffer_type=0, buffer_id=1)
+    client.report_allocation(device_id=0, size=1, buffer_type="nonsense", buffer_id=1)
+    client.report_allocation(device_id=0, size=1, buffer_type=99, buffer_id=1)
+    client.report_allocation(device_id=0, size="much", buffer_type=0, buffer_id=1)  # type: ignore[arg-type]
+    client.report_allocation(device_id=0, size=1, buffer_type=0, buffer_id=1 << 64)
+    client.report_kernel_load(device_id=0, size=1, kernel_id=1, kernel_type=7)
+    client.report_deallocation(device_id=0, buffer_id=-1)
+    assert client.stats()["rejected"] == 8
+    client.report_cb_allocation(device_id=0, size=8, cb_id=1, program=-5)
+    client.report_allocation(device_id=0, size=8, buffer_type=0, buffer_id=8)
+    assert client.flush()
+
+
+def test_nothing_happens_unless_enabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TT_ALLOC_TRACKING_ENABLED", raising=False)
+    before = threading.active_count()
+    for value in (None, "0", "true", "1"):
+        if value is not None:
+            monkeypatch.setenv("TT_ALLOC_TRACKING_ENABLED", value)
+        client = AllocationClient(socket_path="/nonexistent/socket")
+        assert client.is_enabled() is (value == "1")
+        if value != "1":
+            client.report_allocation(device_id=0, size=1, buffer_type=0, buffer_id=1)
+            assert client.flush(0.0)
+            assert threading.active_count() == before
+    client.close(0)
+
+
+def test_a_late_server_gets_the_whole_truth(serve: Serve, folder: Path) -> None:
+    client = AllocationClient(enabled=True, socket_path=str(folder / "ttmem.sock"))
+    for number in range(1000):
+        client.report_allocation(device_id=0, size=10, buffer_type="dram", buffer_id=number + 1)
+        if number % 2:
+            client.report_deallocation(device_id=0, buffer_id=number + 1)
+    assert client.flush(0.05) is False
+    assert client.stats()["unsent"] == 1500
+    server = serve("--quiet")
+    assert client.flush(30)
+    assert _mine(server) == {"dram": 5000}
+    assert server.process_of(os.getpid())["anomalies"]["dropped"] == 1500  # what the server did not see happen
+    client.close()
+
+
+def test_server_killed_with_100k_live_things_and_four_busy_threads(serve: Serve) -> None:
+    server = serve("--quiet")
+    client = AllocationClient(enabled=True, socket_path=server.path)
+    for number in range(100_000):
+        client.report_allocation(device_id=number % 8, size=4096, buffer_type="dram", buffer_id=(number + 1) << 12)
+    assert client.flush(60)
+    assert client.stats()["unsent"] == 0
+    running, turns = threading.Event(), [0] * 4
+    running.set()
+
+    def work(thread: int) -> None:
+        """Allocates two and frees one, again and again; what stays is known from the number of turns."""
+        base = (thread + 1) << 40
+        while running.is_set():
+            turn = turns[thread]
+            client.report_allocation(device_id=thread, size=100, buffer_type="l1", buffer_id=base + 2 * turn)
+            client.report_allocation(device_id=thread, size=50, buffer_type="l1", buffer_id=base + 2 * turn + 1)
+            client.report_deallocation(device_id=thread, buffer_id=base + 2 * turn)
+            turns[thread] += 1
+            if turn % 64 == 0:
+                time.sleep(0.001)  # a workload does other things, too
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: min(turns) > 200, "the threads' work")
+    server.stop(signal.SIGKILL)
+    at_death = list(turns)
+    wait_until(lambda: all(now > then + 200 for now, then in zip(turns, at_death)), "work without a server")
+    server.start()
+    wait_until(lambda: client.stats()["resyncs"] >= 1, "the resync")
+    at_resync = list(turns)
+    wait_until(lambda: all(now > then + 200 for now, then in zip(turns, at_resync)), "work with the new server")
+    running.clear()
+    for thread in threads:
+        thread.join()
+    assert client.flush(60)
+    process = server.process_of(os.getpid())
+    used = {chip["metal_id"]: chip["kinds"] for chip in process["chips"]}
+    assert process["things"] == 100_000 + sum(turns)
+    for device in range(8):
+        assert used[device]["dram"] == 100_000 // 8 * 4096
+        assert used[device].get("l1", 0) == (50 * turns[device] if device < 4 else 0)
+    odd = process["anomalies"]
+    assert odd["dropped"] == client.stats()["unsent"] > 0
+    assert odd["resynced"] >= 1
+    assert odd["unknown_free"] == odd["double_free"] == odd["replaced"] == 0
+    client.close()
+
+
+def test_a_stopped_server_does_not_slow_the_workload(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    server = serve("--quiet")
+    client = AllocationClient(enabled=True, socket_path=server.path)
+
+    def work(count: int) -> float:
+        worst, start = 0.0, time.perf_counter()
+        for number in range(count):
+            before = time.perf_counter()
+            client.report_allocation(device_id=0, size=100, buffer_type="dram", buffer_id=number + 1)
+            client.report_deallocation(device_id=0, buffer_id=number + 1)
+            worst = max(worst, time.perf_counter() - before)
+        with capsys.disabled():
+            took = (time.perf_counter() - start) / count / 2
+            print(f"\n  {1e6 * took:.2f} us an event, the longest pair {1e3 * worst:.1f} ms", end="")
+        return worst
+
+    client.report_allocation(device_id=1, size=7, buffer_type="dram", buffer_id=7)
+    assert client.flush()
+    work(20_000)
+    assert client.flush(30)
+    with server.stopped():
+        assert work(150_000) < 1.0  # far more than the socket and our backlog hold; a blocking client would hang
+        assert client.flush(0.05) is False
+        wait_until(lambda: client.stats()["unsent"] > 0, "falling behind")
+    client.report_allocation(device_id=0, size=9, buffer_type="dram", buffer_id=9)
+    assert client.flush(60)
+    assert _mine(server) == {"dram": 16}
+    odd = server.process_of(os.getpid())["anomalies"]
+    assert odd["dropped"] == client.stats()["unsent"]
+    client.close()
+
+
+_FORKER = """
+import os, sys
+from ttmem import AllocationClient
+client = AllocationClient(enabled=True, socket_path=sys.argv[1])
+client.report_allocation(device_id=0, size=100, buffer_type="dram", buffer_id=1)
+assert client.flush()
+child = os.fork()
+client.report_allocation(device_id=0, size=10 if child else 1, buffer_type="dram", buffer_id=2)
+assert client.flush()
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_fork(server: Server) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _FORKER, server.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    pids = sorted(int(parent.stdout.readline()) for _ in range(2))
+    used = {pid: server.process_of(pid)["chips"][0]["dram"] for pid in pids}
+    child = next(pid for pid in pids if pid != parent.pid)
+    assert used == {parent.pid: 110, child: 1}
+    os.kill(child, signal.SIGKILL)
+    wait_until(lambda: server.process_of(child)["state"] == "exited", "the child's death")
+    assert server.process_of(parent.pid)["chips"][0]["dram"] == 110
+    parent.kill()
+    parent.communicate()
+
+
+_EXITER = """
+import signal, sys
+from ttmem import AllocationClient
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+client = AllocationClient(enabled=True, socket_path=sys.argv[1])
+for number in range(1000):
+    client.report_allocation(device_id=0, size=100, buffer_type="dram", buffer_id=number + 1)
+if len(sys.argv) > 2:
+    assert client.flush()
+    print("sent", flush=True)
+    sys.stdin.readline()
+    for number in range(1000):
+        client.report_deallocation(device_id=0, buffer_id=number + 1)
+    client.flush(0.3)
+"""
+
+
+def test_the_last_reports_of_a_process_that_ends_are_not_lost(server: Server) -> None:
+    process = subprocess.run([sys.executable, "-c", _EXITER, server.path], capture_output=True, text=True)
+    assert (process.returncode, process.stderr) == (0, "")
+    gone = wait_until(lambda: [p for p in server.snapshot()["processes"] if p["state"] == "exited"], "its end")
+    assert gone[0]["chips"][0]["dram"] == 100_000
+
+
+def test_sigpipe_does_not_kill_a_workload_whose_server_died(serve: Serve) -> None:
+    server = serve("--quiet")
+    workload = subprocess.Popen(
+        [sys.executable, "-c", _EXITER, server.path, "stay"], stdin=-1, stdout=-1, stderr=-1, text=True
+    )
+    assert workload.stdout.readline() == "sent\n"
+    server.stop(signal.SIGKILL)
+    _, errors = workload.communicate("\n", timeout=30)
+    assert (workload.returncode, errors) == (0, "")
+
+
+def test_no_server_at_all_costs_no_time_at_exit(folder: Path) -> None:
+    command = [sys.executable, "-c", _EXITER, str(folder / "nobody.sock")]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert (process.returncode, process.stderr) == (0, "")

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes as people read and write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ttmem.account.units import human, parse, percent
+
+K, M, G, T, P = 1 << 10, 1 << 20, 1 << 30, 1 << 40, 1 << 50
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (None, "-"),
+        (0, "0 B"),
+        (1, "1 B"),
+        (1023, "1023 B"),
+        (K, "1.0 KiB"),
+        (K + K // 2, "1.5 KiB"),
+        (M - 1, "1.0 MiB"),  # never "1024.0 KiB"
+        (M, "1.0 MiB"),
+        (1572864, "1.5 MiB"),
+        (110 * 1572864, "165.0 MiB"),
+        (8 * 4278190080, "31.9 GiB"),
+        (3 * T, "3.0 TiB"),
+        (5 * P, "5.0 PiB"),
+        (-2048, "-2.0 KiB"),
+    ],
+)
+def test_human(size: int | None, text: str) -> None:
+    assert human(size) == text
+
+
+def test_unknown_can_be_worded() -> None:
+    assert human(None, "not known") == "not known"
+    assert human(0, "not known") == "0 B"
+
+
+@given(st.integers(0, 1 << 60))
+def test_human_stays_narrow_and_close(size: int) -> None:
+    number, unit = human(size).split(" ")
+    assert len(number) <= 7
+    factor = {"B": 1, "KiB": K, "MiB": M, "GiB": G, "TiB": T, "PiB": P}[unit]
+    assert abs(float(number) * factor - size) <= 0.0501 * factor
+    assert unit == "PiB" or float(number) < 1024
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("4096", 4096),
+        ("64K", 64 * K),
+        ("64k", 64 * K),
+        ("64KB", 64 * K),
+        ("64KiB", 64 * K),
+        ("64 kib", 64 * K),
+        ("1.5 MiB", 1572864),
+        ("2G", 2 * G),
+        ("1T", T),
+        ("1P", P),
+        ("7B", 7),
+        ("  12 M  ", 12 * M),
+    ],
+)
+def test_parse(text: str, size: int) -> None:
+    assert parse(text) == size
+
+
+@pytest.mark.parametrize("text", ["", " ", "K", "-1", "1.5.2", "ten", "1e3", "4 4", "1X", "1KK", "0x10", ".5"])
+def test_parse_refuses_with_advice(text: str) -> None:
+    with pytest.raises(ValueError, match="not a size") as caught:
+        parse(text)
+    assert repr(text) in str(caught.value)
+    assert "64K" in str(caught.value)
+
+
+@given(st.integers(0, 1 << 64))
+def test_parse_is_exact_for_plain_bytes(size: int) -> None:
+    assert parse(str(size)) == size
+
+
+@given(st.integers(0, 1 << 20), st.sampled_from("KMG"))
+def test_parse_is_exact_for_whole_units(count: int, unit: str) -> None:
+    assert parse(f"{count}{unit}") == count * {"K": K, "M": M, "G": G}[unit]
+
+
+@pytest.mark.parametrize(
+    ("used", "capacity", "text"),
+    [
+        (0, 100, "0%"),
+        (25, 100, "25%"),
+        (100, 100, "100%"),
+        (250, 100, "100%"),
+        (None, 100, "-"),
+        (1, None, "-"),
+        (1, 0, "-"),
+        (None, None, "-"),
+    ],
+)
+def test_percent(used: int | None, capacity: int | None, text: str) -> None:
+    assert percent(used, capacity) == text
+
+
+@given(st.integers(0, 1 << 50), st.integers(1, 1 << 40))
+def test_percent_never_passes_100(used: int, capacity: int) -> None:
+    assert 0 <= int(percent(used, capacity).rstrip("%")) <= 100
