@@ -30,7 +30,7 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
 )
-from ttmem.account.geometry import noc_limits, region_at
+from ttmem.account.geometry import board_geometry, noc_limits, region_at
 from ttmem.account.grid import split_core_id
 from ttmem.account.identity import ChipInfo, ProcessInfo, assumed_uid
 from ttmem.account.kinds import FAMILY_OF, POOL_OF, Confidence, Kind, covers
@@ -231,8 +231,9 @@ class Ledger:
             leaf.add(size, self.seq, time)
         else:
             leaf.add(thing.counted, self.seq, time)
-            if extra.reserved is not None:
-                leaf.add_reserved(extra.reserved)
+            taken = thing.taken
+            if taken is not None:
+                leaf.add_reserved(taken)
         if refs:
             thing.refs = refs
         if source.generation is not None:
@@ -269,19 +270,17 @@ class Ledger:
         if kind is not None and kind >= _FIRST_PART and kind != _FIRMWARE:
             return self._part_freed(holding, kind, address, program, cores)
         holding.released = True
-        if not address and holding.unplaced:
-            return self._release(holding, self._pick_unplaced(holding, size))
         if source.kindless:
             key = self._match(holding, kind, address, size)
         else:
             key = buffer_key(kind or Kind.DRAM, address, allocator)
-        if key not in holding.buffers:
-            return self._surplus_free(holding, address)
-        return self._release(holding, key)
-
-    def _release(self, holding: Holding, key: int) -> Thing:
-        """One reference to a buffer goes, and with the last one the buffer."""
-        thing = holding.buffers[key]
+        thing = holding.buffers.get(key)
+        if thing is None:
+            found = self._surplus_free(holding, address, size)
+            if found is None:
+                return None
+            holding, key = found
+            thing = holding.buffers[key]
         if thing.refs > 1:
             thing.refs -= 1
             return thing
@@ -289,7 +288,7 @@ class Ledger:
         thing.refs = 0
         self._remove(holding, thing)
         freed = holding.freed
-        freed.add(thing.address)
+        freed.add(address)
         if len(freed) >= holding.REMEMBERED:
             holding.forget_older_frees()
         return thing
@@ -321,23 +320,29 @@ class Ledger:
         unplaced.remove(key)
         return key
 
-    def _surplus_free(self, holding: Holding, address: int) -> Thing | None:
-        """A free of nothing. It changes nothing, except for one known client that frees everything on device 0."""
+    def _surplus_free(self, holding: Holding, address: int, size: int) -> tuple[Holding, int] | None:
+        """A free of nothing we know at that address: where the thing is after all, or None and counted (rule 5)."""
         source = holding.source
+        if not address and holding.unplaced:
+            return holding, self._pick_unplaced(holding, size)
         if holding.just_freed(address):
-            return self._anomaly(source.process, "double_free")
-        if source.kindless and holding.number == 0 and not any(h.released for n, h in source.holdings.items() if n):
+            self._anomaly(source.process, "double_free")
+            return None
+        # One known client allocates on several devices and frees everything on device 0.
+        others = [other for other in source.holdings.values() if other.number]
+        spread = sum(any(h.leaves) for h in source.holdings.values()) > 1
+        if source.kindless and not holding.number and spread and not any(other.released for other in others):
             elsewhere = [
-                (other, k)
-                for other in source.holdings.values()
-                for k in (address << 2, address << 2 | 1, address << 2 | 2)
-                if k in other.buffers
+                (other, key)
+                for other in others
+                for key in (address << 2, address << 2 | 1, address << 2 | 2)
+                if key in other.buffers
             ]
             if len(elsewhere) == 1:
-                other, key = elsewhere[0]
                 self._anomaly(source.process, "misrouted")
-                return self._release(other, key)
-        return self._anomaly(source.process, "unknown_free")
+                return elsewhere[0]
+        self._anomaly(source.process, "unknown_free")
+        return None
 
     def _part_freed(self, holding: Holding, kind: Kind, address: int, ident: int, cores: int) -> Thing | None:
         key: PartKey = (FAMILY_OF[kind], address, cores)
@@ -367,10 +372,11 @@ class Ledger:
         holding.source.process.count -= 1
         if extra is None:
             leaf.remove(thing, thing.size)
-            return
-        leaf.remove(thing, thing.counted)
-        if extra.reserved is not None:
-            leaf.remove_reserved(extra.reserved)
+        else:
+            leaf.remove(thing, thing.counted)
+            taken = thing.taken
+            if taken is not None:
+                leaf.remove_reserved(taken)
 
     def _bury(self, holding: Holding, exited: bool) -> None:
         """Everything in a holding goes at once. A dead process's own totals stay as they were: its last picture."""
@@ -543,6 +549,7 @@ class Ledger:
             old.remote if info.remote is None else info.remote,
             info.geometry or old.geometry,
         )
+        chip.geometry = chip.info.geometry or board_geometry(chip.info.board, chip.info.arch)
         return chip
 
     # -- sources -------------------------------------------------------------------------------------------------

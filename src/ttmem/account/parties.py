@@ -16,10 +16,12 @@ from ttmem.account.totals import Total
 class Chip:
     """One chip: its totals by kind and by pool, and which program ran last on which core."""
 
-    __slots__ = ("covered", "holdings", "info", "kinds", "pools", "resident")
+    __slots__ = ("covered", "geometry", "holdings", "info", "kinds", "pools", "resident")
 
     def __init__(self, info: ChipInfo) -> None:
         self.info = info
+        # Live geometry if a process told it, else the table's figures for the board.
+        self.geometry: Geometry | None = info.geometry or board_geometry(info.board, info.arch)
         self.kinds = [Total() for _ in KINDS]
         self.pools = [Total() for _ in Pool]
         self.holdings: list[Holding] = []
@@ -33,11 +35,6 @@ class Chip:
     @property
     def assumed(self) -> bool:
         return self.info.uid.startswith(ASSUMED)
-
-    @property
-    def geometry(self) -> Geometry | None:
-        """Live geometry if a process told it, else the table's figures for the board."""
-        return self.info.geometry or board_geometry(self.info.board, self.info.arch)
 
     def totals(self) -> Iterator[Total]:
         yield from self.kinds

@@ -38,6 +38,12 @@ class Thing:
         """The bytes it adds: none if it lies inside an L1 buffer that is counted itself."""
         return 0 if self.extra is not None and self.extra.shared else self.size
 
+    @property
+    def taken(self) -> int | None:
+        """The bytes the allocator took for it, None if that is not known."""
+        extra = self.extra
+        return None if extra is None or extra.reserved is None else 0 if extra.shared else extra.reserved
+
 
 # Parts of programs are found by (family, address, cores): one program may place two circular buffers at one
 # address on different cores.

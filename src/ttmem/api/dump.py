@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ttmem.account.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
@@ -15,6 +16,7 @@ LISTED = 10
 _KERNELS_LISTED = 1000
 
 Json = dict[str, Any]
+Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
 
 _NOUNS = {Kind.CB: "circular buffers", Kind.DFB: "dataflow buffers", Kind.SCRATCHPAD: "scratchpads"}
 _KERNEL_TYPES = {"kernel": "Application", "fabric_kernel": "Fabric", "dispatch_kernel": "Dispatch"}
@@ -46,11 +48,11 @@ class DumpBuilder:
         if len(group.things) < self._limit:
             group.things.append((item, program))
 
-    def result(self, *, time: str, anomalies: dict[str, int], tags: bool = True) -> Json:
+    def result(self, *, time: str, anomalies: dict[str, int], may_see: Viewer = lambda uid: True) -> Json:
         devices = []
         total = 0
         for (number, uid), kinds in sorted(self._groups.items()):
-            entries = [kinds[kind].json(kind, tags, self._limit) for kind in KINDS if kind in kinds]
+            entries = [kinds[kind].json(kind, may_see, self._limit) for kind in KINDS if kind in kinds]
             total += sum(entry["count"] for entry in entries)
             devices.append({"device": number, "chip": uid, "kinds": entries})
         return {"schema": SCHEMA, "time": time, "total": total, "devices": devices, "anomalies": anomalies}
@@ -63,7 +65,7 @@ class _Group:
         self.count = self.bytes = self.large = self.large_bytes = 0
         self.things: list[tuple[Thing, int]] = []
 
-    def json(self, kind: Kind, tags: bool, limit: int) -> Json:
+    def json(self, kind: Kind, may_see: Viewer, limit: int) -> Json:
         listed = self.things if self.count <= limit or limit > LISTED else []
         return {
             "kind": kind.label,
@@ -71,7 +73,10 @@ class _Group:
             "bytes": self.bytes,
             "large": {"count": self.large, "bytes": self.large_bytes},
             "small": {"count": self.count - self.large, "bytes": self.bytes - self.large_bytes},
-            "things": [thing_json(item, program, see_tag=tags) for item, program in listed],
+            "things": [
+                thing_json(item, program, see_tag=may_see(item.holding.source.process.info.uid))
+                for item, program in listed
+            ],
         }
 
 

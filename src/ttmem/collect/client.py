@@ -44,9 +44,11 @@ ENABLE_VARIABLE = "TT_ALLOC_TRACKING_ENABLED"
 _BATCH_SECONDS = 0.002
 _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
-_PIECE_EVENTS = 4096
+_PIECE_EVENTS = 1024
 _BACKLOG_BYTES = 1 << 20
-_QUEUE_LIMIT = 65_536
+_QUEUE_LIMIT = 1 << 17  # events that wait for a server that reads too slowly, beyond the backlog
+_QUEUE_HELP = 1 << 18
+_HELP_EVENTS = 16
 _EXIT_SECONDS = 0.2
 _MAX = 1 << 64
 _CORES = 1 << (ROW * MAX_Y)
@@ -284,8 +286,8 @@ class AllocationClient:
         queue.append(event)
         if self._thread is None:
             self._start()
-        elif len(queue) > 2 * _QUEUE_LIMIT:  # the thread does not get to run: do its first half here
-            self._fall_behind()
+        elif len(queue) > _QUEUE_HELP:  # the thread does not get to run
+            self._help()
         if not self._wake.is_set():
             self._wake.set()
 
@@ -333,52 +335,67 @@ class AllocationClient:
             return
         if self._gap and not self._head:
             self._begin_resync()
-        if self._gap or self._backlog < _BACKLOG_BYTES:
-            self._take()
-        elif len(self._queue) > _QUEUE_LIMIT:
-            self._fall_behind()
-        self._send()
+        self._take()
+        if not self._send() and len(self._queue) > _QUEUE_LIMIT:
+            with self._folding:
+                self._fall_behind()
         self._receive()
 
     def _take(self) -> None:
-        """Fold what is queued into the live table, and encode it if the server follows."""
-        with self._folding:
-            queue, live = self._queue, self._live
-            follows = self._sock is not None and not self._gap
-            records: list[bytes] = []
-            events = 0
-            while queue and not (follows and events >= _PIECE_EVENTS):
-                event = queue.popleft()
-                if isinstance(event, int):
-                    self._token = event
-                    if follows:
-                        records.append(native.sync(event))
-                    continue
-                event = live.fold(event)
-                events += 1
+        """Take what is queued, a piece at a time so that nobody waits long for the lock."""
+        while self._queue and (self._gap or self._backlog < _BACKLOG_BYTES):
+            with self._folding:
+                self._fold(_PIECE_EVENTS)
+
+    def _fold(self, limit: int) -> None:
+        """Fold queued events into the live table, and encode them if the server follows. The lock is held."""
+        queue, live = self._queue, self._live
+        follows = self._sock is not None and not self._gap
+        records: list[bytes] = []
+        events = 0
+        while queue and events < limit:
+            event = queue.popleft()
+            if isinstance(event, int):
+                self._token = event
                 if follows:
-                    records.append(native.encode(event))
-            if not follows:
-                self._lose(events)
-            elif records:
-                piece = b"".join(records)
-                self._pieces.append((piece, events))
-                self._backlog += len(piece)
+                    records.append(native.sync(event))
+                continue
+            event = live.fold(event)
+            events += 1
+            if follows:
+                records.append(native.encode(event))
+        if not follows:
+            self._lose(events)
+        elif records:
+            piece = b"".join(records)
+            self._pieces.append((piece, events))
+            self._backlog += len(piece)
 
     def _lose(self, events: int) -> None:
         self._lost += events
         self._unreported += events
 
     def _fall_behind(self) -> None:
-        """The server reads too slowly: what it has not got goes into the table; start over from there when it can."""
-        with self._folding:
-            self._lose(sum(events for _, events in self._pieces))
-            self._pieces.clear()
-            self._backlog = 0
-            self._resending = None
-            self._gap = True
-            self._trouble = "the server does not keep up"
-        self._take()
+        """The server reads too slowly: what it has not got goes into the table; start over from there when it can.
+
+        The lock is held.
+        """
+        self._lose(sum(events for _, events in self._pieces))
+        self._pieces.clear()
+        self._backlog = 0
+        self._resending = None
+        self._gap = True
+        self._trouble = "the server does not keep up"
+
+    def _help(self) -> None:
+        """The workload outruns our thread: for each event put on the queue take a few off, without waiting."""
+        if self._folding.acquire(blocking=False):
+            try:
+                if not self._gap:
+                    self._fall_behind()
+                self._fold(_HELP_EVENTS)
+            finally:
+                self._folding.release()
 
     def _connect(self) -> bool:
         now = time.monotonic()
@@ -432,7 +449,8 @@ class AllocationClient:
             self._head = memoryview(piece)
             return True
 
-    def _send(self) -> None:
+    def _send(self) -> bool:
+        """Send what there is; False if the socket took no more."""
         sock = self._sock
         assert sock is not None
         while self._head or self._next_piece():
@@ -440,11 +458,12 @@ class AllocationClient:
                 sent = sock.send(self._head, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 select.select([], [sock], [], 0.02)
-                return
+                return False
             self._head = self._head[sent:]
             if not self._head:
                 self._sent += self._head_events
                 self._head_events = 0
+        return True
 
     def _receive(self) -> None:
         """Acknowledgements, and the news that the server has gone."""
@@ -471,7 +490,8 @@ class AllocationClient:
         sock, self._sock = self._sock, None
         if sock is not None:
             sock.close()
-        self._fall_behind()
+        with self._folding:
+            self._fall_behind()
         self._lose(self._head_events)
         self._head_events = 0
         self._head = memoryview(b"")

@@ -78,6 +78,7 @@ class Server:
         self._record: BinaryIO | None = None
         self._journal: JournalWriter | None = None
         self._stop = asyncio.Event()
+        self._started = False
         self._dumps: set[asyncio.Task[None]] = set()
         self._http: list[HttpServer] = []
         self._servers: list[asyncio.Server] = []
@@ -118,6 +119,7 @@ class Server:
             self._write_pid()
             loop.add_reader(self.ingest.fileno(), self._turn)
             ticker = loop.create_task(self._tick())
+            self._started = True
             ready()
             await self._stop.wait()
             ticker.cancel()
@@ -216,7 +218,9 @@ class Server:
 
     def _open_record(self, path: str) -> None:
         try:
-            self._record = open(path, "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as the server
+            # Command lines and tags of all users are in it: for the owner's eyes.
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._record = open(fd, "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as the server
         except OSError as error:
             raise ServeError(f"cannot record to {path}: {error.strerror}") from None
         self._journal = JournalWriter(self._record)
@@ -228,7 +232,7 @@ class Server:
             self._journal.write(time, source, event)
             if source is not None and type(event) is ProcessExited:
                 for gone in source.process.sources.values():
-                    self._journal.forget(gone)
+                    self._journal.exited(gone)
         except OSError as error:  # a full disk ends the recording, not the account
             self.warn(f"recording stopped: {error.strerror}; the file is whole up to here")
             self._journal = None
@@ -247,18 +251,17 @@ class Server:
         self.ingest.close()
         for owned in reversed(self._claims):
             owned.release()
-        if self._claims:
-            for suffix in (".pid",):
-                try:
-                    os.unlink(beside(self.options.socket, suffix))
-                except OSError:
-                    pass
+        if self._started:
+            try:
+                os.unlink(beside(self.options.socket, ".pid"))
+            except OSError:
+                pass
         if self._journal is not None and self._record is not None:
             try:
                 self._record.close()
             except OSError as error:
                 self.warn(f"the end of the recording was lost: {error.strerror}")
-        if not self.options.quiet and self._claims:
+        if not self.options.quiet and self._started:
             self.log.say(self.clock.now(), self.statistics())
         self.log.close()
 

@@ -6,18 +6,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from ttmem.account.events import Allocated, DeviceOpened, Event, Freed, Mark
-from ttmem.account.kinds import Kind
+from ttmem.account.events import Allocated, Claimed, DeviceOpened, Event, Freed, ProgramRun
+from ttmem.account.grid import format_ranges, ranges_of
 from ttmem.account.parties import Source
 from ttmem.account.things import Thing
 
 BACKLOG = 10_000
 KEEPALIVE_SECONDS = 15.0
 
-Item = tuple[float, Source | None, Event, Thing | None]
+Item = dict[str, Any]
 
 
 class Subscription:
@@ -45,11 +45,12 @@ class Feed:
         self.lost = 0
 
     def publish(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
-        item = (time, source, event, thing)
+        """Note the event as it is now: the thing may be gone by the time the reader is served."""
+        item = event_json(time, source, event, thing)
         for reader in self.readers:
             reader.put(item)
 
-    async def stream(self, reader: Subscription, see: Any) -> AsyncIterator[bytes]:
+    async def stream(self, reader: Subscription, may_see: Callable[[int | None], bool]) -> AsyncIterator[bytes]:
         """Server-sent events for one reader, many to a piece."""
         yield b": ttmem events\n\n"
         while True:
@@ -65,35 +66,47 @@ class Feed:
                 yield f'event: lost\ndata: {{"count":{lost}}}\n\n'.encode()
             while reader.items:
                 batch = [reader.items.popleft() for _ in range(min(200, len(reader.items)))]
-                yield b"".join(_sse(item, see) for item in batch)
+                yield b"".join(_sse(item, may_see) for item in batch)
 
 
-def _sse(item: Item, see: Any) -> bytes:
-    return b"data: " + json.dumps(event_json(*item, see=see), separators=(",", ":")).encode() + b"\n\n"
+def _sse(item: Item, may_see: Callable[[int | None], bool]) -> bytes:
+    if not may_see(item["uid"]):
+        item = {name: None if name in _PRIVATE else value for name, value in item.items()}
+    return b"data: " + json.dumps(item, separators=(",", ":")).encode() + b"\n\n"
 
 
-def event_json(time: float, source: Source | None, event: Event, thing: Thing | None, see: Any) -> dict[str, Any]:
-    """An event as data; tags are text of the workload and shown to those who may see it."""
-    out: dict[str, Any] = {"time": time, "event": type(event).__name__}
+_PRIVATE = ("tag", "text")  # the workload's own words
+
+
+def event_json(time: float, source: Source | None, event: Event, thing: Thing | None) -> Item:
+    """An event as data."""
     info = source.process.info if source is not None else None
-    out["pid"] = info.pid or None if info is not None else None
+    out: Item = {
+        "time": time,
+        "event": type(event).__name__,
+        "pid": info.pid or None if info is not None else None,
+        "uid": info.uid if info is not None else None,
+    }
     if isinstance(event, (Allocated, Freed)):
         kind = thing.kind if thing is not None else event.kind
+        extra = thing.extra if thing is not None else None
         out |= {
             "device": event.device,
             "chip": thing.holding.chip.uid if thing is not None else None,
-            "kind": kind.label if isinstance(kind, Kind) else None,
+            "kind": kind.label if kind is not None else None,
             "id": hex(event.address),
             "size": thing.size if thing is not None else event.size,
             "refs": thing.refs if thing is not None else None,
             "program": event.program or None,
+            "tag": extra.tag if extra is not None else None,
         }
-        extra = thing.extra if thing is not None else None
-        out["tag"] = extra.tag if extra is not None and see(info.uid if info else None) else None
     elif isinstance(event, DeviceOpened):
         out |= {"device": event.device, "chip": event.chip.uid}
-    elif isinstance(event, Mark):
-        out["text"] = event.text if see(info.uid if info else None) else None
+    elif isinstance(event, ProgramRun):
+        cores = format_ranges(ranges_of(event.cores))
+        out |= {"device": event.device, "program": event.program, "cores": cores}
+    elif isinstance(event, Claimed):
+        out["claimed"] = event.pid
     else:
         out |= {name: value for name, value in event._asdict().items() if isinstance(value, (int, str))}
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -79,7 +80,7 @@ class HttpServer:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sock = writer.get_extra_info("socket")
-        uid = peer(sock)[1] if sock.family == sock.family.AF_UNIX else None
+        uid = peer(sock)[1] if sock.family == socket.AF_UNIX else None
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADERS)
         while True:
             try:

@@ -260,9 +260,6 @@ class Ingest:
 
     def _end(self, connection: Connection) -> None:
         """The client closed. That alone frees nothing, unless the connection is all we know of its process."""
-        self._epoll.unregister(connection.sock.fileno())
-        del self.connections[connection.sock.fileno()]
-        connection.sock.close()
         stream = connection.legacy
         for pid, owner in connection.owners.items():
             if stream is not None:
@@ -276,6 +273,9 @@ class Ingest:
             owner.connections.discard(connection)
             if pid == 0:
                 self._exit(owner)
+        self._epoll.unregister(connection.sock.fileno())
+        del self.connections[connection.sock.fileno()]
+        connection.sock.close()
 
     # -- what records say ----------------------------------------------------------------------------------------
 
@@ -354,7 +354,6 @@ class Ingest:
             self._complain(connection, None, "limit", "holds more things than the account keeps for one process")
 
     def _native(self, connection: Connection, stream: native.NativeStream, data: bytes, owner: Owner) -> None:
-        now = self._now()
         try:
             for record in stream.feed(data):
                 op = record[0]
@@ -366,7 +365,7 @@ class Ingest:
                     self._send(connection, native.synced(native.sync_token(record)))
                 else:
                     source = self._source(connection, owner)
-                    event = native.decode(record)
+                    event, now = native.decode(record), self._now()
                     if type(event) is Mark or self.observers or self.log.quota > 0:
                         thing = self.emit(now, source, event)
                         self.log.note(now, source, event, thing)
@@ -377,7 +376,8 @@ class Ingest:
                     if thing is None and type(event) is Allocated:
                         self._refused(connection, source, event.device, event.size)
         except native.NativeError as error:
-            self.emit(now, self._source(connection, owner), Rejected(1))
+            source = self._source(connection, owner)
+            self.emit(self._now(), source, Rejected(1))
             self._complain(connection, owner, "native", f"sent a damaged record: {error}; closing the connection")
             self._end(connection)  # our client reconnects and re-sends what is live
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 import pwd
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -131,7 +132,7 @@ class Api:
             for program, item in items:
                 builder.add(item, program)
         return builder.result(
-            time=rfc3339(self._clock.now()), anomalies=snap.anomalies(self._ledger.anomalies), tags=uid == 0
+            time=rfc3339(self._clock.now()), anomalies=snap.anomalies(self._ledger.anomalies), may_see=sees(uid)
         )
 
     async def dump_text(self, *, kernels: bool = False, uid: int | None = 0) -> str:
@@ -193,7 +194,8 @@ class Api:
 
     async def _things(self, request: Request) -> Response:
         query = request.query
-        wanted = _filter(query)
+        may_see = sees(request.uid)
+        wanted = _filter(query, may_see)
         order = _SORTS.get(query.get("sort", "size"))
         if order is None:
             raise HttpError(400, f"sort is one of {', '.join(_SORTS)}, not {query['sort']!r}")
@@ -213,7 +215,6 @@ class Api:
                     elif best and entry[:2] > best[0][:2]:
                         heapq.heapreplace(best, entry)
         best.sort(reverse=True)
-        may_see = sees(request.uid)
         page = [
             snap.thing(item, program, see_tag=may_see(item.holding.source.process.info.uid))
             for _, _, program, item in best[offset : offset + limit]
@@ -304,9 +305,12 @@ def _moment(text: str | None, default: float, name: str) -> float:
     if text is None:
         return default
     try:
-        return float(text)
+        moment = float(text)
     except ValueError:
-        raise HttpError(400, f"{name} is seconds since 1970, not {text!r}") from None
+        moment = math.nan
+    if not math.isfinite(moment):
+        raise HttpError(400, f"{name} is seconds since 1970, not {text!r}")
+    return moment
 
 
 def _kind(text: str | None) -> str | None:
@@ -315,8 +319,8 @@ def _kind(text: str | None) -> str | None:
     return text
 
 
-def _filter(query: dict[str, str]) -> Callable[[Thing], bool]:
-    """The condition a /things request asks for."""
+def _filter(query: dict[str, str], may_see: Callable[[int | None], bool]) -> Callable[[Thing], bool]:
+    """The condition a /things request asks for; a tag that the reader may not see matches nothing."""
     label = _kind(query.get("kind"))
     kind = KIND_BY_LABEL[label] if label is not None else None
     chip, tag = query.get("chip"), query.get("tag")
@@ -332,7 +336,11 @@ def _filter(query: dict[str, str]) -> Callable[[Thing], bool]:
             and (chip is None or holding.chip.uid == chip)
             and (device is None or holding.number == device)
             and (pid is None or holding.source.process.info.pid == pid)
-            and (tag is None or (item.extra is not None and item.extra.tag is not None and tag in item.extra.tag))
+            and (tag is None or tagged(item))
         )
+
+    def tagged(item: Thing) -> bool:
+        found = item.extra.tag if item.extra is not None else None
+        return found is not None and str(tag) in found and may_see(item.holding.source.process.info.uid)
 
     return wanted

@@ -11,6 +11,7 @@ A file cut off anywhere is readable to its last whole entry.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from struct import Struct
 from typing import BinaryIO
@@ -30,6 +31,7 @@ _ENVELOPE = Struct("<II")
 _STAMP = Struct("<dI")
 _SOURCE = 0xB0
 _MAX_ENTRY = 1 << 20
+_EXITED_KEPT = 4096
 
 
 class JournalError(ValueError):
@@ -43,6 +45,7 @@ class JournalWriter:
         self._file = file
         # The source itself is the key: its id() could come back for another one once it is gone.
         self._numbers: dict[Source, int] = {}
+        self._exited: deque[Source] = deque()
         self._next = 1
         file.write(_HEADER.pack(MAGIC, VERSION, 0))
 
@@ -52,9 +55,11 @@ class JournalWriter:
             number = self._numbers.get(source) or self._introduce(source)
         self._entry(time, number, native.encode(event))
 
-    def forget(self, source: Source) -> None:
-        """No more events of this source will come."""
-        self._numbers.pop(source, None)
+    def exited(self, source: Source) -> None:
+        """Only late echoes of this source may still come; forget it once enough others have gone after it."""
+        self._exited.append(source)
+        if len(self._exited) > _EXITED_KEPT:
+            self._numbers.pop(self._exited.popleft(), None)
 
     def flush(self) -> None:
         self._file.flush()
@@ -92,8 +97,8 @@ class JournalReader:
                 self.cut = bool(head)
                 return
             length, checksum = _ENVELOPE.unpack(head)
-            payload = self._file.read(length) if _STAMP.size < length <= _MAX_ENTRY else b""
-            if len(payload) < length or crc32(payload) != checksum:
+            payload = self._file.read(min(length, _MAX_ENTRY))
+            if not _STAMP.size < length == len(payload) or crc32(payload) != checksum:
                 self.cut = True
                 return
             time, number = _STAMP.unpack_from(payload)
@@ -107,10 +112,14 @@ class JournalReader:
             if until is not None and time > until:
                 break
             last = time
-            if record[0] == _SOURCE:
-                about = json.loads(record[1:])
-                info = ProcessInfo(*about["process"])
-                sources[number] = ledger.source(time, info, about["name"], Confidence(about["confidence"]))
-            else:
-                ledger.apply(time, sources.get(number), native.decode(record))
+            try:
+                if record[0] == _SOURCE:
+                    about = json.loads(record[1:])
+                    info = ProcessInfo(*about["process"])
+                    sources[number] = ledger.source(time, info, about["name"], Confidence(about["confidence"]))
+                else:
+                    event = native.decode(record)
+                    ledger.apply(time, sources[number] if number else None, event)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise JournalError(f"an entry is whole but makes no sense: {type(error).__name__}: {error}") from None
         return last

@@ -271,7 +271,7 @@ _DECODERS: dict[int, Callable[[bytes], Event]] = {
     RESYNC_BEGIN: lambda r: ResyncBegin(_value(r)),
     RESYNC_END: lambda r: ResyncEnd(_value(r)),
     LOST: lambda r: Lost(_value(r)),
-    MARK: lambda r: Mark(_body(r).decode("utf-8", "replace")),
+    MARK: lambda r: Mark(_body(r)[:MAX_TEXT].decode("utf-8", "replace")),
     CHIP_FOUND: lambda r: ChipFound(_chip_of(_body(r))),
     REJECTED: lambda r: Rejected(_value(r)),
     CLAIMED: lambda r: Claimed(_device(r)),

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench`: every figure beside a yardstick of the same run, every budget beside its figure.
+
+Only ratios mean anything: machines differ, and a shared one differs from minute to minute. So rounds are interleaved
+and medians are taken. A missed budget is printed as missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import client, ingest, ledger, startup
+from benchmarks.report import Report
+
+PARTS = {"ingest": ingest, "client": client, "ledger": ledger, "startup": startup}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"which of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    unknown = set(args.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="ttmem-bench-") as folder:
+        for name in args.parts or PARTS:
+            PARTS[name].run(report, Path(folder), args.rounds)
+    report.verdict()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

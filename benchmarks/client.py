@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an event costs the workload that reports it through the Python client."""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.ingest import running
+from benchmarks.report import Report, spread
+from ttmem import AllocationClient
+from ttmem.wire.legacy import Type, request
+
+EVENTS = 20_000
+
+
+def _time(work: Callable[[int], object]) -> float:
+    """Nanoseconds a call, wall time."""
+    start = time.perf_counter_ns()
+    for number in range(EVENTS):
+        work(number)
+    return (time.perf_counter_ns() - start) / EVENTS
+
+
+def _empty(number: int) -> None:
+    pass
+
+
+def run(report: Report, folder: Path, rounds: int) -> None:
+    report.title("The Python client: nanoseconds an event as the workload sees them, median (range)")
+    path = folder / "client.sock"
+    serve = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", str(path)]
+    with open(os.devnull, "wb") as null, running(serve, path, null):
+        figures: dict[str, list[float]] = {}
+        client = AllocationClient(enabled=True, socket_path=str(path))
+        off = AllocationClient(enabled=False)
+        nobody = AllocationClient(enabled=True, socket_path=str(folder / "nobody.sock"))
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(str(path))
+        record = request(Type.FREE, 0, pid=os.getpid(), ident=1)
+
+        def allocate(number: int) -> None:
+            client.report_allocation(device_id=0, size=4096, buffer_type=0, buffer_id=number + 1)
+
+        def free(number: int) -> None:
+            client.report_deallocation(device_id=0, buffer_id=number + 1)
+
+        def disabled(number: int) -> None:
+            off.report_allocation(device_id=0, size=4096, buffer_type=0, buffer_id=number + 1)
+
+        def without_server(number: int) -> None:
+            nobody.report_allocation(device_id=0, size=4096, buffer_type=0, buffer_id=number + 1)
+
+        def legacy(number: int) -> None:
+            sock.send(record)
+
+        spent: list[float] = []
+        for _ in range(rounds):
+            figures.setdefault("an empty Python call", []).append(_time(_empty))
+            figures.setdefault("one blocking send, as the legacy client does", []).append(_time(legacy))
+            figures.setdefault("report_allocation, disabled", []).append(_time(disabled))
+            figures.setdefault("report_allocation, no server", []).append(_time(without_server))
+            before = time.process_time_ns()
+            figures.setdefault("report_allocation", []).append(_time(allocate))
+            figures.setdefault("report_deallocation", []).append(_time(free))
+            assert client.flush(60)
+            spent.append((time.process_time_ns() - before) / (2 * EVENTS))
+        figures["CPU of the whole process, thread included"] = spent
+        for name, values in figures.items():
+            report.figure(name, "", spread(values))
+        cost = statistics.median(figures["report_allocation"] + figures["report_deallocation"])
+        report.figure(
+            "ratio to one blocking send",
+            f"{cost / statistics.median(figures['one blocking send, as the legacy client does']):.2f}",
+        )
+        report.budget("an event through the Python client", cost / 1000, 3, "us")
+        sock.close()
+        client.close()
+        nobody.close(0)

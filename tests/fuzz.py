@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fuzzing of everything that takes bytes from outside: decoders, the account behind them, event files.
+
+`python -m tests.fuzz` runs until stopped and prints the seed of a failing case; the tests run 100,000 cases of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import random
+import sys
+import time
+from itertools import count
+
+from ttmem.account.events import Allocated, DeviceOpened, Event, Extra, Freed, ResyncBegin, ResyncEnd
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import KINDS, POOL_OF, Confidence
+from ttmem.account.ledger import Ledger, Limits
+from ttmem.wire import native
+from ttmem.wire.journal import JournalError, JournalReader, JournalWriter
+from ttmem.wire.legacy import SIZES, Type, event_of, request, short_request
+from ttmem.wire.stream import LegacyStream
+
+CASES_PER_LEDGER = 40
+_PID = 4242
+
+
+def legacy_bytes(rng: random.Random) -> bytes:
+    """A few legacy records as clients write them."""
+    pieces = []
+    size = rng.choice(SIZES)
+    for _ in range(rng.randrange(1, 6)):
+        op = Type(rng.randrange(1, 13))
+        device, ident = rng.choice((0, 0, 1, 3, -1, 255, 2657333)), rng.choice((0, 1, 0x1000, 0x5000300010000, 1 << 63))
+        length = rng.choice((0, 1, 2048, 1 << 20, 1 << 62))
+        if 8 <= op <= 11 and rng.random() < 0.3:
+            pieces.append(short_request(op, device, length, ident, _PID))
+        else:
+            code, pid = rng.choice((0, 1, 2, 4, 9)), rng.choice((_PID, _PID, 0, 77))
+            pieces.append(request(op, device, size=length, code=code, pid=pid, ident=ident, record_size=size))
+    return b"".join(pieces)
+
+
+def native_bytes(rng: random.Random) -> bytes:
+    """A hello and a few native records."""
+    events: list[Event] = [
+        Allocated(
+            rng.randrange(3), rng.choice(KINDS), rng.choice((0, 64, 1 << 40)), rng.randrange(1, 9999), rng.randrange(3)
+        ),
+        Allocated(0, rng.choice(KINDS), 64, 100, 1, 2, Extra(128, rng.getrandbits(70), 1, "tag", rng.random() < 0.5)),
+        Freed(0, rng.choice((None, *KINDS)), rng.choice((0, 64, 1 << 40)), program=rng.randrange(3)),
+        DeviceOpened(rng.randrange(3), ChipInfo(rng.choice("ab"))),
+        ResyncBegin(rng.randrange(3)),
+        ResyncEnd(rng.randrange(3)),
+    ]
+    rng.shuffle(events)
+    hello = native.hello("client", Confidence.REPORTED)
+    return hello + b"".join(map(native.encode, events[: rng.randrange(1, 7)])) + native.sync(rng.getrandbits(64))
+
+
+def mutate(rng: random.Random, data: bytes) -> bytes:
+    """Damage that happens: cut, doubled, overwritten, inserted, or nothing at all."""
+    out = bytearray(data)
+    for _ in range(rng.randrange(4)):
+        at = rng.randrange(len(out) + 1)
+        how = rng.randrange(5)
+        if how == 0:
+            del out[at : at + rng.randrange(1, 80)]
+        elif how == 1:
+            out[at:at] = out[at : at + rng.randrange(1, 80)]
+        elif how == 2 and at < len(out):
+            out[at] = rng.randrange(256)
+        elif how == 3:
+            out[at:at] = rng.randbytes(rng.randrange(1, 60))
+        else:
+            out[at:at] = bytes(rng.randrange(1, 60))
+    return bytes(out)
+
+
+def chunks(rng: random.Random, data: bytes) -> list[bytes]:
+    cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randrange(4)))
+    return [piece for a, b in zip([0, *cuts], [*cuts, len(data)]) if (piece := data[a:b])]
+
+
+def check(ledger: Ledger) -> None:
+    """The law: every total is the sum of what is live, and nothing is negative."""
+    for chip in ledger.chips.values():
+        sums, pools = [0] * len(KINDS), [0] * 4
+        for holding in chip.holdings:
+            for thing in holding.things():
+                leaf = holding.leaves[thing.kind]
+                assert leaf is not None
+                if len(leaf.chain) > 1:
+                    sums[thing.kind] += thing.counted
+                    pools[POOL_OF[thing.kind]] += thing.counted
+        assert sums == [total.used for total in chip.kinds], (sums, [total.used for total in chip.kinds])
+        assert pools == [total.used for total in chip.pools]
+        assert all(total.used <= total.peak.value for total in chip.totals())
+
+
+def one_legacy(rng: random.Random, ledger: Ledger) -> None:
+    source = ledger.source(0.0, ProcessInfo(rng.randrange(3), 1), "legacy", Confidence.REPORTED)
+    stream = LegacyStream()
+    pid = rng.choice((_PID, _PID, 0))
+    data = mutate(rng, legacy_bytes(rng)) if rng.random() < 0.9 else rng.randbytes(rng.randrange(400))
+    for piece in chunks(rng, data):
+        for size, records in stream.feed(piece, pid):
+            assert size in (0, *SIZES)
+            for record in records:
+                event = event_of(record)
+                if event is not None:
+                    ledger.apply(1.0, source, event)
+    for _, records in stream.finish(pid):
+        list(records)
+
+
+def one_native(rng: random.Random, ledger: Ledger) -> None:
+    source = ledger.source(0.0, ProcessInfo(rng.randrange(3), 1), "client", Confidence.REPORTED)
+    stream = native.NativeStream()
+    data = mutate(rng, native_bytes(rng)) if rng.random() < 0.9 else rng.randbytes(rng.randrange(400))
+    try:
+        for piece in chunks(rng, data):
+            for record in stream.feed(piece):
+                if record[0] == native.MAGIC:
+                    native.decode_hello(record)
+                elif record[0] == native.SYNC:
+                    native.sync_token(record)
+                else:
+                    ledger.apply(1.0, source, native.decode(record))
+    except native.NativeError as error:
+        assert str(error)
+
+
+def one_journal(rng: random.Random, ledger: Ledger) -> None:
+    file = io.BytesIO()
+    writer = JournalWriter(file)
+    source = Ledger().source(0.0, ProcessInfo(1, 1), "client", Confidence.REPORTED)
+    for _ in range(rng.randrange(4)):
+        writer.write(rng.random(), source, Allocated(0, rng.choice(KINDS), 1, 2))
+    try:
+        JournalReader(io.BytesIO(mutate(rng, file.getvalue()))).replay(ledger)
+    except JournalError as error:
+        assert str(error)
+
+
+TARGETS = (one_legacy, one_legacy, one_native, one_journal)
+
+
+def run(cases: int, seed: int, deadline: float | None = None) -> int:
+    """Run so many cases (0: no limit). Returns how many were run; raises with the seed in the message."""
+    ledger = Ledger(Limits(things_per_process=200, devices_per_process=8, chips=16, buried_things=4))
+    for number in count():
+        if (cases and number >= cases) or (deadline is not None and time.monotonic() > deadline):
+            return number
+        if number % CASES_PER_LEDGER == 0:
+            check(ledger)
+            ledger = Ledger(Limits(things_per_process=200, devices_per_process=8, chips=16, buried_things=4))
+        rng = random.Random(seed + number)
+        try:
+            rng.choice(TARGETS)(rng, ledger)
+        except Exception as error:
+            raise AssertionError(f"case with seed {seed + number} failed: {type(error).__name__}: {error}") from error
+    raise AssertionError("unreachable")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0 runs until Ctrl-C")
+    parser.add_argument("--seed", type=int, default=None, help="start from this case")
+    args = parser.parse_args()
+    seed = random.SystemRandom().getrandbits(40) if args.seed is None else args.seed
+    end = time.monotonic() + args.seconds if args.seconds else None
+    done = 0
+    print(f"fuzzing from seed {seed}; Ctrl-C stops")
+    try:
+        while end is None or time.monotonic() < end:
+            done += run(10_000, seed + done, end)
+            print(f"\r{done:,} cases", end="", flush=True)
+    except KeyboardInterrupt:
+        pass
+    print(f"\r{done:,} cases, no failure")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
