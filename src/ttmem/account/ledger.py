@@ -181,6 +181,11 @@ class Ledger:
                 self._anomaly(process, "replaced")
         elif process.count >= self._max_things:
             return self._anomaly(process, "dropped")
+        if extra is None and not refs and source.generation is None:  # what _place does, for nearly every event
+            thing = holding.buffers[key] = Thing(holding, kind, address, size, self.seq, time, None)
+            (holding.leaves[kind] or self._leaf(holding, kind)).add(size, self.seq, time)
+            process.count += 1
+            return thing
         thing = self._place(holding, kind, address, size, time, refs, extra)
         holding.buffers[key] = thing
         return thing
@@ -270,11 +275,14 @@ class Ledger:
         if kind is not None and kind >= _FIRST_PART and kind != _FIRMWARE:
             return self._part_freed(holding, kind, address, program, cores)
         holding.released = True
+        buffers = holding.buffers
         if source.kindless:
-            key = self._match(holding, kind, address, size)
+            key = address << 2
+            if key not in buffers or (key | 1) in buffers or (key | 2) in buffers:  # not simply one in DRAM
+                key = self._match(holding, kind, address, size)
         else:
             key = buffer_key(kind or Kind.DRAM, address, allocator)
-        thing = holding.buffers.get(key)
+        thing = buffers.get(key)
         if thing is None:
             found = self._surplus_free(holding, address, size)
             if found is None:
@@ -286,7 +294,12 @@ class Ledger:
             return thing
         del holding.buffers[key]
         thing.refs = 0
-        self._remove(holding, thing)
+        leaf = holding.leaves[thing.kind]
+        if thing.extra is None and leaf is not None:  # what _remove does, for nearly every event
+            leaf.remove(thing, thing.size)
+            source.process.count -= 1
+        else:
+            self._remove(holding, thing)
         freed = holding.freed
         freed.add(address)
         if len(freed) >= holding.REMEMBERED:

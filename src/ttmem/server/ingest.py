@@ -301,14 +301,15 @@ class Ingest:
                 self._record(connection, source, record, size, pid)
         else:
             allocated, freed, now = ledger.allocated, ledger.freed, self._now()
-            for record in records:
-                op, device, length, code, claimed, ident, _ = record
-                if claimed == pid and op == _ALLOC and code < 5:
-                    if allocated(now, source, device, BUFFER_KINDS[code], ident, length) is None:
+            kinds = BUFFER_KINDS
+            for op, device, length, code, claimed, ident, stamp in records:
+                if op == _ALLOC and claimed == pid and code < 5:
+                    if allocated(now, source, device, kinds[code], ident, length) is None:
                         self._refused(connection, source, device, length)
-                elif claimed == pid and op == _FREE and code < 5:
-                    freed(now, source, device, BUFFER_KINDS[code] if code else None, ident, length)
+                elif op == _FREE and claimed == pid and code < 5:
+                    freed(now, source, device, kinds[code] if code else None, ident, length)
                 else:
+                    record = (op, device, length, code, claimed, ident, stamp)
                     self._record(connection, source, record, size, pid)
             log.left_out += ledger.seq - before
         connection.events += ledger.seq - before

@@ -12,6 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from time import sleep
 from typing import Any
 
 from ttmem.account.events import Allocated, Event, Freed
@@ -21,6 +22,7 @@ from ttmem.account.things import Thing
 from ttmem.server.clock import rfc3339
 
 LINES_PER_SECOND = 10_000
+_WRITE_SECONDS = 0.02
 STYLES = ("newest", "untyped", "bytes", "decimal")
 _MEGA = 1048576
 
@@ -202,8 +204,10 @@ class LegacyLog:
             self.left_out += 1
             return
         self._queue.append((time, name, values))
-        self._idle.clear()
-        self._wake.set()
+        if self._idle.is_set():
+            self._idle.clear()
+        if not self._wake.is_set():
+            self._wake.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._write, name="ttmem-log", daemon=True)
             self._thread.start()
@@ -213,6 +217,8 @@ class LegacyLog:
         while True:
             self._wake.wait()
             self._wake.clear()
+            if not self._closing:
+                sleep(_WRITE_SECONDS)  # many lines to a write, and few turns at the interpreter
             while queue:
                 lines: list[str] = []
                 while queue and len(lines) < 500:
