@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import re
-
 _STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _FACTORS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(?:i?B)?\s*$", re.IGNORECASE)
+_SIZE = r"(?i)^\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(?:i?B)?\s*$"
 
 
 def human(size: int | None, unknown: str = "-") -> str:
@@ -32,7 +30,9 @@ def parse(text: str) -> int:
     >>> parse("1.5 MiB")
     1572864
     """
-    match = _SIZE.match(text)
+    import re  # only those who read sizes need it
+
+    match = re.match(_SIZE, text)
     if match is None:
         raise ValueError(f"not a size: {text!r}; write bytes or a number with K, M, G or T, such as 64K or 1.5MiB")
     return int(float(match[1]) * 1024 ** _FACTORS[match[2].upper()])

@@ -6,10 +6,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
-from typing import Any
 
 from ttmem.wire.endpoint import api_path, connect_any, search_paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 
 class ApiError(Exception):

@@ -9,6 +9,7 @@ from typing import Any
 from ttmem.account.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
 from ttmem.account.snapshot import thing as thing_json
 from ttmem.account.things import Thing
+from ttmem.api.words import anomaly_line
 
 SCHEMA = "ttmem.dump/1"
 LARGE = 1 << 20
@@ -155,9 +156,3 @@ def kernels_text(dump: Json, now: float) -> str:
             if entry["count"] > len(entry["things"]):
                 lines.append(f"    - and {entry['count'] - len(entry['things'])} more")
     return "\n".join(lines)
-
-
-def anomaly_line(counts: dict[str, int]) -> str:
-    """What went wrong, in one line."""
-    found = [f"{name} {count}" for name, count in counts.items() if count]
-    return "Anomalies: " + (", ".join(found) if found else "none")

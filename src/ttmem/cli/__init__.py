@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 COMMANDS = {
     "demo": "everything at once, without hardware: a server, a workload in other processes, the picture",
@@ -40,9 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ttmem: there is no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     module = import_module(f"ttmem.cli.{name}")
-    parser = argparse.ArgumentParser(
-        prog=f"ttmem {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog=f"ttmem {name}", description=module.__doc__, formatter_class=_Formatter)
     module.add_arguments(parser)
     try:
         return int(module.run(parser.parse_args(rest)))
@@ -63,6 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Of a fixed width: to ask for the terminal's, argparse imports more than all of `ttmem smi` does."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=100, max_help_position=30)
 
 
 def _help() -> str:

@@ -6,7 +6,10 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LEGACY_PATH = "/tmp/tt_allocation_server.sock"
 SYSTEM_PATH = "/run/ttmem/ttmem.sock"

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands as a user types them: clear errors, documented exit codes and options, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT, LegacyClient, Server
+from ttmem.cli import COMMANDS
+
+
+def _ttmem(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ttmem", *arguments],
+        capture_output=True, text=True, timeout=60, env={**os.environ, **env},
+    )  # fmt: skip
+
+
+def test_help_and_version() -> None:
+    shown = _ttmem("--help")
+    assert shown.returncode == 0
+    assert all(command in shown.stdout for command in COMMANDS)
+    assert re.fullmatch(r"ttmem \d+\.\d+\.\d+\n", _ttmem("--version").stdout)
+    assert _ttmem().returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["fly"], 2, "there is no command 'fly'"),
+        (["smi", "--fly"], 2, "unrecognized arguments"),
+        (["smi", "--api", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
+        (["dump", "--api", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
+        (["replay", "/nonexistent/file"], 1, "No such file"),
+        (["replay", "/dev/null"], 1, "not a ttmem event file"),
+        (["replay", "/dev/null", "--at", "noon"], 1, "--at takes seconds since 1970"),
+        (["serve", "--socket", "/nonexistent/folder/x.sock", "--no-legacy-path"], 1, "choose another with --socket"),
+        (["serve", "--socket", "/tmp/" + "x" * 120, "--no-legacy-path"], 1, "longer than the 107 bytes"),
+        (["serve", "--metrics", "nowhere"], 1, "--metrics takes PORT or HOST:PORT"),
+        (["serve", "--record", "/nonexistent/file", "--no-legacy-path"], 1, "cannot record to"),
+    ],
+)
+def test_errors_name_the_fix_and_have_a_code(arguments: list[str], code: int, words: str, folder: Path) -> None:
+    if "/nonexistent/folder/x.sock" in arguments and os.getuid() == 0:
+        blocker = folder / "file"
+        blocker.write_text("")  # root may make any folder, but not below a file
+        arguments = [a.replace("/nonexistent/folder", f"{blocker}/folder") for a in arguments]
+    failed = _ttmem(*arguments, TTMEM_SOCKET=str(folder / "s.sock"))
+    assert failed.returncode == code, failed.stderr
+    assert words in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+def test_smi_and_dump_show_what_the_server_knows(server: Server, legacy: Callable[..., LegacyClient]) -> None:
+    client = legacy(server)
+    client.say("alloc 0 1048576 0 0x1000", "cb_alloc 0 4096 7", "free 0 0x99")
+    client.query(0)
+    env = {"TTMEM_SOCKET": server.path}
+    picture = json.loads(_ttmem("smi", "--json", **env).stdout)
+    assert picture["schema"] == "ttmem.snapshot/1"
+    assert picture["chips"][0]["memory"]["dram"]["used"] == 1048576
+    shown = _ttmem("smi", **env).stdout
+    assert "1.0 MiB" in shown
+    assert str(client.pid) in shown
+    assert "Anomalies: unknown_free 1" in shown
+    assert "REMAINING ALLOCATED BUFFERS" in _ttmem("dump", **env).stdout
+    assert json.loads(_ttmem("dump", "--json", **env).stdout)["total"] == 2
+    assert "DETAILED KERNEL" in _ttmem("dump", "--kernels", **env).stdout
+
+
+def test_a_stopped_server_is_named_as_such(server: Server) -> None:
+    from ttmem.api.client import ApiError, get
+
+    with server.stopped(), pytest.raises(ApiError, match=r"does not answer within 0\.2 s; is it stopped\?"):
+        get("/snapshot", socket_path=server.api, timeout=0.2)
+
+
+def test_demo_runs_and_cleans_up() -> None:
+    demo = _ttmem("demo")
+    assert demo.returncode == 0, demo.stderr
+    assert "17716556166399396846" in demo.stdout
+    assert "exited" in demo.stdout
+    assert demo.stderr == ""
+
+
+def test_output_into_a_closed_pipe(server: Server) -> None:
+    command = f"{sys.executable} -m ttmem smi --json --api {server.api} | true"
+    piped = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in piped.stderr
+
+
+def test_every_option_and_variable_is_documented() -> None:
+    pages = "\n".join(page.read_text() for page in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+    for command in COMMANDS:
+        for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", _ttmem(command, "--help").stdout)) - {"--help"}:
+            assert option in pages, f"{option} of ttmem {command}"
+    used = set()
+    for source in (ROOT / "src").rglob("*.py"):
+        used |= set(re.findall(r'"((?:TTMEM|TT_ALLOC)_[A-Z_]+)"', source.read_text()))
+    assert used
+    for variable in used:
+        assert variable in pages, variable
