@@ -87,8 +87,19 @@ class Item:
         return self.extra is not None and self.extra.shared
 
     @property
-    def face(self) -> tuple[int, int, str, int, int]:
-        return self.voice.party.info.pid, self.number, self.kind.label, self.address, self.size
+    def counted(self) -> int:
+        """Rule 9: what lies inside an L1 buffer is not added again."""
+        return 0 if self.shared else self.size
+
+    @property
+    def reserved(self) -> int | None:
+        """None if its source did not say."""
+        taken = self.extra.reserved if self.extra is not None else None
+        return 0 if taken is not None and self.shared else taken
+
+    @property
+    def face(self) -> tuple[int, int, Kind, int, int]:
+        return self.voice.party.info.pid, self.number, self.kind, self.address, self.size
 
 
 class Sum(NamedTuple):
@@ -134,6 +145,7 @@ class NaiveAccount:
         self.high: dict[Key, int] = {}
         self.reserved_peak: dict[Key, int] = {}
         self.ran: dict[str, dict[int, tuple[Voice, int, int]]] = {}  # chip -> core -> program run last there
+        self._members: dict[Key, list[Item]] = {}
         self._sums: dict[Key, Sum] = {}
         self._believed: dict[tuple[Party, str, Kind], Voice] = {}
 
@@ -150,7 +162,7 @@ class NaiveAccount:
             handler(voice, event)
         self._look(time)
         if isinstance(event, ev.PeaksReset):
-            self.recent = {key: Best(total.used, time, self._counted_in(key)) for key, total in self._sums.items()}
+            self.recent = {key: Best(total.used, time, self._members[key]) for key, total in self._sums.items()}
             self.high = {key: total.used for key, total in self._sums.items()}
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -169,11 +181,13 @@ class NaiveAccount:
         self.high[key] = now
         return high
 
-    def used_by_number(self, number: int) -> list[int]:
-        return [
-            sum(i.size for i in self.live if i.number == number and i.kind is kind and self.counts(i) and not i.shared)
-            for kind in Kind
-        ]
+    def used_by_number(self) -> Counter[tuple[int, Kind]]:
+        """What a legacy query asks for: bytes by the numbers that processes call their devices by."""
+        used = Counter[tuple[int, Kind]]()
+        for item in self.live:
+            if self.counts(item):
+                used[item.number, item.kind] += item.counted
+        return used
 
     def resident(self, chip: str, kind: Kind) -> int | None:
         """Rule 9: bytes of the program that ran last on each core; None if no launch was seen, or cores are unknown."""
@@ -250,10 +264,11 @@ class NaiveAccount:
         if found:
             self._release(self._choose(voice, event, found), event.address)
             return
-        # Rule 5: one known client frees everything on device 0.
+        # Rule 5: one known client allocates on several devices and frees everything on device 0.
+        spread = len({number for number, _ in voice.spoke}) > 1
         elsewhere = [i for i in self._buffers(voice) if i.address == event.address and event.address]
         just_freed = (event.device, event.address) in voice.freed
-        if voice.kindless and voice.released == {0} and not just_freed and len(elsewhere) == 1:
+        if voice.kindless and spread and voice.released == {0} and not just_freed and len(elsewhere) == 1:
             voice.party.anomalies["misrouted"] += 1
             self._release(elsewhere[0], event.address)
         else:
@@ -403,21 +418,15 @@ class NaiveAccount:
             for voice in party.voices.values():
                 for (number, kind), order in voice.spoke.items():
                     self._consider((party, party.numbers[number], kind), voice, order)
-        self._sums = {}
+        self._members = {}
         for item in self.live:
             for key in self._keys(item):
-                used, count, reserved, known = self._sums.get(key, Sum())
-                taken = item.extra.reserved if item.extra else None
-                self._sums[key] = Sum(
-                    used + (0 if item.shared else item.size),  # rule 9: it lies inside something counted already
-                    count + 1,
-                    reserved + (0 if item.shared else taken or 0),
-                    known + (taken is not None),
-                )
+                self._members.setdefault(key, []).append(item)
+        self._sums = {key: _sum(items) for key, items in self._members.items()}
         for key, total in self._sums.items():
             for best in (self.peak, self.recent):
                 if total.used > (best[key].value if key in best else 0):
-                    best[key] = Best(total.used, time, self._counted_in(key))
+                    best[key] = Best(total.used, time, self._members[key])
             self.high[key] = max(self.high.get(key, 0), total.used)
             self.reserved_peak[key] = max(self.reserved_peak.get(key, 0), total.reserved)
 
@@ -439,9 +448,6 @@ class NaiveAccount:
         return [
             ("kind", item.chip, item.kind), ("pool", item.chip, pool), ("share", item.voice.party, item.chip, pool),
         ]  # fmt: skip
-
-    def _counted_in(self, key: Key) -> list[Item]:
-        return [item for item in self.live if key in self._keys(item)]
 
     def _forget_totals(self, of: Callable[[Key], bool]) -> None:
         tables: tuple[dict[Key, Any], ...] = (self.peak, self.recent, self.high, self.reserved_peak)
@@ -479,12 +485,19 @@ class NaiveAccount:
 
     def _describe(self, news: ChipInfo) -> None:
         old = self.chips.get(news.uid, ChipInfo(news.uid))
-        known = {name: value for name, value in news._asdict().items() if value not in (None, Arch.UNKNOWN)}
+        known = {
+            name: value for name, value in news._asdict().items() if value is not None and value is not Arch.UNKNOWN
+        }
         self.chips[news.uid] = old._replace(**known)
 
     def _geometry(self, chip: str) -> Geometry | None:
         info = self.chips[chip]
         return info.geometry or board_geometry(info.board, info.arch)
+
+
+def _sum(items: list[Item]) -> Sum:
+    known = [item.reserved for item in items if item.reserved is not None]
+    return Sum(sum(item.counted for item in items), len(items), sum(known), len(known))
 
 
 def _part_place(program: int, kind: Kind, address: int, cores: int) -> Hashable:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttmem.account.grid import (
@@ -18,6 +18,8 @@ from ttmem.account.grid import (
     ranges_of,
     split_core_id,
 )
+
+LAW = settings(max_examples=60, deadline=None, derandomize=True)
 
 
 @st.composite
@@ -43,6 +45,7 @@ def test_ranges_outside_are_refused(bad: tuple[int, int, int, int]) -> None:
         mask_of([CoreRange(*bad)])
 
 
+@LAW
 @given(st.lists(rectangles(), max_size=5))
 def test_mask_holds_exactly_the_cores(ranges: list[CoreRange]) -> None:
     wanted = set(cells(ranges))
@@ -52,6 +55,7 @@ def test_mask_holds_exactly_the_cores(ranges: list[CoreRange]) -> None:
     assert mask.bit_count() == len(wanted)
 
 
+@LAW
 @given(st.lists(rectangles(), max_size=5))
 def test_ranges_cover_the_mask_once(ranges: list[CoreRange]) -> None:
     mask = mask_of(ranges)
@@ -62,6 +66,7 @@ def test_ranges_cover_the_mask_once(ranges: list[CoreRange]) -> None:
     assert back == sorted(back, key=lambda r: (r.y0, r.x0))
 
 
+@LAW
 @given(rectangles())
 def test_one_rectangle_stays_one(rectangle: CoreRange) -> None:
     assert ranges_of(mask_of([rectangle])) == [rectangle]
@@ -82,6 +87,7 @@ def test_parse_the_forms_of_the_runtime(text: str) -> None:
     assert parse_ranges(text) == [CoreRange(0, 0, 7, 7), CoreRange(0, 8, 3, 8)]
 
 
+@LAW
 @given(st.lists(rectangles(), min_size=1, max_size=4))
 def test_text_round_trip(ranges: list[CoreRange]) -> None:
     assert parse_ranges(format_ranges(ranges)) == ranges
@@ -97,6 +103,7 @@ def test_core_id_of_the_protocol_page() -> None:
     assert core_id(0, 0, 0x1FFFFFFFF) == 0xFFFFFFFF, "only 32 bits of address"
 
 
+@LAW
 @given(st.integers(0, 16), st.integers(0, 11), st.integers(0, 1572863))
 def test_core_ids_come_apart_again(x: int, y: int, address: int) -> None:
     found = split_core_id(core_id(x, y, address), (17, 12), 1572864)

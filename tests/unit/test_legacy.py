@@ -6,7 +6,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttmem.account.events import Allocated, Freed
@@ -14,6 +14,7 @@ from ttmem.account.kinds import KINDS, Kind
 from ttmem.wire import legacy
 from ttmem.wire.legacy import DeviceInfo, Type, Usage, event_of, reply, request, short_request
 
+LAW = settings(max_examples=60, deadline=None, derandomize=True)
 FORMATS = {
     72: "<B3xiQB3xiQQ4Q",
     112: "<B3xiQB3xiQQ4Q2Q6I",
@@ -45,7 +46,7 @@ VALUES = {**USAGE._asdict(), **INFO._asdict()}
 
 
 def test_sizes() -> None:
-    assert legacy.SIZES == tuple(FORMATS)
+    assert tuple(FORMATS) == legacy.SIZES
     assert [struct.calcsize(text) for text in FORMATS.values()] == [72, 112, 128, 144]
     assert legacy.HEADER.size == 40
     assert legacy.SHORT.size == legacy.SHORT_SIZE == 32
@@ -182,6 +183,7 @@ def test_event_of(op: int, code: int, event: object) -> None:
     assert type(found) is type(event)
 
 
+@LAW
 @given(st.integers(0, 255), st.integers(0, 255))
 def test_event_of_any_record(op: int, code: int) -> None:
     event = event_of(record_of(op, code))

@@ -12,6 +12,8 @@ from typing import NamedTuple, Union
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import Kind
 
+MAX_SIZE = 100 << 30  # of one thing: the legacy server's limit, three times the largest chip
+
 
 class Extra(NamedTuple):
     """What only some sources know about a thing. ``cores`` is a mask (see grid); 0 means unknown."""

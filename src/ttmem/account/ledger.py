@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ttmem.account.events import (
+    MAX_SIZE,
     Allocated,
     ChipFound,
     Claimed,
@@ -61,7 +62,7 @@ class Limits(NamedTuple):
     buried_things: int = 10_000
     claimed_pids: int = 16
     marks: int = 1000
-    size: int = 100 << 30  # of one thing; the legacy server's limit, three times the largest chip
+    size: int = MAX_SIZE
 
 
 # Address spaces of buffers: trace lies in DRAM and small L1 in L1, so an address is unique per space, not per kind.
@@ -171,7 +172,7 @@ class Ledger:
             holding.unplaced.append(key)
         thing = holding.buffers.get(key)
         if thing is not None:
-            if thing.size == size and thing.kind == kind:
+            if thing.size == size and thing.kind == kind and not (refs and thing.extra != extra):
                 thing.refs = refs or thing.refs + 1  # rule 4
                 if source.generation is not None:
                     source.confirmed.add(thing)
@@ -209,7 +210,7 @@ class Ledger:
         key: PartKey = (FAMILY_OF[kind], address, extra.cores if extra is not None else 0)
         thing = program.parts.get(key)
         if thing is not None:
-            if thing.size == size and thing.kind == kind:
+            if thing.size == size and thing.kind == kind and not (refs and thing.extra != extra):
                 if key[0] != _KERNEL:  # a kernel loaded twice is one load (rule 7)
                     thing.refs = refs or thing.refs + 1
                 if source.generation is not None:

@@ -35,7 +35,8 @@ def parse(text: str) -> int:
     match = re.match(_SIZE, text)
     if match is None:
         raise ValueError(f"not a size: {text!r}; write bytes or a number with K, M, G or T, such as 64K or 1.5MiB")
-    return int(float(match[1]) * 1024 ** _FACTORS[match[2].upper()])
+    factor: int = 1024 ** _FACTORS[match[2].upper()]
+    return int(float(match[1]) * factor) if "." in match[1] else int(match[1]) * factor
 
 
 def percent(used: int | None, capacity: int | None) -> str:

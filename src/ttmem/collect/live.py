@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ttmem.account.events import Allocated, DeviceClosed, DeviceOpened, Event, Freed, ProgramDestroyed
+from ttmem.account.events import MAX_SIZE, Allocated, DeviceClosed, DeviceOpened, Event, Freed, ProgramDestroyed
 from ttmem.account.kinds import BUFFER_KINDS, FAMILY_OF, POOL_OF, Kind
 
 Key = tuple[int, int, int, int, int]
@@ -47,16 +47,18 @@ class LiveTable:
 
     def _allocated(self, event: Allocated) -> None:
         device, kind, address, size, program, _, extra = event
+        if not 0 < size <= MAX_SIZE:
+            return
         allocator, cores = (extra.allocator, extra.cores) if extra is not None else (0, 0)
         key = _key(device, kind, address, program, allocator, cores)
         if not address and key[1] < 0:
             self._unplaced += 1
             key = (device, key[1], -self._unplaced, allocator, 0)
         known = self._things.get(key)
-        refs = 1
-        if known is not None and known.size == size and known.kind == kind:
-            refs = known.refs if key[1] == Kind.KERNEL else known.refs + 1
-        self._things[key] = Allocated(device, kind, address, size, program, refs, extra)
+        if known is None or known.size != size or known.kind != kind:
+            self._things[key] = Allocated(device, kind, address, size, program, 1, extra)
+        elif key[1] != Kind.KERNEL:
+            self._things[key] = known._replace(refs=known.refs + 1)
 
     def _freed(self, event: Freed) -> Freed:
         device, kind, address, size, program, allocator, cores = event
@@ -76,7 +78,7 @@ class LiveTable:
             key = _key(event.device, kind, event.address, event.program, event.allocator, event.cores)
             if key in self._things:
                 return key
-        if event.address:
+        if event.address or (event.kind is not None and event.kind >= _FIRST_PART):
             return None
         # Things reported at address 0 are told apart by size, as the server does; the youngest goes.
         wanted = [k for k in self._things if k[0] == event.device and k[1] < 0 and k[2] < 0]

@@ -306,11 +306,14 @@ class Ingest:
                 if op == _ALLOC and claimed == pid and code < 5:
                     if allocated(now, source, device, kinds[code], ident, length) is None:
                         self._refused(connection, source, device, length)
+                        log.left_out -= 1  # no line for it
                 elif op == _FREE and claimed == pid and code < 5:
                     freed(now, source, device, kinds[code] if code else None, ident, length)
                 else:
                     record = (op, device, length, code, claimed, ident, stamp)
-                    self._record(connection, source, record, size, pid)
+                    plain = ledger.seq
+                    self._record(connection, source, record, size, pid)  # says itself whether it left out a line
+                    log.left_out -= ledger.seq - plain
             log.left_out += ledger.seq - before
         connection.events += ledger.seq - before
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -80,7 +81,7 @@ class _Lines:
         return f"{head} {where}: {sign}{mega(size)} MB (Total: {mega(total)} MB)"
 
     def cleanup(self, pid: int, buffers: int, size: int, cbs: int, cb_size: int, kernels: int, kernel_size: int) -> str:
-        lines = [f"⚠️  PID {pid} is dead, removing its buffers..."]
+        lines = ["⚠️  Dead processes detected:", f"⚠️  PID {pid} is dead, removing its buffers..."]
         lines.append(f"   ✓ Removed {buffers} buffers ({mega(size)} MB) from PID {pid}")
         if cbs:
             lines.append(f"   ✓ Removed {cbs} CBs ({mega(cb_size)} MB) from PID {pid}")
@@ -132,9 +133,6 @@ class LegacyLog:
 
     def note(self, time: float, source: Source, event: Event, thing: Thing | None) -> None:
         """What an event did, in as few values as the line needs."""
-        if self.quota <= 0:
-            self.left_out += 1
-            return
         if not isinstance(event, (Allocated, Freed)):
             return
         pid = source.process.info.pid
@@ -161,7 +159,7 @@ class LegacyLog:
         sums = [[0, 0], [0, 0], [0, 0]]
         for holding in process.holdings():
             for kind, leaf in zip(KINDS, holding.leaves):
-                if leaf is not None:
+                if leaf is not None and len(leaf.chain) > 1:
                     group = sums[2 if kind in KERNEL_KINDS else 1 if kind in (Kind.CB, Kind.DFB) else 0]
                     group[0] += leaf.count
                     group[1] += leaf.used
@@ -173,10 +171,12 @@ class LegacyLog:
         if time - self._second < 1.0:
             return
         self._second = time
-        if self.left_out and not self._quiet:
-            self._push(time, "left_out", (self.left_out,))
-        self.left_out = 0
-        self.quota = 0 if self._quiet else LINES_PER_SECOND
+        if self._quiet:
+            return
+        if self.left_out and self._has_room():
+            count, self.left_out = self.left_out, 0
+            self._push(time, "left_out", (count,))
+        self.quota = LINES_PER_SECOND
 
     def say(self, time: float, text: str) -> None:
         """Something asked for, such as a dump: written even when quiet."""
@@ -200,7 +200,7 @@ class LegacyLog:
         self._push(time, name, values)
 
     def _push(self, time: float, name: str, values: tuple[Any, ...]) -> None:
-        if len(self._queue) > 2 * LINES_PER_SECOND:  # the reader of our output has stopped reading
+        if not self._has_room():
             self.left_out += 1
             return
         self._queue.append((time, name, values))
@@ -211,6 +211,17 @@ class LegacyLog:
         if self._thread is None:
             self._thread = threading.Thread(target=self._write, name="ttmem-log", daemon=True)
             self._thread.start()
+
+    def _write_all(self, data: bytes) -> None:
+        while data:
+            try:
+                data = data[os.write(self._fd, data) :]
+            except BlockingIOError:  # a descriptor that a supervisor made non-blocking: full is not closed
+                select.select([], [self._fd], [])
+
+    def _has_room(self) -> bool:
+        """False when the reader of our output has stopped reading."""
+        return len(self._queue) <= 2 * LINES_PER_SECOND
 
     def _write(self) -> None:
         queue = self._queue
@@ -226,8 +237,7 @@ class LegacyLog:
                     lines.append(_json_line(time, name, values) if self._json else getattr(self._lines, name)(*values))
                 data = ("\n".join(lines) + "\n").encode("utf-8", "replace")
                 try:
-                    while data:
-                        data = data[os.write(self._fd, data) :]
+                    self._write_all(data)
                 except OSError:
                     queue.clear()  # nobody listens any more; the account goes on
             self._idle.set()

@@ -54,9 +54,9 @@ def claim(path: str, *, group: int | None = None, locked: bool = True) -> Claim:
     folder = os.path.dirname(path) or "."
     _prepare_folder(folder, group)
     lock = _lock(beside(path, ".lock"), path) if locked else None
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         _clear(path)
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         # Stamps what arrives before accept() too: accepted sockets inherit it.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         before = os.umask(0o177)
@@ -68,20 +68,20 @@ def claim(path: str, *, group: int | None = None, locked: bool = True) -> Claim:
             os.chown(path, -1, group)
             os.chmod(path, 0o660)
         sock.listen(BACKLOG)
-    except OSError as error:
+    except (OSError, ListenError) as error:
+        sock.close()
         if lock is not None:
             os.close(lock)
+        if isinstance(error, ListenError):
+            raise
         raise ListenError(f"cannot listen on {path}: {error.strerror}; choose another path with --socket") from error
-    except ListenError:
-        if lock is not None:
-            os.close(lock)
-        raise
     return Claim(path, sock, lock)
 
 
 def _prepare_folder(folder: str, group: int | None) -> None:
     """Make a private folder if there is none; refuse one that somebody else could swap our socket in."""
     try:
+        made = not os.path.isdir(folder)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         info = os.stat(folder)
     except OSError as error:
@@ -92,9 +92,12 @@ def _prepare_folder(folder: str, group: int | None) -> None:
             f"the folder {folder} belongs to uid {info.st_uid} with mode {stat.S_IMODE(info.st_mode):04o}: "
             f"somebody else could replace the socket; remove it or choose another path with --socket"
         )
-    if group is not None and info.st_uid == os.getuid() and os.path.basename(folder).startswith("ttmem"):
-        os.chown(folder, -1, group)
-        os.chmod(folder, 0o750)
+    if group is not None and made:
+        try:
+            os.chown(folder, -1, group)
+            os.chmod(folder, 0o750)
+        except OSError as error:
+            raise ListenError(f"cannot give {folder} to group {group}: {error.strerror}; are you a member?") from error
 
 
 def _lock(path: str, socket_path: str) -> int:

@@ -80,7 +80,7 @@ class Owners:
         """Who died since the last call; each is named once."""
         dead, self._gone = self._gone, []
         dead += [self._by_pidfd[fd] for fd, _ in self._epoll.poll(0)]
-        return dead
+        return list(dict.fromkeys(dead))
 
     def check_unwatched(self) -> bool:
         """Look after the processes without a pidfd; True if one of them died."""

@@ -19,7 +19,7 @@ def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[
     by_pci = {chip.pci: chip for chip in machine if chip.pci}
     chosen: dict[tuple[int, str], ChipInfo] = {}
     for entry in visible:
-        if entry.isascii() and entry.isdigit():
+        if entry.isascii() and entry.isdigit() and len(entry) < 6:
             index = int(entry)
             chip = by_index.get(index) or ChipInfo(f"kmd:{index}", kmd=index)
         elif ":" in entry:

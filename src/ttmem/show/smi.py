@@ -48,8 +48,8 @@ def _chip_table(chips: list[Json], colour: bool) -> list[str]:
         dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
         board = chip["board"] or chip["arch"] or "-"
         lines.append(
-            f"{chip['uid']:<20} {board:<12} {_of(dram)} {_bar(_level(dram), dram['capacity'], colour)}{_of(l1)} "
-            f"{percent(_l1_level(l1), l1['capacity']):>4}"
+            f"{chip['uid']:<20} {board:<12} {_of(_level(dram), dram)} {_bar(_level(dram), dram['capacity'], colour)}"
+            f"{_of(_l1_level(l1), l1)} {percent(_l1_level(l1), l1['capacity']):>4}"
         )
     return lines
 
@@ -69,8 +69,8 @@ def _l1_level(l1: Json) -> int | None:
     return level
 
 
-def _of(pool: Json) -> str:
-    return f"{human(pool['used']):>10} / {human(pool['capacity']):<9}"
+def _of(level: int | None, pool: Json) -> str:
+    return f"{human(level):>10} / {human(pool['capacity']):<9}"
 
 
 def _bar(used: int | None, capacity: int | None, colour: bool) -> str:

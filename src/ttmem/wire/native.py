@@ -60,6 +60,7 @@ ANSWER_SIZE = _NUMBER.size  # of everything a server sends
 _NO_KIND = 255
 _HAS_EXTRA, _SHARED, _RESERVED_KNOWN = 1, 2, 4
 MAX_TEXT = 1024
+MAX_NAME = 128  # of a chip, a board
 MAX_RECORD = 0xFFF8
 
 
@@ -164,9 +165,10 @@ def _chip_of(body: bytes) -> ChipInfo:
     text = {name: fields.get(name) for name in ("pci", "board")}
     if not isinstance(fields["uid"], str) or not all(v is None or isinstance(v, str) for v in text.values()):
         raise ValueError("uid, pci and board must be text")
+    text = {name: value and value[:MAX_NAME] for name, value in text.items()}
     kmd, remote = fields.get("kmd"), fields.get("remote")
     return ChipInfo(
-        fields["uid"][:128],
+        fields["uid"][:MAX_NAME],
         text["pci"],
         None if kmd is None else int(kmd),
         Arch(fields.get("arch", 0)),
@@ -283,13 +285,14 @@ _FROM_CLIENTS = range(ALLOCATED, SYNC + 1)
 
 def decode(record: bytes) -> Event:
     """The event of one whole record."""
+    decoder = _DECODERS.get(record[0]) if record else None
+    if decoder is None:
+        raise NativeError(f"record type 0x{record[:1].hex()} is not known to version {VERSION}")
     try:
-        return _DECODERS[record[0]](record)
+        return decoder(record)
     except NativeError:
         raise
-    except KeyError:
-        raise NativeError(f"record type 0x{record[0]:02x} is not known to version {VERSION}") from None
-    except (StructError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
+    except (StructError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise NativeError(f"record type 0x{record[0]:02x} of {len(record)} bytes is damaged: {error}") from None
 
 

@@ -20,6 +20,7 @@ _SHORT_TYPES = range(Type.CB_ALLOC, Type.KERNEL_UNLOAD + 1)
 _SHORT_BYTES = bytes(_SHORT_TYPES)
 _QUERIES = (Type.QUERY, Type.DEVICE_INFO_QUERY)
 _ASKS = (*_QUERIES, Type.DUMP_REMAINING, Type.DUMP_KERNELS)
+_PIDS_KEPT = 8
 _ZERO3 = b"\0\0\0"
 
 # A place where a record could start, in either form; the rest of the header is looked at afterwards.
@@ -51,6 +52,7 @@ class LegacyStream:
         self.size: int | None = None  # of this connection's records, once seen
         self.rejected = 0
         self.lost = False  # in garbage, looking for the next believable record
+        self._pids: set[int] = set()
         self._carry = b""
         self._since = 0  # bytes since the start of the last record, while its tail is being skipped
 
@@ -67,6 +69,7 @@ class LegacyStream:
             chunk = data[start:end] if end - start < len(data) else data
             if self._all_whole(chunk, size, pid):
                 self._since = size
+                self._note_pid(int.from_bytes(chunk[20:24], "little", signed=True), pid)
                 yield size, WHOLE[size].iter_unpack(chunk)
                 start = end
         yield from self._slowly(data, start, pid, fresh)
@@ -137,6 +140,8 @@ class LegacyStream:
                     self._get_lost()
                 at += 1
                 continue
+            if not self.lost:
+                self._note_pid(record[4], pid)
             self.lost = False
             next_at = end - len(data[at + length :].lstrip(b"\0"))
             settled = next_at < end
@@ -162,7 +167,7 @@ class LegacyStream:
         if op in _SHORT_TYPES:
             op, device, size, ident, claimed = SHORT.unpack_from(data, at)
             if self._is_short(data, at, claimed, pid):
-                if self.lost and pid and claimed != pid:
+                if self.lost and pid and claimed != pid and claimed not in self._pids:
                     return None, 1
                 return (op, device, size, 0, claimed, ident, 0), SHORT_SIZE
         if len(data) - at < _HEADER:
@@ -180,17 +185,18 @@ class LegacyStream:
         if data[at + 1 : at + 4] != _ZERO3 or data[at + 28 : at + 32] != b"\0\0\0\0":
             return False
         at_20 = int.from_bytes(data[at + 20 : at + 24], "little", signed=True)
-        if at_20 == pid:
-            return False
-        return claimed == pid or (at_20 <= 0 < claimed)
+        if pid and pid in (at_20, claimed):
+            return at_20 != pid
+        return at_20 <= 0 < claimed
 
-    @staticmethod
-    def _believable(record: Record, pid: int) -> bool:
+    def _believable(self, record: Record, pid: int) -> bool:
         """Is this a record and not a piece of one? Asked only in garbage, where almost anything looks like one."""
         op, device, size, code, claimed, ident, stamp = record
         if op in _ASKS:
-            return -1 <= device < 1024 and not (size or code or ident or stamp) and claimed in (0, pid)
-        return claimed == pid if pid else claimed > 0 and 0 <= device < 1024
+            return -1 <= device < 1024 and not (size or code or ident or stamp) and claimed in (0, pid, *self._pids)
+        if pid or self._pids:
+            return claimed == pid or claimed in self._pids
+        return claimed > 0 and 0 <= device < 1024
 
     def _get_lost(self) -> None:
         self.lost = True
@@ -199,7 +205,14 @@ class LegacyStream:
 
     def _reply_size(self, distance: int, settled: bool, fresh: bool) -> int | None:
         """The asker's record size, None if it cannot be told yet."""
-        if settled or (fresh and distance in SIZES):
+        if settled:
             return distance if distance in SIZES else self.size or _LARGEST
+        if fresh and distance in SIZES and distance >= (self.size or 0):
+            return distance
         wanted = self.size or _LARGEST
         return wanted if distance >= wanted else None
+
+    def _note_pid(self, claimed: int, pid: int) -> None:
+        """Remember by which other pids records of this connection go, as in a container."""
+        if claimed != pid and claimed > 0 and len(self._pids) < _PIDS_KEPT:
+            self._pids.add(claimed)

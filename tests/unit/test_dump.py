@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dump, as data and as the text that tools for the proof of concept know."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ttmem.account.events import Allocated, Event, Extra
+from ttmem.account.grid import CoreRange, core_id, mask_of
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.api.dump import DumpBuilder, Viewer, kernels_text, remaining_text
+from ttmem.api.words import anomaly_line
+
+MIB = 1 << 20
+
+
+def build(
+    *events: Event,
+    kernels_only: bool = False,
+    may_see: Viewer = lambda uid: True,
+    anomalies: dict[str, int] | None = None,
+) -> Any:
+    ledger = Ledger()
+    source = ledger.source(100.0, ProcessInfo(4242, 7, 1000), "legacy", Confidence.REPORTED)
+    for time, event in enumerate(events, start=100):
+        ledger.apply(float(time), source, event)
+    builder = DumpBuilder(kernels_only=kernels_only)
+    for item in ledger.things():
+        builder.add(item)
+    dump = builder.result(time="now", anomalies=anomalies or {}, may_see=may_see)
+    assert json.loads(json.dumps(dump)) == dump
+    return dump
+
+
+BUSY = (
+    Allocated(0, Kind.DRAM, 0x1000, 3 * MIB),
+    Allocated(0, Kind.DRAM, 0x1000, 3 * MIB),
+    Allocated(0, Kind.DRAM, 0x400000, 1024, extra=Extra(tag="layers.0.weight")),
+    Allocated(0, Kind.L1, core_id(1, 2, 64), 512),
+    Allocated(0, Kind.HOST, 0x9000, 2048),
+    Allocated(0, Kind.CB, 0x1A000, 208896, 5, 0, Extra(cores=mask_of([CoreRange(0, 0, 7, 7)]))),
+    Allocated(0, Kind.FABRIC_KERNEL, 0x77, 917504),
+    Allocated(2, Kind.L1_SMALL, 0x5000, MIB),
+)
+
+
+def test_nothing_left() -> None:
+    dump = build()
+    assert dump == {"schema": "ttmem.dump/1", "time": "now", "total": 0, "devices": [], "anomalies": {}}
+    assert remaining_text(dump).splitlines() == [
+        "╔══════════════════════════════════════════════════════════════╗",
+        "║                 REMAINING ALLOCATED BUFFERS                  ║",
+        "╚══════════════════════════════════════════════════════════════╝",
+        "Total tracked allocations: 0",
+        "No buffers remaining: everything that was allocated has been freed.",
+        "",
+        "Total remaining buffers: 0",
+        "Anomalies: none",
+    ]
+
+
+def test_text() -> None:
+    dump = build(*BUSY, anomalies={"unknown_free": 3, "double_free": 0, "rejected": 1})
+    assert remaining_text(dump).splitlines()[3:] == [
+        "Total tracked allocations: 7",
+        "",
+        "Device 0:",
+        "  Chip: assumed:0",
+        "  DRAM: 2 buffers, 3.00098 MB total",
+        "    - Buffer 0x1000: 3072 KB (PID 4242, ref_count=2)",
+        "    - Buffer 0x400000: 1 KB (PID 4242, ref_count=1) [layers.0.weight]",
+        "  SYSTEM_MEMORY: 1 buffers, 0.00195312 MB total",
+        "    - Buffer 0x9000: 2 KB (PID 4242, ref_count=1)",
+        "  CB: 1 circular buffers, 0.199219 MB total",
+        "    - CB 0x1a000: 204 KB (PID 4242, ref_count=1) on {[0-0 - 7-7]}",
+        "  FABRIC_KERNEL: 1 kernels, 0.875 MB total",
+        "    - Fabric kernel 0x77: 896 KB (PID 4242, ref_count=1)",
+        "  FIRMWARE: 1 buffers, 0.000488281 MB total",
+        "    - Buffer 0x1000200000040: 0.5 KB (PID 4242, ref_count=1) core (1,2) at 0x40: launch message",
+        "  Breakdown:",
+        "    - large buffers (1 MiB and more): 1, 3 MB",
+        "    - small buffers: 3, 0.00341797 MB",
+        "",
+        "Device 2:",
+        "  Chip: assumed:2",
+        "  L1_SMALL: 1 buffers, 1 MB total",
+        "    - Buffer 0x5000: 1024 KB (PID 4242, ref_count=1)",
+        "  Breakdown:",
+        "    - large buffers (1 MiB and more): 1, 1 MB",
+        "    - small buffers: 0, 0 MB",
+        "",
+        "Total remaining buffers: 5",
+        "Anomalies: unknown_free 3, rejected 1",
+    ]
+
+
+def test_data() -> None:
+    dump = build(*BUSY)
+    assert dump["total"] == 7
+    assert [(d["device"], d["chip"]) for d in dump["devices"]] == [(0, "assumed:0"), (2, "assumed:2")]
+    dram = dump["devices"][0]["kinds"][0]
+    assert {key: dram[key] for key in ("kind", "count", "bytes", "large", "small")} == {
+        "kind": "dram",
+        "count": 2,
+        "bytes": 3 * MIB + 1024,
+        "large": {"count": 1, "bytes": 3 * MIB},
+        "small": {"count": 1, "bytes": 1024},
+    }
+    assert dram["things"][1] == {
+        "pid": 4242,
+        "chip": "assumed:0",
+        "device": 0,
+        "kind": "dram",
+        "id": "0x400000",
+        "address": 0x400000,
+        "size": 1024,
+        "reserved": None,
+        "refs": 1,
+        "since": 102.0,
+        "program": None,
+        "cores": None,
+        "core": None,
+        "shared": False,
+        "tag": "layers.0.weight",
+        "source": "legacy",
+        "confidence": "reported",
+        "counted": True,
+    }
+
+
+def test_tags_are_for_those_who_may_see_them() -> None:
+    hidden, shown = (build(*BUSY, may_see=lambda uid, mine=mine: uid == mine) for mine in (4321, 1000))
+    for said in (json.dumps(hidden), remaining_text(hidden)):
+        assert "layers.0.weight" not in said
+    for said in (json.dumps(shown), remaining_text(shown)):
+        assert "layers.0.weight" in said
+    assert hidden["total"] == shown["total"]
+
+
+@pytest.mark.parametrize(("count", "listed"), [(9, 9), (10, 10), (11, 0), (5000, 0)])
+def test_single_buffers_are_listed_up_to_ten_of_a_type(count: int, listed: int) -> None:
+    dump = build(*(Allocated(0, Kind.DRAM, 0x1000 * (n + 1), 1024) for n in range(count)))
+    assert dump["devices"][0]["kinds"][0]["count"] == count
+    assert remaining_text(dump).count("    - Buffer ") == listed
+
+
+def test_kernels() -> None:
+    events = (
+        Allocated(0, Kind.FABRIC_KERNEL, 0xA, 917504),
+        Allocated(0, Kind.DISPATCH_KERNEL, 0xB, 94208),
+        Allocated(0, Kind.KERNEL, 0xDEADBEEF00000001, 8192000),
+        Allocated(0, Kind.DRAM, 0x1000, 64),
+        Allocated(1, Kind.CB, 0x1000, 64),
+    )
+    dump = build(*events, kernels_only=True)
+    assert dump["total"] == 3
+    assert kernels_text(dump, 110.4).splitlines() == [
+        "╔══════════════════════════════════════════════════════════════╗",
+        "║                 DETAILED KERNEL ALLOCATIONS                  ║",
+        "╚══════════════════════════════════════════════════════════════╝",
+        "",
+        "Device 0: 8.77734 MB in 3 kernels",
+        "    - Kernel 0xdeadbeef00000001: Application, 8000 KB, PID 4242, age 8 s",
+        "    - Kernel 0xa: Fabric, 896 KB, PID 4242, age 10 s",
+        "    - Kernel 0xb: Dispatch, 92 KB, PID 4242, age 9 s",
+    ]
+
+
+def test_no_kernels() -> None:
+    assert kernels_text(build(Allocated(0, Kind.DRAM, 1, 64), kernels_only=True), 0.0).endswith("No kernels loaded.")
+
+
+def test_very_many_kernels_are_cut_and_counted() -> None:
+    dump = build(*(Allocated(0, Kind.KERNEL, n, 64) for n in range(1, 1503)), kernels_only=True)
+    lines = kernels_text(dump, 0.0).splitlines()
+    assert sum(line.startswith("    - Kernel") for line in lines) == 1000
+    assert lines[-1] == "    - and 502 more"
+
+
+def test_age_is_never_negative() -> None:
+    assert "age 0 s" in kernels_text(build(Allocated(0, Kind.KERNEL, 1, 64), kernels_only=True), 5.0)
+
+
+def test_anomaly_line() -> None:
+    assert anomaly_line({}) == anomaly_line({"replaced": 0}) == "Anomalies: none"
+    assert anomaly_line({"a": 1, "b": 0, "c": 22}) == "Anomalies: a 1, c 22"

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hundred thousand fuzz cases; `make fuzz` runs as many as one likes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import fuzz
+
+
+@pytest.mark.parametrize("start", range(0, 100_000, 25_000))
+def test_no_input_breaks_the_decoders_or_the_account(start: int) -> None:
+    assert fuzz.run(25_000, start) == 25_000

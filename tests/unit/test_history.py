@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples over time: buckets, wrap-around, gaps, and peaks shorter than a second."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ttmem.account.events import Allocated, DeviceOpened, Freed
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.server.history import History, Tier
+
+A, B = ("chip", "dram"), ("chip", "l1")
+
+
+def test_last_and_highest_of_a_bucket() -> None:
+    tier = Tier(10, 6)
+    tier.put(100.0, {A: (5, 9)})
+    tier.put(103.9, {A: (7, 7)})
+    tier.put(109.999, {A: (2, 30)})
+    assert tier.read(A, 0, 109) == [(100, 2, 30)]
+    tier.put(110.0, {A: (1, 1)})
+    assert tier.read(A, 0, 110) == [(100, 2, 30), (110, 1, 1)]
+
+
+def test_the_last_may_fall_while_the_highest_stays() -> None:
+    tier = Tier(1, 10)
+    tier.put(1.0, {A: (8, 8)})
+    tier.put(1.5, {A: (0, 3)})
+    assert tier.read(A, 0, 1) == [(1, 0, 8)]
+
+
+def test_zero_is_a_value_and_a_gap_is_none() -> None:
+    tier = Tier(1, 10)
+    tier.put(1, {A: (4, 4)})
+    tier.put(4, {A: (0, 0)})
+    assert tier.read(A, 0, 9) == [(1, 4, 4), (4, 0, 0)]
+
+
+def test_since_and_until() -> None:
+    tier = Tier(1, 10)
+    for second in range(10):
+        tier.put(second, {A: (second, second)})
+    assert [row[0] for row in tier.read(A, 3.5, 6.5)] == [3, 4, 5, 6]
+    assert tier.read(A, 20, 30) == []
+    assert tier.read(A, 7, 6) == []
+    assert tier.read(B, 0, 9) == []
+
+
+def test_old_buckets_are_overwritten() -> None:
+    tier = Tier(1, 4)
+    for second in range(10):
+        tier.put(second, {A: (second, second)})
+    assert tier.read(A, 0, 9) == [(6, 6, 6), (7, 7, 7), (8, 8, 8), (9, 9, 9)]
+
+
+def test_a_round_later_old_values_do_not_show_through() -> None:
+    tier = Tier(1, 4)
+    for second in range(4):
+        tier.put(second, {A: (second, 100), B: (1, 1)})
+    tier.put(5, {A: (5, 5)})
+    assert tier.read(A, 0, 5) == [(2, 2, 100), (3, 3, 100), (5, 5, 5)], "4 was never sampled; slot 0 is of 0"
+    assert tier.read(B, 0, 5) == [(2, 1, 1), (3, 1, 1)], "B was not noted at 5; slot 1 held an older value"
+
+
+def test_after_a_long_sleep_nothing_old_remains() -> None:
+    tier = Tier(1, 4)
+    for second in range(4):
+        tier.put(second, {A: (1, 1)})
+    tier.put(1_000_000, {A: (2, 2)})
+    assert tier.read(A, 0, 1_000_000) == [(1_000_000, 2, 2)]
+
+
+def test_a_quantity_that_appears_within_a_bucket() -> None:
+    tier = Tier(10, 4)
+    tier.put(1, {A: (1, 1)})
+    tier.put(2, {A: (1, 1), B: (6, 7)})
+    tier.put(3, {A: (1, 1)})
+    assert tier.read(B, 0, 9) == [(0, 6, 7)]
+
+
+NOTES = st.lists(st.tuples(st.floats(0, 60, width=16), st.integers(0, 9), st.integers(0, 9)), max_size=40)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.sampled_from([1, 3, 10]), st.integers(1, 8), NOTES)
+def test_any_notes_in_order(step: int, length: int, notes: list[tuple[float, int, int]]) -> None:
+    """Against the plain reading: a dict of buckets, of which the newest ``length`` are kept."""
+    tier = Tier(step, length)
+    plain: dict[int, tuple[int, int]] = {}
+    for time, last, rise in sorted(notes):
+        tier.put(time, {A: (last, last + rise)})
+        bucket = int(time // step)
+        plain[bucket] = (last, max(last + rise, plain.get(bucket, (0, -1))[1]))
+    newest = max(plain, default=0)
+    kept = [(b * step, *plain[b]) for b in sorted(plain) if b > newest - length]
+    assert tier.read(A, 0, newest * step) == kept
+
+
+class Account:
+    """A ledger with one process and one chip."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.source = self.ledger.source(0.0, ProcessInfo(1, 1), "legacy", Confidence.REPORTED)
+
+    def alloc(self, kind: Kind, address: int, size: int, device: int = 0) -> None:
+        self.ledger.apply(0.0, self.source, Allocated(device, kind, address, size))
+
+    def free(self, address: int) -> None:
+        self.ledger.apply(0.0, self.source, Freed(0, None, address))
+
+
+def test_two_tiers() -> None:
+    history = History()
+    assert (history.fine.step, history.fine.length) == (1, 3600), "every second for an hour"
+    assert (history.coarse.step, history.coarse.length) == (10, 8640), "every ten seconds for a day"
+    assert history.series(1) is history.fine
+    assert history.series(10) is history.coarse
+
+
+def test_a_short_peak_is_kept() -> None:
+    account, history = Account(), History()
+    account.alloc(Kind.DRAM, 0x1000, 100)
+    history.sample(1000.0, account.ledger)
+    account.alloc(Kind.DRAM, 0x2000, 900)
+    account.free(0x2000)
+    history.sample(1001.0, account.ledger)
+    history.sample(1002.0, account.ledger)
+    assert history.json(1, 1000, 1002, None, None) == [
+        {"chip": "assumed:0", "kind": "dram", "time": [1000, 1001, 1002], "last": [100] * 3, "max": [100, 1000, 100]}
+    ]
+    assert history.json(10, 1000, 1002, None, None) == [
+        {"chip": "assumed:0", "kind": "dram", "time": [1000], "last": [100], "max": [1000]}
+    ]
+
+
+def test_only_what_was_ever_used_takes_space() -> None:
+    account, history = Account(), History()
+    history.sample(1.0, account.ledger)
+    assert not history.fine.columns
+    account.alloc(Kind.L1, 0x1000, 64)
+    account.free(0x1000)
+    history.sample(2.0, account.ledger)
+    assert set(history.fine.columns) == set(history.coarse.columns) == {("assumed:0", "l1")}
+    assert history.json(1, 0, 2, None, None)[0]["max"] == [64]
+    assert history.json(1, 0, 2, None, None)[0]["last"] == [0]
+
+
+def test_filters() -> None:
+    account, history = Account(), History()
+    for device in (0, 1):
+        account.alloc(Kind.DRAM, 0x1000, 64, device)
+        account.alloc(Kind.CB, 0x1000, 64, device)
+    history.sample(5.0, account.ledger)
+
+    def names(chip: str | None, kind: str | None) -> list[tuple[str, str]]:
+        return [(series["chip"], series["kind"]) for series in history.json(1, 0, 9, chip, kind)]
+
+    assert names(None, None) == [("assumed:0", "cb"), ("assumed:0", "dram"), ("assumed:1", "cb"), ("assumed:1", "dram")]
+    assert names("assumed:1", None) == [("assumed:1", "cb"), ("assumed:1", "dram")]
+    assert names(None, "cb") == [("assumed:0", "cb"), ("assumed:1", "cb")]
+    assert names("assumed:0", "dram") == [("assumed:0", "dram")]
+    assert names("nobody", None) == []
+
+
+def test_a_chip_that_got_its_name() -> None:
+    """The past stays under the old name, the present goes under the new one."""
+    account, history = Account(), History()
+    account.alloc(Kind.DRAM, 0x1000, 64)
+    history.sample(1.0, account.ledger)
+    account.ledger.apply(0.0, account.source, DeviceOpened(0, ChipInfo("0000:01:00.0")))
+    history.sample(2.0, account.ledger)
+    found = {series["chip"]: series["time"] for series in history.json(1, 0, 9, None, "dram")}
+    assert found == {"assumed:0": [1], "0000:01:00.0": [2]}

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client's table against the ledger: what it re-sends is what the server would have known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from ttmem.account.events import (
+    Allocated,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    Extra,
+    Freed,
+    Mark,
+    ProgramDestroyed,
+    ProgramRun,
+    ResyncBegin,
+    ResyncEnd,
+)
+from ttmem.account.geometry import BOARDS
+from ttmem.account.grid import core_id
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import BUFFER_KINDS, Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.collect.live import LiveTable
+
+LAW = settings(max_examples=200, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink])
+PARTS = [Kind.CB, Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL]
+
+# Few places, so that everything collides. The per-core ids mean the same on every board.
+DEVICES = st.sampled_from([0, 0, 0, 1])
+ADDRESSES = st.sampled_from([0, 0x1000, 0x1000, 0x2000])
+WRITES = st.sampled_from([core_id(1, 2, 64), core_id(1, 2, 20_000), core_id(1, 2, 60_000), core_id(1, 2, 500_000)])
+SIZES = st.sampled_from([64, 64, 96])
+PROGRAMS = st.integers(0, 1)
+CORES = st.sampled_from([0, 0b1, 0b11])
+ALLOCATORS = st.sampled_from([0, 0, 1])
+BUFFER_EXTRAS = st.none() | st.tuples(st.sampled_from([None, 128, 256]), st.just(0), ALLOCATORS).map(
+    lambda fields: Extra(*fields)
+)
+PART_EXTRAS = st.none() | st.tuples(CORES, st.booleans()).map(lambda fields: Extra(cores=fields[0], shared=fields[1]))
+CHIPS = [ChipInfo("uid-a", geometry=BOARDS["n150"]), ChipInfo("uid-b", geometry=BOARDS["p150"]), ChipInfo("uid-c")]
+
+COMING = st.one_of(
+    st.tuples(DEVICES, st.sampled_from(BUFFER_KINDS), ADDRESSES, SIZES, st.just(0), st.just(0), BUFFER_EXTRAS).map(
+        Allocated._make
+    ),
+    st.tuples(DEVICES, st.just(Kind.L1), WRITES, SIZES, st.just(0), st.just(0), st.none()).map(Allocated._make),
+    st.tuples(DEVICES, st.sampled_from(PARTS), ADDRESSES, SIZES, PROGRAMS, st.just(0), PART_EXTRAS).map(
+        Allocated._make
+    ),
+)
+GOING = st.one_of(
+    st.tuples(
+        DEVICES, st.none() | st.sampled_from(BUFFER_KINDS), ADDRESSES | WRITES, st.just(0), st.just(0), ALLOCATORS
+    ).map(lambda fields: Freed(*fields)),
+    st.tuples(DEVICES, st.sampled_from(PARTS), ADDRESSES, st.just(0), PROGRAMS, st.just(0), CORES).map(Freed._make),
+)
+TURNING = st.one_of(
+    st.tuples(DEVICES, PROGRAMS).map(ProgramDestroyed._make),
+    st.tuples(DEVICES, PROGRAMS, CORES).map(ProgramRun._make),
+    st.tuples(DEVICES, st.sampled_from(CHIPS)).map(DeviceOpened._make),
+    st.tuples(DEVICES).map(DeviceClosed._make),
+)
+EVENTS: st.SearchStrategy[Event] = st.one_of(COMING, COMING, COMING, GOING, GOING, TURNING)
+STREAMS = st.lists(EVENTS, max_size=20)
+
+
+class Server:
+    """A ledger that hears one client."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.source = self.ledger.source(0.0, ProcessInfo(1, 1), "client", Confidence.REPORTED)
+
+    def hear(self, *events: Event) -> None:
+        for event in events:
+            self.ledger.apply(0.0, self.source, event)
+
+    def resync(self, table: LiveTable, generation: int = 1) -> None:
+        self.hear(ResyncBegin(generation), *table.resend(), ResyncEnd(generation))
+
+    def totals(self) -> dict[str, Any]:
+        """Every total that is not empty, and every live thing with its references."""
+        chips = {
+            chip.uid: [(total.used, total.count, total.reserved, total.known) for total in chip.totals()]
+            for chip in self.ledger.chips.values()
+            if any(total.count for total in chip.totals())
+        }
+        things = Counter((t.holding.number, t.kind, t.address, t.size, t.refs) for t in self.ledger.things())
+        return {"chips": chips, "things": things}
+
+
+@LAW
+@given(STREAMS)
+def test_a_server_that_missed_everything(events: list[Event]) -> None:
+    table, followed, fresh = LiveTable(), Server(), Server()
+    for event in events:
+        followed.hear(table.fold(event))
+    fresh.resync(table)
+    assert fresh.totals() == followed.totals()
+    assert len(table) == followed.ledger.live_count()
+
+
+@LAW
+@given(STREAMS, STREAMS)
+def test_a_server_that_missed_the_end(seen: list[Event], missed: list[Event]) -> None:
+    table, followed, late = LiveTable(), Server(), Server()
+    for event in seen:
+        told = table.fold(event)
+        followed.hear(told)
+        late.hear(told)
+    for event in missed:
+        followed.hear(table.fold(event))
+    late.resync(table, 2)
+    assert late.totals() == followed.totals()
+
+
+@LAW
+@given(STREAMS)
+def test_sending_again_changes_nothing(events: list[Event]) -> None:
+    table, server = LiveTable(), Server()
+    for event in events:
+        server.hear(table.fold(event))
+    before = server.totals()
+    server.resync(table, 2)
+    server.resync(table, 3)
+    assert server.totals() == before
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        (Allocated(0, Kind.CB, 0x1000, 64, 1, 0, Extra(shared=True)), Extra()),
+        (Allocated(0, Kind.DRAM, 0x1000, 64, 0, 0, Extra(reserved=128)), Extra(reserved=256)),
+        (Allocated(0, Kind.DRAM, 0x1000, 64, 0, 0, Extra(tag="old")), Extra(tag="new")),
+    ],
+)
+def test_a_place_that_was_used_anew_while_the_server_did_not_look(then: Allocated, now: Extra) -> None:
+    """Same place, kind and size, but another thing: what is re-sent describes it, not what was known before."""
+    table, followed, late = LiveTable(), Server(), Server()
+    late.hear(then)
+    for event in (then, Freed(then.device, then.kind, then.address, program=then.program), then._replace(extra=now)):
+        followed.hear(table.fold(event))
+    late.resync(table, 2)
+    assert late.totals() == followed.totals()
+    assert [thing.extra for thing in late.ledger.things()] == [now]
+
+
+def resent(*events: Event) -> list[Event]:
+    table = LiveTable()
+    for event in events:
+        table.fold(event)
+    return table.resend()
+
+
+def test_references_are_sent_with_the_thing() -> None:
+    here = Allocated(0, Kind.DRAM, 0x1000, 64)
+    assert resent(here, here, here, Freed(0, None, 0x1000)) == [here._replace(refs=2)]
+
+
+def test_a_kernel_loaded_twice_is_one_load() -> None:
+    kernel = Allocated(0, Kind.KERNEL, 7, 64, 1)
+    assert resent(kernel, kernel) == [kernel._replace(refs=1)]
+    assert resent(kernel, kernel, Freed(0, Kind.KERNEL, 7, program=1)) == []
+
+
+def test_a_shared_place_keeps_what_was_first_said_of_it() -> None:
+    """As the ledger does: one more reference does not describe the thing anew."""
+    first = Allocated(0, Kind.CB, 0x1000, 64, 1, 0, Extra(shared=True))
+    assert resent(first, first._replace(extra=Extra(shared=False))) == [first._replace(refs=2)]
+
+
+def test_a_new_size_replaces() -> None:
+    assert resent(Allocated(0, Kind.L1, 0x1000, 64), Allocated(0, Kind.L1, 0x1000, 96)) == [
+        Allocated(0, Kind.L1, 0x1000, 96, refs=1)
+    ]
+
+
+def test_a_surplus_free_of_a_part_at_address_0_frees_no_buffer() -> None:
+    """Kernel handle 0 is common, and a buffer of a graph capture has address 0; they are not the same thing."""
+    buffer = Allocated(0, Kind.DRAM, 0, 64)
+    assert resent(buffer, Freed(0, Kind.KERNEL, 0)) == [buffer._replace(refs=1)]
+
+
+def test_a_size_the_server_refuses_replaces_nothing() -> None:
+    table, followed, fresh = LiveTable(), Server(), Server()
+    for event in (Allocated(0, Kind.DRAM, 0x1000, 64), Allocated(0, Kind.DRAM, 0x1000, (100 << 30) + 1)):
+        followed.hear(table.fold(event))
+    fresh.resync(table)
+    assert fresh.totals() == followed.totals()
+
+
+@pytest.mark.parametrize("kind", BUFFER_KINDS)
+def test_a_free_without_a_kind_gets_it(kind: Kind) -> None:
+    table = LiveTable()
+    table.fold(Allocated(0, kind, 0x1000, 64))
+    assert table.fold(Freed(0, None, 0x1000)) == Freed(0, kind, 0x1000)
+    assert table.fold(Freed(0, None, 0x1000)) == Freed(0, None, 0x1000), "nothing there any more"
+    assert len(table) == 0
+
+
+def test_devices_come_before_what_lies_on_them() -> None:
+    opened, buffer = DeviceOpened(3, CHIPS[0]), Allocated(3, Kind.DRAM, 0x1000, 64)
+    assert resent(buffer, opened) == [opened, buffer._replace(refs=1)]
+    assert resent(opened, buffer, DeviceClosed(3)) == [opened]
+
+
+def test_other_events_pass_through() -> None:
+    table = LiveTable()
+    for event in (Mark("x"), ProgramRun(0, 1, 1)):
+        assert table.fold(event) is event
+    assert table.resend() == []

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our own records: every event survives the wire, and nothing else than NativeError comes out of bad bytes."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ttmem.account import events as ev
+from ttmem.account.geometry import Arch, Geometry
+from ttmem.account.grid import CoreRange, mask_of
+from ttmem.account.identity import ChipInfo
+from ttmem.account.kinds import KINDS, Confidence, Kind
+from ttmem.wire import native
+from ttmem.wire.native import NativeError, NativeStream
+
+LAW = settings(max_examples=250, deadline=None, derandomize=True)
+
+# -- events ------------------------------------------------------------------------------------------------------
+
+NONE = st.none()
+I32 = st.integers(-(2**31), 2**31 - 1)
+U32 = st.integers(0, 2**32 - 1)
+U64 = st.integers(0, 2**64 - 1)
+SIZE = st.integers(0, 2**63 - 1)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+
+
+@st.composite
+def core_sets(draw: st.DrawFn) -> int:
+    """Any few rectangles of cores, none of them included."""
+    corner = st.integers(0, 63)
+    mask = 0
+    for _ in range(draw(st.integers(0, 4))):
+        (x0, x1), (y0, y1) = (sorted((draw(corner), draw(corner))) for _ in range(2))
+        mask |= mask_of([CoreRange(x0, y0, x1, y1)])
+    return mask
+
+
+KIND = st.sampled_from(KINDS)
+EXTRA = st.builds(ev.Extra, NONE | U64, core_sets(), U32, NONE | TEXT, st.booleans())
+GEOMETRY = st.builds(Geometry, st.sampled_from(Arch), *[SIZE] * 9, st.booleans())
+CHIP = st.builds(
+    ChipInfo, TEXT, NONE | TEXT, NONE | I32, st.sampled_from(Arch), NONE | TEXT, NONE | st.booleans(), NONE | GEOMETRY
+)
+EVENTS: dict[type, st.SearchStrategy[Any]] = {
+    ev.Allocated: st.builds(ev.Allocated, I32, KIND, U64, U64, U64, U32, NONE | EXTRA),
+    ev.Freed: st.builds(ev.Freed, I32, NONE | KIND, U64, U64, U64, U32, core_sets()),
+    ev.ProgramRun: st.builds(ev.ProgramRun, I32, U64, core_sets()),
+    ev.ProgramDestroyed: st.builds(ev.ProgramDestroyed, I32, U64),
+    ev.DeviceOpened: st.builds(ev.DeviceOpened, I32, CHIP),
+    ev.DeviceClosed: st.builds(ev.DeviceClosed, I32),
+    ev.ChipFound: st.builds(ev.ChipFound, CHIP),
+    ev.ResyncBegin: st.builds(ev.ResyncBegin, U64),
+    ev.ResyncEnd: st.builds(ev.ResyncEnd, U64),
+    ev.Lost: st.builds(ev.Lost, U64),
+    ev.Rejected: st.builds(ev.Rejected, U64),
+    ev.Claimed: st.builds(ev.Claimed, I32),
+    ev.Mark: st.builds(ev.Mark, TEXT),
+    ev.ProcessExited: st.just(ev.ProcessExited()),
+    ev.PeaksReset: st.just(ev.PeaksReset()),
+}
+EVENT = st.one_of(*EVENTS.values())
+SERVER_ONLY = (ev.ChipFound, ev.Rejected, ev.Claimed, ev.ProcessExited, ev.PeaksReset)
+FROM_CLIENTS = st.one_of(*(EVENTS[kind] for kind in EVENTS if kind not in SERVER_ONLY))
+
+
+def test_every_event_type_is_tried() -> None:
+    assert set(EVENTS) == set(get_args(ev.Event))
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+@given(data=st.data())
+@settings(LAW, max_examples=60)
+def test_round_trip(kind: type, data: st.DataObject) -> None:
+    event = data.draw(EVENTS[kind])
+    record = native.encode(event)
+    again = native.decode(record)
+    assert again == event
+    assert type(again) is type(event)
+    assert len(record) % 8 == 0
+    assert int.from_bytes(record[2:4], "little") == len(record)
+    assert record[0] > 12  # so that no legacy record is taken for it
+
+
+def test_the_finest_pattern_of_cores() -> None:
+    """A chequer board needs the most rectangles of all."""
+    mask = sum(1 << (y * 64 + x) for x in range(64) for y in range(64) if (x + y) % 2)
+    for event in (
+        ev.ProgramRun(0, 1, mask),
+        ev.Freed(0, Kind.CB, 1, cores=mask),
+        ev.Allocated(0, Kind.CB, 1, 1, extra=ev.Extra(cores=mask, tag="t" * native.MAX_TEXT)),
+    ):
+        assert native.decode(native.encode(event)) == event
+
+
+@LAW
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=200, max_size=400), st.integers(1, 4))
+def test_long_texts_are_cut_between_characters(text: str, times: int) -> None:
+    text = text * times
+    tagged = ev.Allocated(0, Kind.L1, 1, 1, extra=ev.Extra(tag=text))
+    marked = native.decode(native.encode(ev.Mark(text)))
+    again = native.decode(native.encode(tagged))
+    assert isinstance(marked, ev.Mark)
+    assert isinstance(again, ev.Allocated)
+    assert again.extra is not None
+    assert again.extra.tag == marked.text
+    assert text.startswith(marked.text)
+    size = len(text.encode())
+    assert min(size, native.MAX_TEXT - 3) <= len(marked.text.encode()) <= native.MAX_TEXT
+
+
+# -- bad records -------------------------------------------------------------------------------------------------
+
+
+def decoded(record: bytes) -> ev.Event | None:
+    """The event, or None for bytes that mean nothing; any other error than NativeError is a failure."""
+    with suppress(NativeError):
+        return native.decode(record)
+    return None
+
+
+@LAW
+@given(EVENT)
+def test_truncated_records(event: ev.Event) -> None:
+    record = native.encode(event)
+    for length in range(len(record)):
+        decoded(record[:length])
+
+
+@LAW
+@given(EVENT, st.data())
+def test_damaged_records(event: ev.Event, data: st.DataObject) -> None:
+    record = bytearray(native.encode(event))
+    for _ in range(data.draw(st.integers(1, 4))):
+        record[data.draw(st.integers(0, len(record) - 1))] = data.draw(st.integers(0, 255))
+    decoded(bytes(record))
+
+
+@LAW
+@given(st.sampled_from([*range(0x80, 0x90), *range(0xA0, 0xA6), native.MAGIC]), st.binary(max_size=200))
+def test_garbage(op: int, rest: bytes) -> None:
+    """What is understood can be written again: the server records what it was told."""
+    event = decoded(bytes([op]) + rest)
+    if event is not None:
+        assert native.decode(native.encode(event)) == event
+
+
+def with_body(op: int, body: bytes) -> bytes:
+    length = (10 + len(body) + 7) & ~7
+    head = bytes([op, 0]) + length.to_bytes(2, "little") + bytes(4) + len(body).to_bytes(2, "little")
+    return (head + body).ljust(length, b"\0")
+
+
+JSON = st.recursive(
+    NONE | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=12) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=15,
+)
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "uid": TEXT | JSON, "pci": JSON, "kmd": JSON, "arch": st.integers(0, 4) | JSON, "board": JSON, "remote": JSON,
+        "geometry": st.lists(st.integers(0, 4) | JSON, min_size=11, max_size=11) | JSON,
+    },
+)  # fmt: skip
+
+
+@LAW
+@given(st.sampled_from([native.DEVICE_OPENED, native.CHIP_FOUND]), FIELDS | JSON)
+def test_a_chip_described_in_nonsense(op: int, fields: Any) -> None:
+    event = decoded(with_body(op, json.dumps(fields).encode()))
+    if event is not None:
+        assert native.decode(native.encode(event)) == event
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"[" * 60_000, id="nested too deep"),
+        pytest.param(b'{"uid":"a","kmd":' + b"9" * 5000 + b"}", id="a number too long"),
+        pytest.param(b'{"uid":"a","kmd":1e999}', id="an infinite number"),
+        pytest.param(b'{"uid":"a","geometry":[1]}', id="a geometry too short"),
+        pytest.param(b"\xff\xfe", id="not text"),
+        pytest.param(b"", id="empty"),
+    ],
+)
+def test_a_chip_that_cannot_be(body: bytes) -> None:
+    with pytest.raises(NativeError):
+        native.decode(with_body(native.DEVICE_OPENED, body))
+
+
+def test_a_chip_without_a_name() -> None:
+    with pytest.raises(NativeError) as error:
+        native.decode(with_body(native.DEVICE_OPENED, b"{}"))
+    assert "is not known to version" not in str(error.value)  # the type is; the name is what is missing
+    assert "uid" in str(error.value)
+
+
+def test_what_a_client_says_at_length_can_be_recorded() -> None:
+    """Raw UTF-8 on the wire grows when it is escaped: the event file must still take it."""
+    body = '{"uid":"a","board":"%s"}' % ("\u00e9" * 25_000)
+    event = decoded(with_body(native.DEVICE_OPENED, body.encode()))
+    if event is not None:
+        assert native.decode(native.encode(event)) == event
+
+
+def test_a_long_mark_is_cut_by_the_reader_too() -> None:
+    event = native.decode(with_body(native.MARK, b"m" * 50_000))
+    assert event == native.decode(native.encode(event))
+
+
+# -- hello and sync ----------------------------------------------------------------------------------------------
+
+
+@LAW
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=16), st.sampled_from(Confidence))
+def test_hello(source: str, confidence: Confidence) -> None:
+    record = native.hello(source, confidence)
+    assert native.decode_hello(record) == native.Hello(native.VERSION, source, confidence)
+    assert list(NativeStream().feed(record)) == [record]
+
+
+@LAW
+@given(st.binary(max_size=80))
+def test_hello_of_nonsense(rest: bytes) -> None:
+    """A stream lets nothing shorter than 8 bytes through."""
+    for record in (
+        native.MAGIC.to_bytes(1, "little") + rest.ljust(7, b"\0"),
+        native.hello("x", Confidence.EXACT)[:8] + rest,
+    ):
+        with suppress(NativeError):
+            native.decode_hello(record)
+
+
+def test_a_hello_from_the_future() -> None:
+    record = bytearray(native.hello("agent", Confidence.EXACT))
+    record[4] += 1
+    with pytest.raises(NativeError, match=r"version 2 .* version 1"):
+        native.decode_hello(bytes(record))
+
+
+@LAW
+@given(U64)
+def test_sync(token: int) -> None:
+    assert native.sync_token(native.sync(token)) == token
+    assert native.sync_token(native.synced(token)) == token
+    assert list(NativeStream().feed(native.sync(token))) == [native.sync(token)]
+
+
+# -- streams -----------------------------------------------------------------------------------------------------
+
+
+def chunks(data: bytes, cuts: list[int]) -> list[bytes]:
+    out = []
+    for length in cuts:
+        out.append(data[:length])
+        data = data[length:]
+    return [*out, data]
+
+
+def fed(parts: list[bytes]) -> tuple[list[bytes], str | None]:
+    """The records, and the text of the error that ended the stream."""
+    stream = NativeStream()
+    records: list[bytes] = []
+    for part in parts:
+        try:
+            for record in stream.feed(part):
+                records.append(record)  # noqa: PERF402 (what came before an error counts)
+        except NativeError as error:
+            return records, str(error)
+    return records, None
+
+
+CUTS = st.lists(st.integers(1, 90), max_size=20)
+HELLO = native.hello("client", Confidence.REPORTED)
+
+
+@LAW
+@given(st.lists(FROM_CLIENTS, max_size=8), CUTS)
+def test_any_chunking(events: list[ev.Event], cuts: list[int]) -> None:
+    records = [HELLO, *map(native.encode, events), native.sync(1)]
+    data = b"".join(records)
+    for parts in ([data], chunks(data, cuts), [data[i : i + 1] for i in range(len(data))]):
+        assert fed(parts) == (records, None)
+
+
+@LAW
+@given(st.lists(FROM_CLIENTS, max_size=4), st.binary(min_size=8, max_size=40), CUTS)
+def test_records_before_a_bad_one_are_not_lost(events: list[ev.Event], bad: bytes, cuts: list[int]) -> None:
+    """Whether they came in one read with it or not."""
+    records = [HELLO, *map(native.encode, events)]
+    data = b"".join(records)
+    bad = b"\x07" + bad  # a legacy type
+    for parts in ([data + bad, b""], chunks(data + bad, cuts), [data, bad]):
+        found, error = fed(parts)
+        assert found == records
+        assert error is not None
+
+
+@LAW
+@given(st.binary(max_size=300), CUTS)
+def test_streams_of_nonsense(data: bytes, cuts: list[int]) -> None:
+    for parts in ([data], chunks(data, cuts)):
+        records, _ = fed(parts)
+        assert data.startswith(b"".join(records))

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What /proc says, read from a folder laid out like one and from the real thing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ttmem.account.identity import ProcessInfo
+from ttmem.sources import processes
+
+
+def lay_out(root: Path, pid: int, **files: bytes) -> None:
+    folder = root / "proc" / str(pid)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def stat_line(name: str, state: str = "S", start: int = 8675309) -> bytes:
+    """Field 2 is the name, 3 the state, 22 the start; the others are numbered, so that a wrong field shows."""
+    return f"42 ({name}) {state} {' '.join(str(n) for n in range(4, 22))} {start} 23 24\n".encode()
+
+
+@pytest.mark.parametrize("name", ["python3", "a b", "(sd-pam)", "x) S 1 2 (y", ")", "", "new\nline"])
+def test_start_and_state(folder: Path, name: str) -> None:
+    lay_out(folder, 42, stat=stat_line(name, "D"))
+    assert processes.start_and_state(42, str(folder)) == (8675309, "D")
+
+
+@pytest.mark.parametrize("content", [b"", b"42", b"42 (x) S 1 2 3", b"42 (x) S " + b"z " * 40])
+def test_a_cut_stat_is_no_process(folder: Path, content: bytes) -> None:
+    lay_out(folder, 42, stat=content)
+    assert processes.start_and_state(42, str(folder)) is None
+    assert processes.describe(42, 5, str(folder)) == ProcessInfo(42, None, 5)
+
+
+def test_nobody(folder: Path) -> None:
+    assert processes.start_and_state(42, str(folder)) is None
+    assert processes.describe(42, None, str(folder)) == ProcessInfo(42)
+    assert processes.visible_devices(42, str(folder)) is None
+
+
+def test_describe(folder: Path) -> None:
+    lay_out(folder, 42, stat=stat_line("python3"), comm=b"python3\n", cmdline=b"python3\0model.py\0--batch\0008\0")
+    assert processes.describe(42, 1000, str(folder)) == ProcessInfo(
+        42, 8675309, 1000, "python3", "python3 model.py --batch 8"
+    )
+
+
+def test_a_zombie_has_no_command(folder: Path) -> None:
+    lay_out(folder, 42, stat=stat_line("python3", "Z"), comm=b"python3\n", cmdline=b"")
+    assert processes.describe(42, 1000, str(folder)) == ProcessInfo(42, 8675309, 1000, "python3", None)
+
+
+def test_files_we_may_not_read(folder: Path) -> None:
+    lay_out(folder, 42, stat=stat_line("python3"))
+    assert processes.describe(42, 1000, str(folder)) == ProcessInfo(42, 8675309, 1000, None, None)
+
+
+def test_names_cannot_upset_a_terminal(folder: Path) -> None:
+    evil = "a\x1b]0;x\x07b\u202ec\xff"
+    lay_out(folder, 42, stat=stat_line("x"), comm=evil.encode() + b"\n", cmdline=b"run\0\x1b[2J\xff\xfe\nrm\0")
+    info = processes.describe(42, 0, str(folder))
+    assert info.name == "a?]0;x?b?c\xff"
+    assert info.command == "run ?[2J\ufffd\ufffd?rm"
+    assert (info.name + info.command).isprintable()
+
+
+def test_a_long_command_is_cut(folder: Path) -> None:
+    lay_out(folder, 42, stat=stat_line("x"), cmdline=b"x" * 100_000)
+    command = processes.describe(42, 0, str(folder)).command
+    assert command == "x" * 4096
+
+
+@pytest.mark.parametrize(
+    ("environ", "visible"),
+    [
+        (b"", None),
+        (b"PATH=/bin\0HOME=/\0", None),
+        (b"TT_VISIBLE_DEVICES=3\0", ["3"]),
+        (b"A=1\0TT_VISIBLE_DEVICES=0, 2 ,3\0B=2\0", ["0", "2", "3"]),
+        (b"TT_VISIBLE_DEVICES=0000:01:00.0\0", ["0000:01:00.0"]),
+        (b"TT_VISIBLE_DEVICES=\0", None),
+        (b"TT_VISIBLE_DEVICES=,\0", None),
+        (b"TT_VISIBLE_DEVICES\0", None),
+        (b"XTT_VISIBLE_DEVICES=3\0TT_VISIBLE_DEVICES_X=4\0", None),
+        (b"X=TT_VISIBLE_DEVICES=3\0", None),
+        (b"TT_VISIBLE_DEVICES=\xff\0", ["\ufffd"]),
+    ],
+)
+def test_visible_devices(folder: Path, environ: bytes, visible: list[str] | None) -> None:
+    lay_out(folder, 42, environ=environ)
+    assert processes.visible_devices(42, str(folder)) == visible
+
+
+def test_a_real_process() -> None:
+    environment = {**os.environ, "TT_VISIBLE_DEVICES": "2,1"}
+    child = subprocess.Popen(["sleep", "1000"], env=environment)
+    try:
+        info = processes.describe(child.pid, os.getuid())
+        me = processes.describe(os.getpid(), os.getuid())
+        assert info.start is not None
+        assert me.start is not None
+        assert info.start >= me.start
+        assert (info.name, info.command) == ("sleep", "sleep 1000")
+        assert processes.visible_devices(child.pid) == ["2", "1"]
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert processes.start_and_state(child.pid) == (info.start, "Z")
+    finally:
+        child.kill()
+        child.wait()
+    assert processes.start_and_state(child.pid) is None

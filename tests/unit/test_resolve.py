@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device numbers of a process that sees only some chips."""
+
+from __future__ import annotations
+
+import pytest
+
+from ttmem.account.identity import ChipInfo
+from ttmem.server.resolve import chips_of_visible
+
+MACHINE = [ChipInfo(f"0000:0{n}:00.0", pci=f"0000:0{n}:00.0", kmd=n, board="p150a") for n in range(1, 5)]
+UNKNOWN = "0000:7f:00.0"
+
+
+@pytest.mark.parametrize(
+    ("visible", "kmds"),
+    [
+        ([], []),
+        (["1"], [1]),
+        (["3"], [3]),
+        (["2", "4"], [2, 4]),
+        (["4", "2"], [2, 4]),  # numbered in driver order, however they are listed
+        (["2", "2"], [2]),
+        (["0000:03:00.0"], [3]),
+        (["03:00.0"], [3]),
+        (["0000:02:00.0", "1"], [1, 2]),
+        (["2", "02:00.0"], [2]),
+    ],
+)
+def test_known_chips(visible: list[str], kmds: list[int]) -> None:
+    found = chips_of_visible(visible, MACHINE)
+    assert [number for number, _ in found] == list(range(len(kmds)))
+    assert [chip.kmd for _, chip in found] == kmds
+    assert all(chip in MACHINE for _, chip in found)
+
+
+def test_letters_of_a_pci_address() -> None:
+    machine = [ChipInfo("0000:c1:00.0", pci="0000:c1:00.0", kmd=0)]
+    assert chips_of_visible(["0000:C1:00.0"], machine) == chips_of_visible(["C1:00.0"], machine) == [(0, machine[0])]
+
+
+def test_an_index_the_machine_does_not_list() -> None:
+    """Inside a container sysfs may show nothing; two processes' chips are told apart all the same."""
+    assert chips_of_visible(["3"], []) == [(0, ChipInfo("kmd:3", kmd=3))]
+    assert chips_of_visible(["3"], []) != chips_of_visible(["5"], [])
+
+
+def test_an_unlisted_pci_address_comes_last() -> None:
+    found = chips_of_visible([UNKNOWN, "2"], MACHINE)
+    assert [(number, chip.uid) for number, chip in found] == [(0, "0000:02:00.0"), (1, UNKNOWN)]
+    assert found[1][1] == ChipInfo(UNKNOWN, pci=UNKNOWN)
+
+
+@pytest.mark.parametrize("odd", ["all", "-1", "1-3", "٣", "n150", "0x1", "1.0"])
+def test_forms_we_do_not_know_mean_nothing(odd: str) -> None:
+    assert chips_of_visible([odd], MACHINE) == []
+    assert chips_of_visible(["1", odd], MACHINE) == [], "half a numbering would be wrong"
+
+
+@pytest.mark.parametrize("digits", [20, 5000])
+def test_an_absurd_index_does_no_harm(digits: int) -> None:
+    """It is some other user's environment: a server must survive it, and not number a chip by it."""
+    assert chips_of_visible(["9" * digits], MACHINE) == []
