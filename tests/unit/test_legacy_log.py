@@ -60,11 +60,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+def bench(folder: Path) -> Iterator[Callable[..., Bench]]:
     benches: list[Bench] = []
 
     def make(**options: Any) -> Bench:
-        benches.append(Bench(tmp_path / f"log{len(benches)}", **options))
+        benches.append(Bench(folder / f"log{len(benches)}", **options))
         return benches[-1]
 
     yield make
@@ -416,14 +416,14 @@ def test_a_log_that_was_never_used_has_no_thread() -> None:
     log.close()
 
 
-def test_cpp_agrees_about_numbers(tmp_path: Path) -> None:
+def test_cpp_agrees_about_numbers(folder: Path) -> None:
     """The same division, printed by a C++ stream."""
     sizes = [1, 1000, 94208, 208896, 917504, 123456789, 8192000, 99999950, 1048575, 1 << 33, (100 << 30) - 1, 1 << 50]
     loop = "unsigned long n; while (std::cin >> n) std::cout << n / 1048576.0 << ' ';"
     code = f"#include <iostream>\nint main() {{ {loop} }}\n"
-    (tmp_path / "p.cpp").write_text(code)
-    subprocess.run(["g++", "-O0", str(tmp_path / "p.cpp"), "-o", str(tmp_path / "p")], check=True)
+    (folder / "p.cpp").write_text(code)
+    subprocess.run(["g++", "-O0", str(folder / "p.cpp"), "-o", str(folder / "p")], check=True)
     said = subprocess.run(
-        [str(tmp_path / "p")], input=" ".join(map(str, sizes)), capture_output=True, text=True, check=True
+        [str(folder / "p")], input=" ".join(map(str, sizes)), capture_output=True, text=True, check=True
     ).stdout.split()
     assert [mega(size) for size in sizes] == said

@@ -280,6 +280,27 @@ def test_a_group_one_is_not_in(folder: Path, monkeypatch: pytest.MonkeyPatch, na
     assert not path.exists(), "no socket is left behind that nobody listens on"
 
 
+def test_a_group_given_later_may_connect_too(folder: Path, claim: Claimer) -> None:
+    """The folder is our own, made by an earlier server for its owner alone."""
+    path = folder / "ttmem" / "a.sock"
+    listen.claim(str(path)).release()
+    assert mode(path.parent) == 0o700
+    claim(path, group=os.getgid())
+    assert mode(path) == 0o660
+    assert mode(path.parent) & 0o010, "the group is let in, or the user is told that it is not"
+
+
+def test_a_socket_that_cannot_be_given_to_the_group_is_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, *ids: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(listen.os, "chown", refuse)
+    path = folder / "a.sock"  # in a folder that was there, so it is the socket that is refused
+    with nothing_left_open(), pytest.raises(ListenError, match="Operation not permitted"):
+        listen.claim(str(path), group=os.getgid())
+    assert not path.exists()
+
+
 def test_group_names() -> None:
     import grp
 

@@ -31,6 +31,7 @@ from ttmem.account.ledger import Ledger
 from ttmem.collect.live import LiveTable
 
 LAW = settings(max_examples=200, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink])
+BUFFERS = [*BUFFER_KINDS, Kind.FIRMWARE]
 PARTS = [Kind.CB, Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL]
 
 # Few places, so that everything collides. The per-core ids mean the same on every board.
@@ -48,7 +49,7 @@ PART_EXTRAS = st.none() | st.tuples(CORES, st.booleans()).map(lambda fields: Ext
 CHIPS = [ChipInfo("uid-a", geometry=BOARDS["n150"]), ChipInfo("uid-b", geometry=BOARDS["p150"]), ChipInfo("uid-c")]
 
 COMING = st.one_of(
-    st.tuples(DEVICES, st.sampled_from(BUFFER_KINDS), ADDRESSES, SIZES, st.just(0), st.just(0), BUFFER_EXTRAS).map(
+    st.tuples(DEVICES, st.sampled_from(BUFFERS), ADDRESSES, SIZES, st.just(0), st.just(0), BUFFER_EXTRAS).map(
         Allocated._make
     ),
     st.tuples(DEVICES, st.just(Kind.L1), WRITES, SIZES, st.just(0), st.just(0), st.none()).map(Allocated._make),
@@ -58,7 +59,7 @@ COMING = st.one_of(
 )
 GOING = st.one_of(
     st.tuples(
-        DEVICES, st.none() | st.sampled_from(BUFFER_KINDS), ADDRESSES | WRITES, st.just(0), st.just(0), ALLOCATORS
+        DEVICES, st.none() | st.sampled_from(BUFFERS), ADDRESSES | WRITES, st.just(0), st.just(0), ALLOCATORS
     ).map(lambda fields: Freed(*fields)),
     st.tuples(DEVICES, st.sampled_from(PARTS), ADDRESSES, st.just(0), PROGRAMS, st.just(0), CORES).map(Freed._make),
 )
@@ -187,6 +188,15 @@ def test_a_surplus_free_of_a_part_at_address_0_frees_no_buffer() -> None:
     """Kernel handle 0 is common, and a buffer of a graph capture has address 0; they are not the same thing."""
     buffer = Allocated(0, Kind.DRAM, 0, 64)
     assert resent(buffer, Freed(0, Kind.KERNEL, 0)) == [buffer._replace(refs=1)]
+
+
+def test_firmware_without_an_address_is_a_buffer() -> None:
+    """To the ledger firmware is a buffer, not part of a program, though its number comes after the parts'."""
+    table, followed = LiveTable(), Server()
+    for event in (Allocated(0, Kind.FIRMWARE, 0, 64), Freed(0, Kind.FIRMWARE, 0)):
+        followed.hear(table.fold(event))
+    assert followed.ledger.live_count() == 0
+    assert len(table) == 0
 
 
 def test_a_size_the_server_refuses_replaces_nothing() -> None:

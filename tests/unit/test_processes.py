@@ -99,19 +99,21 @@ def test_visible_devices(folder: Path, environ: bytes, visible: list[str] | None
 
 def test_a_real_process() -> None:
     environment = {**os.environ, "TT_VISIBLE_DEVICES": "2,1"}
-    child = subprocess.Popen(["sleep", "1000"], env=environment)
-    try:
+    with subprocess.Popen(["cat", "-"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        # Popen may return while the kernel still sets the new name up; an answer proves that it is running.
+        child.stdin.write(b"ready\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"ready\n"
         info = processes.describe(child.pid, os.getuid())
         me = processes.describe(os.getpid(), os.getuid())
         assert info.start is not None
         assert me.start is not None
         assert info.start >= me.start
-        assert (info.name, info.command) == ("sleep", "sleep 1000")
+        assert (info.name, info.command) == ("cat", "cat -")
         assert processes.visible_devices(child.pid) == ["2", "1"]
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert processes.start_and_state(child.pid) == (info.start, "Z")
-    finally:
-        child.kill()
-        child.wait()
     assert processes.start_and_state(child.pid) is None

@@ -35,9 +35,9 @@ from ttmem.account.geometry import board_geometry, noc_limits, region_at
 from ttmem.account.grid import split_core_id
 from ttmem.account.identity import ChipInfo, ProcessInfo, assumed_uid
 from ttmem.account.kinds import FAMILY_OF, POOL_OF, Confidence, Kind, covers
-from ttmem.account.parties import Chip, Process, Share, Source
+from ttmem.account.parties import Chip, Process, Source
 from ttmem.account.things import Grave, Holding, PartKey, Program, Thing
-from ttmem.account.totals import Leaf
+from ttmem.account.voices import new_leaf, rehome
 
 ANOMALIES = (
     "unknown_free",
@@ -119,6 +119,8 @@ class Ledger:
     def source(self, time: float, info: ProcessInfo, name: str, confidence: Confidence) -> Source:
         """The source of that name of that process, made on first use."""
         process = self.processes.get(info.key)
+        if process is None:  # who has exited does not come back: a late connection of theirs finds them dead
+            process = next((dead for dead in reversed(self.departed) if dead.info.key == info.key), None)
         if process is None:
             process = self.processes[info.key] = Process(info, time)
         source = process.sources.get(name)
@@ -169,7 +171,6 @@ class Ledger:
         key = (address << 2 if extra is None else (extra.allocator << 66) | (address << 2)) | _SPACE[kind]
         if not address:  # virtual allocations of a graph capture: each its own thing
             key = -self.seq
-            holding.unplaced.append(key)
         thing = holding.buffers.get(key)
         if thing is not None:
             if thing.size == size and thing.kind == kind and not (refs and thing.extra != extra):
@@ -182,9 +183,11 @@ class Ledger:
                 self._anomaly(process, "replaced")
         elif process.count >= self._max_things:
             return self._anomaly(process, "dropped")
+        elif not address:
+            holding.unplaced.append(key)
         if extra is None and not refs and source.generation is None:  # what _place does, for nearly every event
             thing = holding.buffers[key] = Thing(holding, kind, address, size, self.seq, time, None)
-            (holding.leaves[kind] or self._leaf(holding, kind)).add(size, self.seq, time)
+            (holding.leaves[kind] or new_leaf(holding, kind, self.seq, time)).add(size, self.seq, time)
             process.count += 1
             return thing
         thing = self._place(holding, kind, address, size, time, refs, extra)
@@ -205,13 +208,13 @@ class Ledger:
         """Circular and dataflow buffers, scratchpads and kernels belong to a program."""
         source = holding.source
         program = holding.programs.get(ident)
-        if program is None:
-            program = holding.programs[ident] = Program(ident)
         key: PartKey = (FAMILY_OF[kind], address, extra.cores if extra is not None else 0)
-        thing = program.parts.get(key)
+        if key[0] == _KERNEL:  # loaded twice is one load (rule 7)
+            refs = min(refs, 1)
+        thing = program.parts.get(key) if program is not None else None
         if thing is not None:
             if thing.size == size and thing.kind == kind and not (refs and thing.extra != extra):
-                if key[0] != _KERNEL:  # a kernel loaded twice is one load (rule 7)
+                if key[0] != _KERNEL:
                     thing.refs = refs or thing.refs + 1
                 if source.generation is not None:
                     source.confirmed.add(thing)
@@ -221,6 +224,8 @@ class Ledger:
                 self._anomaly(source.process, "replaced")
         elif source.process.count >= self._max_things:
             return self._anomaly(source.process, "dropped")
+        if program is None:
+            program = holding.programs[ident] = Program(ident, holding)
         thing = self._place(holding, kind, address, size, time, refs, extra)
         program.parts[key] = thing
         return thing
@@ -230,7 +235,7 @@ class Ledger:
     ) -> Thing:
         """Make a thing and count it; the caller files it."""
         thing = Thing(holding, kind, address, size, self.seq, time, extra)
-        leaf = holding.leaves[kind] or self._leaf(holding, kind)
+        leaf = holding.leaves[kind] or new_leaf(holding, kind, self.seq, time)
         source = holding.source
         source.process.count += 1
         if extra is None:
@@ -285,7 +290,7 @@ class Ledger:
             key = buffer_key(kind or Kind.DRAM, address, allocator)
         thing = buffers.get(key)
         if thing is None:
-            found = self._surplus_free(holding, address, size)
+            found = self._surplus_free(holding, kind, address, size)
             if found is None:
                 return None
             holding, key = found
@@ -294,6 +299,8 @@ class Ledger:
             thing.refs -= 1
             return thing
         del holding.buffers[key]
+        if not address:
+            holding.unplaced.remove(key)
         thing.refs = 0
         leaf = holding.leaves[thing.kind]
         if thing.extra is None and leaf is not None:  # what _remove does, for nearly every event
@@ -326,19 +333,22 @@ class Ledger:
         self._anomaly(holding.source.process, "ambiguous")
         return max(found, key=lambda key: buffers[key].born)
 
-    def _pick_unplaced(self, holding: Holding, size: int) -> int:
+    def _pick_unplaced(self, holding: Holding, kind: Kind | None, size: int) -> int | None:
         """Which of the things without an address goes: the youngest of that size, else the youngest."""
-        unplaced = holding.unplaced
-        sized = [key for key in unplaced if holding.buffers[key].size == size]
-        key = (sized or unplaced)[-1]
-        unplaced.remove(key)
-        return key
+        found = holding.unplaced
+        if not holding.source.kindless and kind is not None:
+            found = [key for key in found if _SPACE[holding.buffers[key].kind] == _SPACE[kind]]
+        sized = [key for key in found if holding.buffers[key].size == size]
+        candidates = sized or found
+        return candidates[-1] if candidates else None
 
-    def _surplus_free(self, holding: Holding, address: int, size: int) -> tuple[Holding, int] | None:
+    def _surplus_free(self, holding: Holding, kind: Kind | None, address: int, size: int) -> tuple[Holding, int] | None:
         """A free of nothing we know at that address: where the thing is after all, or None and counted (rule 5)."""
         source = holding.source
-        if not address and holding.unplaced:
-            return holding, self._pick_unplaced(holding, size)
+        if not address:
+            picked = self._pick_unplaced(holding, kind, size)
+            if picked is not None:
+                return holding, picked
         if holding.just_freed(address):
             self._anomaly(source.process, "double_free")
             return None
@@ -395,8 +405,11 @@ class Ledger:
     def _bury(self, holding: Holding, exited: bool) -> None:
         """Everything in a holding goes at once. A dead process's own totals stay as they were: its last picture."""
         grave = Grave(holding, self.seq)
-        for program in holding.programs.values():
-            holding.chip.evict(program)
+        holding.chip.leaving(holding)
+        if not len(grave):
+            if not exited:
+                holding.clear()
+            return
         for kind, leaf in enumerate(holding.leaves):
             if leaf is None:
                 continue
@@ -419,7 +432,7 @@ class Ledger:
             self._buried -= done
             limit -= done
             if not self._graves[0].tables:
-                self._graves.popleft()
+                self._graves.popleft().close()
         return self._buried > self.limits.buried_things
 
     # -- programs ------------------------------------------------------------------------------------------------
@@ -430,8 +443,10 @@ class Ledger:
             self._anomaly(source.process, "rejected")
             return
         program = holding.programs.get(event.program)
-        if program is None:
-            program = holding.programs[event.program] = Program(event.program)
+        if program is None:  # nothing is known of it, except that it is on those cores now
+            program = Program(event.program, holding)
+            if len(holding.programs) < self._max_things:
+                holding.programs[event.program] = program
         holding.chip.run(program, event.cores)
 
     def _program_destroyed(self, time: float, source: Source, event: ProgramDestroyed) -> None:
@@ -479,27 +494,6 @@ class Ledger:
             chip = self.chips[info.uid] = Chip(info)
         return chip
 
-    def _leaf(self, holding: Holding, kind: Kind) -> Leaf:
-        """The total for a kind of a holding, joined to the larger totals if its source is believed (rule 12)."""
-        leaf = holding.leaves[kind] = Leaf()
-        source, chip = holding.source, holding.chip
-        share = source.process.shares.get(chip.uid)
-        if share is None:
-            share = source.process.shares[chip.uid] = Share(chip)
-        voice = share.voices[kind]
-        if voice is None or voice.confidence < source.confidence:
-            share.voices[kind] = source
-            for other in voice.holdings.values() if voice is not None else ():
-                aside = other.leaves[kind]
-                if aside is not None and other.chip is chip:
-                    for total in aside.chain[1:]:
-                        total.drop(aside)
-                    aside.chain = (aside,)
-        if share.voices[kind] is source:
-            pool = POOL_OF[kind]
-            leaf.chain = (leaf, share.pools[pool], chip.kinds[kind], chip.pools[pool])
-        return leaf
-
     def _device_opened(self, time: float, source: Source, event: DeviceOpened) -> None:
         process, number = source.process, event.device
         if number < 0 or (number not in process.numbers and len(process.numbers) >= self.limits.devices_per_process):
@@ -509,43 +503,20 @@ class Ledger:
         old = process.numbers.get(number)
         process.numbers[number] = chip
         if old is not None and old is not chip:
-            for holding in list(process.holdings()):
-                if holding.number == number:
-                    self._move(holding, chip, time)
-            if old.assumed and not old.holdings:
-                del self.chips[old.uid]
-
-    def _move(self, holding: Holding, chip: Chip, time: float) -> None:
-        """A chip's name became known: what was counted under the assumed one is counted under the true one."""
-        old = holding.chip
-        old.holdings.remove(holding)
-        for program in holding.programs.values():
-            old.evict(program)
-        leaves = [(kind, leaf) for kind, leaf in zip(Kind, holding.leaves) if leaf is not None]
-        process = holding.source.process
-        for kind, leaf in leaves:
-            for total in leaf.chain[1:]:
-                total.drop(leaf)
-            share = process.shares[old.uid]
-            if share.voices[kind] is holding.source:
-                share.voices[kind] = None
-        if not any(other.chip is old for other in process.holdings() if other is not holding):
-            process.shares.pop(old.uid, None)
-        holding.chip = chip
-        chip.holdings.append(holding)
-        chip.covered |= covers(holding.source.name)
-        for kind, leaf in leaves:
-            holding.leaves[kind] = None
-            fresh = self._leaf(holding, kind)
-            leaf.chain = (leaf, *fresh.chain[1:])
-            holding.leaves[kind] = leaf
-            for total in leaf.chain[1:]:
-                total.merge(leaf, self.seq, time)
+            rehome(process, number, chip, self.seq, time)
+            if old.assumed:
+                self._forget_chip(old)
 
     def _device_closed(self, time: float, source: Source, event: DeviceClosed) -> None:
         holding = source.holdings.get(event.device)
         if holding is not None:
             self._bury(holding, exited=False)
+
+    def _forget_chip(self, chip: Chip) -> None:
+        """A chip that was only assumed to exist goes when nobody means it any more."""
+        meant = any(chip is other for process in self.processes.values() for other in process.numbers.values())
+        if not chip.holdings and not meant and self.chips.get(chip.uid) is chip:
+            del self.chips[chip.uid]
 
     def _chip_found(self, time: float, source: Source | None, event: ChipFound) -> None:
         self._describe(event.chip)
@@ -608,11 +579,11 @@ class Ledger:
         process.exited = time
         for holding in process.holdings():
             self._bury(holding, exited=True)
-            chip = holding.chip
-            chip.holdings.remove(holding)
-            if chip.assumed and not chip.holdings and len(self.chips) > self.limits.chips:
-                del self.chips[chip.uid]
+            holding.chip.holdings.remove(holding)
         del self.processes[process.info.key]
+        for chip in list(process.numbers.values()):
+            if chip.assumed and len(self.chips) > self.limits.chips:
+                self._forget_chip(chip)
         self.departed.append(process)
         while len(self.departed) > self.limits.departed:
             self.departed.popleft()
@@ -659,6 +630,6 @@ class Ledger:
             for holding in process.holdings():
                 if holding.number == number:
                     for kind, leaf in enumerate(holding.leaves):
-                        if leaf is not None and len(leaf.chain) > 1:
+                        if leaf is not None and leaf.counts:
                             used[kind] += leaf.used
         return used

@@ -41,22 +41,44 @@ class Chip:
         yield from self.pools
 
     def run(self, program: Program, cores: int) -> None:
-        """A program was launched on these cores; whatever was resident there no longer is."""
-        left = [(other, mask & ~cores) for other, mask in self.resident if other is not program]
-        mine = sum(mask for other, mask in self.resident if other is program)
+        """A program was launched on these cores; whatever was resident there no longer is.
+
+        Two sources of one process see the same launches: they do not push each other's programs out.
+        """
+        here, mine, left = program.holding.source, cores, []
+        for other, mask in self.resident:
+            there = other.holding.source
+            if other is program:
+                mine |= mask
+            elif there is here or there.process is not here.process:
+                left.append((other, mask & ~cores))
+            else:
+                left.append((other, mask))
         self.resident = [(other, mask) for other, mask in left if mask]
-        self.resident.append((program, mine | cores))
+        self.resident.append((program, mine))
 
     def evict(self, program: Program) -> None:
         self.resident = [(other, mask) for other, mask in self.resident if other is not program]
+
+    def leaving(self, holding: Holding) -> list[tuple[Program, int]]:
+        """Take a holding's programs off the cores; returns which were on which."""
+        gone = [(program, mask) for program, mask in self.resident if program.holding is holding]
+        self.resident = [(program, mask) for program, mask in self.resident if program.holding is not holding]
+        return gone
 
     def resident_bytes(self, kind: Kind) -> int | None:
         """Bytes of a kind that belong to the program last run on each core; None if no launch was ever seen."""
         if not self.resident:
             return None
-        parts = [program.resident(kind, cores) for program, cores in self.resident]
-        known = [part for part in parts if part is not None]
-        return sum(known) if len(known) == len(parts) else None
+        total = 0
+        for program, cores in self.resident:
+            leaf = program.holding.leaves[kind]
+            if leaf is not None and leaf.counts:
+                part = program.resident(kind, cores)
+                if part is None:
+                    return None
+                total += part
+        return total
 
 
 class Share:

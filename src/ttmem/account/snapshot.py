@@ -108,7 +108,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
     confidence = dict.fromkeys((c.label for c in reversed(Confidence)), 0)
     for holding in chip.holdings:
         for leaf in holding.leaves:
-            if leaf is not None and len(leaf.chain) > 1:
+            if leaf is not None and leaf.counts:
                 confidence[holding.source.confidence.label] += leaf.used
     basis = None if geometry is None else "live" if geometry.live else "table"
     return {
@@ -191,7 +191,7 @@ def _share(process: Process, uid: str, numbers: list[int]) -> Json:
     for holding in process.holdings():
         if holding.chip is share.chip:
             for kind, leaf in zip(KINDS, holding.leaves):
-                if leaf is not None and len(leaf.chain) > 1:
+                if leaf is not None and leaf.counts:
                     kinds[kind.label] = kinds.get(kind.label, 0) + leaf.used
     out: Json = {"uid": uid, "metal_id": min(numbers, default=None), "metal_ids": sorted(numbers)}
     for pool in Pool:
@@ -231,7 +231,7 @@ def thing(item: Thing, program: int = 0, *, see_tag: bool = True) -> Json:
 def counts(item: Thing) -> bool:
     """Is it part of the chip's totals, or set aside because a stronger source reports the same (rule 12)?"""
     leaf = item.holding.leaves[item.kind]
-    return leaf is not None and len(leaf.chain) > 1
+    return leaf is not None and leaf.counts
 
 
 def core_place(item: Thing) -> tuple[int, int, int, Region] | None:

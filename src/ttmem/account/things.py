@@ -33,6 +33,10 @@ class Thing:
         self.time = time
         self.extra = extra
 
+    def __lt__(self, other: Thing) -> bool:
+        """Some order, for heaps of (size, birth, thing) where both are equal."""
+        return id(self) < id(other)
+
     @property
     def counted(self) -> int:
         """The bytes it adds: none if it lies inside an L1 buffer that is counted itself."""
@@ -53,10 +57,11 @@ PartKey = tuple[int, int, int]
 class Program:
     """The circular buffers, dataflow buffers, scratchpads and kernels of one program."""
 
-    __slots__ = ("ident", "parts")
+    __slots__ = ("holding", "ident", "parts")
 
-    def __init__(self, ident: int) -> None:
+    def __init__(self, ident: int, holding: Holding) -> None:
         self.ident = ident
+        self.holding = holding
         self.parts: dict[PartKey, Thing] = {}
 
     def resident(self, kind: Kind, cores: int) -> int | None:
@@ -148,6 +153,12 @@ class Grave:
     def largest(self, count: int = KEPT) -> list[Thing]:
         candidates = join(((t.size, t.born, t) for t in self.things()), self.largest_kept)
         return [item[2] for item in nlargest(count, candidates)]
+
+    def close(self) -> None:
+        """Nothing is left to look through: those who kept it to ask need not any more."""
+        for peak in self.peaks:
+            if self in peak.graves:
+                peak.graves.remove(self)
 
     def thin(self, limit: int) -> int:
         """Give up to ``limit`` things back to the memory, keeping what peaks and pictures will be asked for."""

@@ -21,7 +21,7 @@ KEPT = 20
 
 
 def keep_largest(heap: list[tuple[int, int, Thing]], thing: Thing) -> None:
-    """Add a thing to a heap of the KEPT largest; ``born`` is unique, so things themselves are never compared."""
+    """Add a thing to a heap of the KEPT largest."""
     if len(heap) < KEPT:
         heappush(heap, (thing.size, thing.born, thing))
     elif thing.size > heap[0][0]:
@@ -146,6 +146,11 @@ class Leaf(Total):
     def __init__(self) -> None:
         super().__init__()
         self.chain: tuple[Total, ...] = (self,)
+
+    @property
+    def counts(self) -> bool:
+        """Is it part of the chip's totals, or set aside because a stronger source reports the same (rule 12)?"""
+        return len(self.chain) > 1
 
     def add(self, size: int, seq: int, time: float) -> None:
         for total in self.chain:

@@ -159,7 +159,7 @@ class LegacyLog:
         sums = [[0, 0], [0, 0], [0, 0]]
         for holding in process.holdings():
             for kind, leaf in zip(KINDS, holding.leaves):
-                if leaf is not None and len(leaf.chain) > 1:
+                if leaf is not None and leaf.counts:
                     group = sums[2 if kind in KERNEL_KINDS else 1 if kind in (Kind.CB, Kind.DFB) else 0]
                     group[0] += leaf.count
                     group[1] += leaf.used

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event file: what was written is read again, and damage costs only what comes after it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.test_native import EVENT
+from ttmem.account import events as ev
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.account.snapshot import peaks, snapshot
+from ttmem.wire import native
+from ttmem.wire.journal import MAGIC, VERSION, JournalError, JournalReader, JournalWriter
+
+HEADER = 16
+ENVELOPE = 8
+FIRST = ProcessInfo(10, 1, 1000, "first", "first --flag")
+SECOND = ProcessInfo(11, 2)
+
+# Who says what; None is the machine itself.
+STORY: list[tuple[ProcessInfo | None, str, ev.Event]] = [
+    (None, "", ev.ChipFound(ChipInfo("A", kmd=0, board="n150"))),
+    (FIRST, "agent", ev.DeviceOpened(0, ChipInfo("A"))),
+    (FIRST, "agent", ev.Allocated(0, Kind.DRAM, 0x1000, 4096, extra=ev.Extra(reserved=8192, cores=3, tag="weights"))),
+    (SECOND, "legacy", ev.Allocated(1, Kind.L1, 0x2000, 2048)),
+    (FIRST, "agent", ev.Allocated(0, Kind.CB, 0x3000, 1024, 7)),
+    (SECOND, "legacy", ev.Freed(1, None, 0x2000)),
+    (SECOND, "legacy", ev.Freed(1, None, 0x2000)),
+    (None, "", ev.PeaksReset()),
+    (FIRST, "agent", ev.ProcessExited()),
+]
+
+
+class Recording:
+    """A ledger and the file of what it was told, with the length of the file after each event."""
+
+    def __init__(self) -> None:
+        self.file = io.BytesIO()
+        self.ledger = Ledger()
+        self.writer = JournalWriter(self.file)
+        self.lengths = [self.file.tell()]
+        self.pictures = [self.picture(self.ledger)]
+        self.time = 0.0
+
+    def source(self, info: ProcessInfo, name: str) -> Source:
+        confidence = Confidence.EXACT if name == "agent" else Confidence.REPORTED
+        return self.ledger.source(self.time, info, name, confidence)
+
+    def tell(self, source: Source | None, event: ev.Event) -> None:
+        self.time += 1.0
+        self.writer.write(self.time, source, event)
+        self.ledger.apply(self.time, source, event)
+        self.lengths.append(self.file.tell())
+        self.pictures.append(self.picture(self.ledger))
+
+    def tell_all(self) -> Recording:
+        for info, name, event in STORY:
+            self.tell(None if info is None else self.source(info, name), event)
+        return self
+
+    @staticmethod
+    def picture(ledger: Ledger) -> Any:
+        """All that the account says, without the processes that have not said anything."""
+        shown = snapshot(ledger, time="", host="")
+        shown["processes"] = [p for p in shown["processes"] if p["things"] or any(p["anomalies"].values())]
+        return shown, peaks(ledger), peaks(ledger, recent=True)
+
+
+def replayed(data: bytes) -> tuple[Any, bool]:
+    ledger = Ledger()
+    reader = JournalReader(io.BytesIO(data))
+    reader.replay(ledger)
+    return Recording.picture(ledger), reader.cut
+
+
+def entry_ends(data: bytes) -> list[int]:
+    """Where each entry ends, by the lengths the file itself gives."""
+    at, out = HEADER, [HEADER]
+    while at < len(data):
+        at += ENVELOPE + int.from_bytes(data[at : at + 4], "little")
+        out.append(at)
+    return out
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(0, 2), EVENT), max_size=12))
+def test_what_was_written_is_read(told: list[tuple[int, ev.Event]]) -> None:
+    """Any event, for the machine or for one of two sources; nothing is applied, only written."""
+    file = io.BytesIO()
+    writer = JournalWriter(file)
+    ledger = Ledger()
+    sources = [None, *(ledger.source(0.0, info, "agent", Confidence.EXACT) for info in (FIRST, SECOND))]
+    for i, (who, event) in enumerate(told):
+        writer.write(float(i), sources[who], event)
+    file.seek(0)
+    reader = JournalReader(file)
+    entries = [entry for entry in reader.entries() if entry[2][0] != 0xB0]
+    assert [(time, native.decode(record)) for time, _, record in entries] == [
+        (float(i), event) for i, (_, event) in enumerate(told)
+    ]
+    numbers = {(who, number) for (who, _), (_, number, _) in zip(told, entries)}
+    assert len(numbers) == len({who for who, _ in told})  # one number for each source, and no other
+    assert all((who == 0) == (number == 0) for who, number in numbers)
+    assert not reader.cut
+
+
+def test_replay() -> None:
+    recording = Recording().tell_all()
+    picture, cut = replayed(recording.file.getvalue())
+    assert picture == recording.pictures[-1]
+    assert not cut
+
+
+def test_replay_up_to_a_time() -> None:
+    recording = Recording().tell_all()
+    for i in range(len(STORY) + 1):
+        ledger = Ledger()
+        reader = JournalReader(io.BytesIO(recording.file.getvalue()))
+        assert reader.replay(ledger, until=i + 0.5) == (float(i) if i else None)
+        assert Recording.picture(ledger) == recording.pictures[i]
+
+
+def test_a_silent_process_does_not_turn_back_the_time() -> None:
+    """It was seen long before it first spoke; the last event applied is what the caller wants to know."""
+    recording = Recording()
+    silent = recording.source(SECOND, "legacy")
+    talker = recording.source(FIRST, "agent")
+    for i in range(5):
+        recording.tell(talker, ev.Allocated(0, Kind.DRAM, 0x1000 + i, 64))
+    recording.tell(silent, ev.Allocated(0, Kind.DRAM, 0x1000, 64))
+    reader = JournalReader(io.BytesIO(recording.file.getvalue()))
+    assert reader.replay(Ledger(), until=5.5) == 5.0
+
+
+def test_a_source_that_first_speaks_after_the_exit() -> None:
+    """Two connections of one process; the second one's bytes are read after the death was seen."""
+    recording = Recording()
+    agent, legacy = recording.source(FIRST, "agent"), recording.source(FIRST, "legacy")
+    recording.tell(agent, ev.Allocated(0, Kind.DRAM, 0x1000, 64))
+    recording.tell(agent, ev.ProcessExited())
+    recording.tell(legacy, ev.Allocated(0, Kind.DRAM, 0x1000, 64))
+    again = Ledger()
+    JournalReader(io.BytesIO(recording.file.getvalue())).replay(again)
+    assert again.live_count() == recording.ledger.live_count() == 0
+    assert again.anomalies == recording.ledger.anomalies == {"posthumous": 1}
+
+
+def test_cut_at_every_byte() -> None:
+    recording = Recording().tell_all()
+    data = recording.file.getvalue()
+    ends = entry_ends(data)
+    assert ends[-1] == len(data)
+    assert len(ends) - 1 == len(STORY) + 2  # each source is introduced once
+    for length in range(len(data)):
+        if length < HEADER:
+            with pytest.raises(JournalError):
+                JournalReader(io.BytesIO(data[:length]))
+            continue
+        reader = JournalReader(io.BytesIO(data[:length]))
+        assert len(list(reader.entries())) == sum(end <= length for end in ends) - 1
+        assert reader.cut == (length not in ends)
+        picture, _ = replayed(data[:length])
+        applied = max(i for i, end in enumerate(recording.lengths) if end <= length)
+        assert picture == recording.pictures[applied]
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
+def test_a_flipped_byte_stops_at_the_damaged_entry(flip: int) -> None:
+    recording = Recording().tell_all()
+    data = recording.file.getvalue()
+    ends = entry_ends(data)
+    whole = list(JournalReader(io.BytesIO(data)).entries())
+    for at in range(HEADER, len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= flip
+        reader = JournalReader(io.BytesIO(damaged))
+        assert list(reader.entries()) == whole[: sum(end <= at for end in ends) - 1]
+        assert reader.cut
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\0" * 8, b"\0" * 4096, b"\xff" * 8, b"\xff" * 40], ids=["8 zeros", "zeros", "8", "40"]
+)
+def test_a_tail_that_was_never_written(tail: bytes) -> None:
+    """After a power loss a file may end in blocks of zeros."""
+    recording = Recording().tell_all()
+    picture, cut = replayed(recording.file.getvalue() + tail)
+    assert picture == recording.pictures[-1]
+    assert cut
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"TTMEM", b"\x7fELF" + bytes(100), b"{}" * 50], ids=["empty", "short", "elf", "json"]
+)
+def test_another_file(data: bytes) -> None:
+    with pytest.raises(JournalError, match=r"not a ttmem event file.*ttmem serve --record"):
+        JournalReader(io.BytesIO(data))
+
+
+def test_a_file_from_the_future() -> None:
+    data = MAGIC + (VERSION + 1).to_bytes(4, "little") + bytes(4)
+    with pytest.raises(JournalError, match=f"version {VERSION + 1}.*reads version {VERSION}"):
+        JournalReader(io.BytesIO(data))
+
+
+def test_an_entry_that_is_whole_but_means_nothing() -> None:
+    """Written by a newer ttmem, perhaps: a sentence, not a traceback."""
+    recording = Recording()
+    recording.writer._entry(1.0, 0, b"\xc0" + bytes(15))
+    with pytest.raises(JournalError, match="0xc0"):
+        replayed(recording.file.getvalue())
