@@ -78,10 +78,12 @@ class LiveTable:
             key = _key(event.device, kind, event.address, event.program, event.allocator, event.cores)
             if key in self._things:
                 return key
-        if event.address or (event.kind is not None and event.kind >= _FIRST_PART):
+        said = event.kind
+        if event.address or (said is not None and said >= _FIRST_PART and said != Kind.FIRMWARE):
             return None
         # Things reported at address 0 are told apart by size, as the server does; the youngest goes.
-        wanted = [k for k in self._things if k[0] == event.device and k[1] < 0 and k[2] < 0]
+        spaces = (-1, -2, -3) if said is None else (-1 - POOL_OF[said],)
+        wanted = [k for k in self._things if k[0] == event.device and k[1] in spaces and k[2] < 0]
         sized = [k for k in wanted if self._things[k].size == event.size]
         return (sized or wanted or [None])[-1]  # type: ignore[list-item]
 

@@ -11,6 +11,7 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.snapshot import shown_chips
 
 _EMPTY = -1
+MOST_SERIES = 512  # 32 chips with all twelve kinds, and room; about 200 KB each
 
 
 class _Column:
@@ -31,6 +32,7 @@ class Tier:
         self.length = length
         self.buckets = array("q", [_EMPTY]) * length
         self.columns: dict[tuple[str, str], _Column] = {}
+        self.left_out = 0  # values that had no series to go to
 
     def put(self, time: float, values: dict[tuple[str, str], tuple[int, int]]) -> None:
         """Note (last, highest) of each quantity; several notes in one bucket keep the last and the highest."""
@@ -41,6 +43,9 @@ class Tier:
         for key, (last, highest) in values.items():
             column = self.columns.get(key)
             if column is None:
+                if len(self.columns) >= MOST_SERIES:
+                    self.left_out += 1
+                    continue
                 column = self.columns[key] = _Column(self.length)
             column.last[slot] = last
             if fresh or highest > column.highest[slot]:

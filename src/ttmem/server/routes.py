@@ -251,7 +251,8 @@ class Api:
         until = _moment(query.get("until"), now, "until")
         since = _moment(query.get("since"), until - (3600 if step == 1 else 86400), "since")
         series = self._history.json(step, since, until, query.get("chip"), _kind(query.get("kind")))
-        return json_response({"step": step, "since": since, "until": until, "series": series})
+        left_out = self._history.series(step).left_out
+        return json_response({"step": step, "since": since, "until": until, "series": series, "left_out": left_out})
 
     async def _events(self, request: Request) -> Response:
         reader = Subscription()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-_WIDTH = 100
+_WIDTH = 108
 _BAR = 20
 _RESET = "\x1b[0m"
 _EXITED_SHOWN = 5

@@ -87,7 +87,7 @@ class Usage(NamedTuple):
 
     @classmethod
     def of(cls, used: list[int]) -> Usage:
-        """From bytes by kind. Per-core writes came in as L1, so what they turned out to be is L1 here as well."""
+        """From bytes by kind. Per-core writes came in as L1: firmware stays L1 here, kernels are with the kernels."""
         return cls(
             used[Kind.DRAM],
             used[Kind.L1] + used[Kind.FIRMWARE],
