@@ -147,8 +147,8 @@ def test_metrics_are_what_prometheus_reads(serve: Callable[..., Server], legacy:
         (s.name, *sorted(s.labels.items())): s.value for f in text_string_to_metric_families(page) for s in f.samples
     }
     where = (("chip", "assumed:0"), ("kind", "dram"))
-    assert values["ttmem_used_bytes", *where] == MIB
-    assert values["ttmem_peak_bytes", *where] == MIB
+    assert values[("ttmem_used_bytes", *where)] == MIB
+    assert values[("ttmem_peak_bytes", *where)] == MIB
     assert values["ttmem_anomalies_total", ("name", "unknown_free")] == 1
     assert not any("pid" in dict(key[1:]) for key in values)
     connection.request("GET", "/metrics?pids=1")

@@ -110,12 +110,14 @@ def test_a_forged_pid_is_only_a_label(server: Server, legacy: Legacy) -> None:
 def test_another_users_live_process_is_not_taken_for_dead(serve: Callable[..., Server], folder: object) -> None:
     os.chown(str(folder), 65534, 65534)
     # The interpreter may lie where nobody else can read: everything is imported before the user changes.
-    drop = "import os, encodings.ascii, encodings.idna, ttmem.cli.serve; os.setgroups([]); os.setgid(65534); os.setuid(65534);"
+    drop = "import os, encodings.ascii, encodings.idna, ttmem.cli.serve;"
+    drop += "os.setgroups([]); os.setgid(65534); os.setuid(65534);"
     server = serve("--quiet", python=["-c", f"{drop} from ttmem.cli import main; raise SystemExit(main())"])
     script = (
         "import socket, os, sys; from ttmem.wire.legacy import request, Type; s = socket.socket(socket.AF_UNIX);"
         "s.connect(sys.argv[1]); os.setgid(12345); os.setuid(12345);"
-        "s.sendall(request(Type.ALLOC, 0, size=4096, pid=os.getpid(), ident=1)); print('sent', flush=True); sys.stdin.read()"
+        "s.sendall(request(Type.ALLOC, 0, size=4096, pid=os.getpid(), ident=1));"
+        "print('sent', flush=True); sys.stdin.read()"
     )
     child = subprocess.Popen([sys.executable, "-c", script, server.path], stdin=-1, stdout=-1, text=True)
     assert child.stdout.readline() == "sent\n"

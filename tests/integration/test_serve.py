@@ -102,7 +102,8 @@ def test_sigusr1_prints_what_remains_and_sighup_is_harmless(serve: Serve, legacy
     server.kill(signal.SIGUSR1)
     text = wait_until(lambda: "complete." in (t := server.log.read_text()) and t, "the dump")
     for line in (
-        "Total tracked allocations: 148", "Device 0:", "  L1: 143 buffers, 286 MB total", "  FIRMWARE: 1 buffers, 0.03125 MB total",
+        "Total tracked allocations: 148", "Device 0:", "  L1: 143 buffers, 286 MB total",
+        "  FIRMWARE: 1 buffers, 0.03125 MB total",
         f"    - Buffer 0x5000300008000: 32 KB (PID {client.pid}, ref_count=1) core (5,3) at 0x8000: firmware",
         f"    - Buffer 0x5000300010000: 0.976562 KB (PID {client.pid}, ref_count=1) core (5,3) at 0x10000: kernel",
         "    - large buffers (1 MiB and more): 143, 286 MB", "    - small buffers: 1, 0.03125 MB",

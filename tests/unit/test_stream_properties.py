@@ -54,8 +54,9 @@ def short_fields(pid: int, idents: st.SearchStrategy[int]) -> st.SearchStrategy[
 
 
 LONG = st.builds(Sent, long_fields(st.just(PID)), st.sampled_from(SIZES))
+QUESTION = st.tuples(st.sampled_from([3, 5, 6, 12]), st.integers(-1, 9), *[st.just(0)] * 5)
 SHORT = st.builds(Sent, short_fields(PID, SHORT_IDS), st.just(32))
-RECORDS = st.lists(LONG | LONG | SHORT, max_size=12)
+RECORDS = st.lists(LONG | LONG | SHORT | st.builds(Sent, QUESTION, st.sampled_from(SIZES)), max_size=12)
 CUTS = st.lists(st.integers(1, 200), max_size=30)
 
 
@@ -89,6 +90,11 @@ def joined(records: list[Sent]) -> bytes:
 
 @LAW
 @given(RECORDS, CUTS)
+@example(  # 32 bytes and a query's header look like one record of 72
+    [Sent((1, 0, 64, 0, PID, 4096, 0), 72)] * 2
+    + [Sent((8, 0, 64, 0, PID, 4096, 0), 32), Sent((3, 0, 0, 0, 0, 0, 0), 72)],
+    [144],
+)
 def test_any_mixture_in_any_chunking(records: list[Sent], cuts: list[int]) -> None:
     data = joined(records)
     for parts in ([data], chunks(data, cuts), one_by_one(data)):

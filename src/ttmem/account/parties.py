@@ -16,7 +16,7 @@ from ttmem.account.totals import Total
 class Chip:
     """One chip: its totals by kind and by pool, and which program ran last on which core."""
 
-    __slots__ = ("covered", "geometry", "holdings", "info", "kinds", "pools", "resident")
+    __slots__ = ("covered", "geometry", "holdings", "info", "kinds", "launched", "pools", "resident")
 
     def __init__(self, info: ChipInfo) -> None:
         self.info = info
@@ -26,6 +26,7 @@ class Chip:
         self.pools = [Total() for _ in Pool]
         self.holdings: list[Holding] = []
         self.resident: list[tuple[Program, int]] = []
+        self.launched = False  # was a launch ever seen here
         self.covered: frozenset[Kind] = frozenset()  # what the sources heard so far would have reported
 
     @property
@@ -45,6 +46,7 @@ class Chip:
 
         Two sources of one process see the same launches: they do not push each other's programs out.
         """
+        self.launched = True
         here, mine, left = program.holding.source, cores, []
         for other, mask in self.resident:
             there = other.holding.source
@@ -68,7 +70,7 @@ class Chip:
 
     def resident_bytes(self, kind: Kind) -> int | None:
         """Bytes of a kind that belong to the program last run on each core; None if no launch was ever seen."""
-        if not self.resident:
+        if not self.launched:
             return None
         total = 0
         for program, cores in self.resident:
