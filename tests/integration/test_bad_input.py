@@ -38,6 +38,15 @@ def test_one_byte_at_a_time(server: Server, record_size: int) -> None:
         assert int.from_bytes(reply[40:48], "little") == 3 * 4096
 
 
+@pytest.mark.parametrize("record_size", [72, 112, 128, 144])
+def test_a_lone_query_in_pieces_is_answered_when_the_asker_is_done(server: Server, record_size: int) -> None:
+    with server.connect() as sock:
+        for byte in request(Type.QUERY, 0, record_size=record_size):
+            sock.send(bytes([byte]))
+        sock.shutdown(socket.SHUT_WR)
+        assert len(sock.recv(4096, socket.MSG_WAITALL)) == record_size
+
+
 def test_garbage_between_records_loses_only_the_garbage(server: Server, legacy: Legacy) -> None:
     other = legacy(server)
     noise = random.Random(7)

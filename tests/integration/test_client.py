@@ -65,6 +65,28 @@ def test_every_report_arrives(server: Server, client: AllocationClient) -> None:
     assert _mine(server) == {"dram": 100, "l1": 200, "kernel": 50}
 
 
+def test_headroom_is_judged_program_by_program(server: Server, client: AllocationClient) -> None:
+    client.report_device_open(device_id=0, chip=ChipInfo("77", board="n150"))
+    grid = mask_of([CoreRange(0, 0, 7, 7)])
+    for program, tiles in ((5, 24), (6, 48)):
+        client.report_cb_allocation(device_id=0, size=tiles * 2048 * 64, cb_id=105824, program=program, cores=grid)
+    client.report_cb_allocation(device_id=0, size=64, cb_id=1000000, program=6, cores=grid, shared=True)
+    client.report_program_run(device_id=0, program=6, cores=grid)
+    client.report_program_run(device_id=0, program=5, cores=grid)
+    assert client.flush()
+    free = server.get("/headroom")["chips"][0]
+    assert (free["floor"], free["floor_holder"]) == (1499136, None)  # nothing there: all of the core's L1
+    client.report_allocation(device_id=0, size=4096, buffer_type="l1", buffer_id=1400000, tag="lowest")
+    client.report_allocation(device_id=0, size=4096, buffer_type="l1", buffer_id=1450000)
+    assert client.flush()
+    chip = server.get("/headroom?chip=77")["chips"][0]
+    assert (chip["floor"], chip["floor_holder"]["tag"]) == (1400000, "lowest")
+    end = 105824 + 24 * 2048
+    assert chip["launched"] == [{"program": 5, "pid": os.getpid(), "end": end, "headroom": 1400000 - end}]
+    assert chip["worst_cached"]["program"] == 6
+    assert chip["worst_cached"]["headroom"] == 1400000 - 105824 - 48 * 2048
+
+
 def test_two_processes_that_both_say_device_0(server: Server, client: AllocationClient) -> None:
     client.report_device_open(device_id=0, chip=ChipInfo("77", board="n150"))
     client.report_allocation(device_id=0, size=100, buffer_type="dram", buffer_id=0x1000)

@@ -92,7 +92,7 @@ def joined(records: list[Sent]) -> bytes:
 @given(RECORDS, CUTS)
 @example(  # 32 bytes and a query's header look like one record of 72
     [Sent((1, 0, 64, 0, PID, 4096, 0), 72)] * 2
-    + [Sent((8, 0, 64, 0, PID, 4096, 0), 32), Sent((3, 0, 0, 0, 0, 0, 0), 72)],
+    + [Sent((8, 0, 64, 0, PID, 1, 0), 32), Sent((3, 0, 0, 0, 0, 0, 0), 72)],
     [144],
 )
 def test_any_mixture_in_any_chunking(records: list[Sent], cuts: list[int]) -> None:
@@ -150,7 +150,8 @@ SWALLOWED = 3
 
 def numbered(blocks: list[list[Sent]]) -> list[list[Sent]]:
     """Each record with a size of its own, so that it is known again; queries and dumps carry none and become frees."""
-    out, number = [], 0x4000_0000
+    out: list[list[Sent]] = []
+    number = 0x4000_0000
     for block in blocks:
         out.append([])
         for (op, device, _, code, pid, ident, stamp), length in block:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ttmem.account import snapshot as snap
 from ttmem.account.events import PeaksReset
 from ttmem.account.kinds import KIND_BY_LABEL, KINDS
+from ttmem.account.l1map import FloorFinder, Reach
 from ttmem.account.ledger import Ledger
 from ttmem.account.things import Thing
 from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
@@ -79,6 +80,7 @@ class Api:
             ),
             Route("GET", "/peaks", self._peaks, ("since",)),
             Route("POST", "/peaks/reset", self._reset_peaks),
+            Route("GET", "/headroom", self._headroom, ("chip",)),
             Route("GET", "/history", self._get_history, ("step", "since", "until", "chip", "kind")),
             Route("GET", "/events", self._events),
             Route("GET", "/dump", self._dump, ("format", "what")),
@@ -238,6 +240,42 @@ class Api:
                 "peaks": finder.result(sees(request.uid)),
             }
         )
+
+    async def _headroom(self, request: Request) -> Response:
+        wanted = request.query.get("chip")
+        finders = {c.uid: FloorFinder(c) for c in snap.shown_chips(self._ledger) if wanted in (None, c.uid)}
+        if wanted is not None and not finders:
+            raise HttpError(404, f"there is no chip {wanted!r}; /snapshot lists those there are")
+        async for items in self._slices():
+            for _, item in items:
+                finder = finders.get(item.holding.chip.uid)
+                if finder is not None:
+                    finder.add(item)
+        may_see = sees(request.uid)
+
+        def reach(one: Reach | None) -> dict[str, Any] | None:
+            if one is None:
+                return None
+            pid = one.program.holding.source.process.info.pid or None
+            return {"program": one.program.ident, "pid": pid, "end": one.end, "headroom": one.headroom}
+
+        out = []
+        for finder in finders.values():
+            found = finder.result()
+            holder = found.holder
+            shown = None
+            if holder is not None:
+                shown = snap.thing(holder, see_tag=may_see(holder.holding.source.process.info.uid))
+            out.append(
+                {
+                    "chip": finder.chip.uid,
+                    "floor": found.floor,
+                    "floor_holder": shown,
+                    "launched": [reach(one) for one in found.launched],
+                    "worst_cached": reach(found.worst),
+                }
+            )
+        return json_response({"chips": out})
 
     async def _reset_peaks(self, request: Request) -> Response:
         self._ingest.emit(self._clock.now(), None, PeaksReset())
