@@ -32,11 +32,13 @@ from ttmem.account.events import (
     ResyncEnd,
 )
 from ttmem.account.geometry import board_geometry, noc_limits, region_at
+from ttmem.account.graves import Graveyard
 from ttmem.account.grid import split_core_id
 from ttmem.account.identity import ChipInfo, ProcessInfo, assumed_uid
-from ttmem.account.kinds import FAMILY_OF, POOL_OF, Confidence, Kind, covers
+from ttmem.account.kinds import FAMILY_OF, Confidence, Kind, covers
+from ttmem.account.matching import SPACE_OF, buffer_key, find_elsewhere, match
 from ttmem.account.parties import Chip, Process, Source
-from ttmem.account.things import Grave, Holding, PartKey, Program, Thing
+from ttmem.account.things import Holding, PartKey, Program, Thing
 from ttmem.account.voices import new_leaf, rehome
 
 ANOMALIES = (
@@ -65,16 +67,9 @@ class Limits(NamedTuple):
     size: int = MAX_SIZE
 
 
-# Address spaces of buffers: trace lies in DRAM and small L1 in L1, so an address is unique per space, not per kind.
-_SPACE = tuple(int(POOL_OF[kind]) for kind in Kind)
 _KERNEL = int(Kind.KERNEL)
 _L1 = Kind.L1
 _FIRST_PART, _FIRMWARE = Kind.CB, Kind.FIRMWARE
-
-
-def buffer_key(kind: Kind, address: int, allocator: int) -> int:
-    """A buffer's place as one integer: a tuple would cost 60 bytes more for each live thing."""
-    return (allocator << 66) | (address << 2) | _SPACE[kind]
 
 
 class Ledger:
@@ -98,8 +93,7 @@ class Ledger:
         self.anomalies: Counter[str] = Counter()
         self.marks: deque[tuple[float, str]] = deque(maxlen=limits.marks)
         self.peaks_since: float | None = None
-        self._graves: deque[Grave] = deque()
-        self._buried = 0
+        self._graves = Graveyard(limits.buried_things)
         self._handlers: dict[type, Callable[[float, Any, Any], Thing | None]] = {
             ProgramRun: self._program_run,
             ProgramDestroyed: self._program_destroyed,
@@ -168,7 +162,7 @@ class Ledger:
             return self._part_allocated(time, holding, kind, address, size, program, refs, extra)
         if kind == _L1 and address > 0xFFFFFFFF:
             kind = self._kind_of_core_write(holding, address)
-        key = (address << 2 if extra is None else (extra.allocator << 66) | (address << 2)) | _SPACE[kind]
+        key = (address << 2 if extra is None else (extra.allocator << 66) | (address << 2)) | SPACE_OF[kind]
         if not address:  # virtual allocations of a graph capture: each its own thing
             key = -self.seq
         thing = holding.buffers.get(key)
@@ -285,12 +279,16 @@ class Ledger:
         if source.kindless:
             key = address << 2
             if key not in buffers or (key | 1) in buffers or (key | 2) in buffers:  # not simply one in DRAM
-                key = self._match(holding, kind, address, size)
+                key, certain = match(holding, kind, address, size)
+                if not certain:
+                    self._anomaly(source.process, "ambiguous")
         else:
             key = buffer_key(kind or Kind.DRAM, address, allocator)
         thing = buffers.get(key)
         if thing is None:
-            found = self._surplus_free(holding, kind, address, size)
+            found, odd = find_elsewhere(holding, kind, address, size)
+            if odd is not None:
+                self._anomaly(source.process, odd)
             if found is None:
                 return None
             holding, key = found
@@ -313,60 +311,6 @@ class Ledger:
         if len(freed) >= holding.REMEMBERED:
             holding.forget_older_frees()
         return thing
-
-    def _match(self, holding: Holding, hint: Kind | None, address: int, size: int) -> int:
-        """The key that a free without a kind means (rule 5)."""
-        base = address << 2
-        buffers = holding.buffers
-        dram, l1, host = base in buffers, (base | 1) in buffers, (base | 2) in buffers
-        if dram + l1 + host < 2:
-            return base | 1 if l1 else base | 2 if host else base
-        found = [key for key, live in ((base, dram), (base | 1, l1), (base | 2, host)) if live]
-        if hint:
-            hinted = [key for key in found if buffers[key].kind == hint]
-            if len(hinted) == 1:
-                return hinted[0]
-        if size:
-            sized = [key for key in found if buffers[key].size == size]
-            if len(sized) == 1:
-                return sized[0]
-        self._anomaly(holding.source.process, "ambiguous")
-        return max(found, key=lambda key: buffers[key].born)
-
-    def _pick_unplaced(self, holding: Holding, kind: Kind | None, size: int) -> int | None:
-        """Which of the things without an address goes: the youngest of that size, else the youngest."""
-        found = holding.unplaced
-        if not holding.source.kindless and kind is not None:
-            found = [key for key in found if _SPACE[holding.buffers[key].kind] == _SPACE[kind]]
-        sized = [key for key in found if holding.buffers[key].size == size]
-        candidates = sized or found
-        return candidates[-1] if candidates else None
-
-    def _surplus_free(self, holding: Holding, kind: Kind | None, address: int, size: int) -> tuple[Holding, int] | None:
-        """A free of nothing we know at that address: where the thing is after all, or None and counted (rule 5)."""
-        source = holding.source
-        if not address:
-            picked = self._pick_unplaced(holding, kind, size)
-            if picked is not None:
-                return holding, picked
-        if holding.just_freed(address):
-            self._anomaly(source.process, "double_free")
-            return None
-        # One known client allocates on several devices and frees everything on device 0.
-        others = [other for other in source.holdings.values() if other.number]
-        spread = sum(any(h.leaves) for h in source.holdings.values()) > 1
-        if source.kindless and not holding.number and spread and not any(other.released for other in others):
-            elsewhere = [
-                (other, key)
-                for other in others
-                for key in (address << 2, address << 2 | 1, address << 2 | 2)
-                if key in other.buffers
-            ]
-            if len(elsewhere) == 1:
-                self._anomaly(source.process, "misrouted")
-                return elsewhere[0]
-        self._anomaly(source.process, "unknown_free")
-        return None
 
     def _part_freed(self, holding: Holding, kind: Kind, address: int, ident: int, cores: int) -> Thing | None:
         key: PartKey = (FAMILY_OF[kind], address, cores)
@@ -402,38 +346,9 @@ class Ledger:
             if taken is not None:
                 leaf.remove_reserved(taken)
 
-    def _bury(self, holding: Holding, exited: bool) -> None:
-        """Everything in a holding goes at once. A dead process's own totals stay as they were: its last picture."""
-        grave = Grave(holding, self.seq)
-        holding.chip.leaving(holding)
-        if not len(grave):
-            if not exited:
-                holding.clear()
-            return
-        for kind, leaf in enumerate(holding.leaves):
-            if leaf is None:
-                continue
-            for total in leaf.chain:
-                total.bury(grave, kind)
-            for total in leaf.chain[2 if exited else 1 :]:
-                total.drop(leaf)
-        if exited:
-            holding.source.process.graves.append(grave)
-        else:
-            holding.source.process.count -= len(grave)
-            holding.clear()
-        self._graves.append(grave)
-        self._buried += len(grave)
-
     def thin_graves(self, limit: int) -> bool:
         """Give back the memory of at most ``limit`` buried things beyond the cap; True if there is more to do."""
-        while self._graves and self._buried > self.limits.buried_things and limit > 0:
-            done = self._graves[0].thin(limit)
-            self._buried -= done
-            limit -= done
-            if not self._graves[0].tables:
-                self._graves.popleft().close()
-        return self._buried > self.limits.buried_things
+        return self._graves.thin(limit)
 
     # -- programs ------------------------------------------------------------------------------------------------
 
@@ -510,7 +425,7 @@ class Ledger:
     def _device_closed(self, time: float, source: Source, event: DeviceClosed) -> None:
         holding = source.holdings.get(event.device)
         if holding is not None:
-            self._bury(holding, exited=False)
+            self._graves.bury(holding, self.seq, exited=False)
 
     def _forget_chip(self, chip: Chip) -> None:
         """A chip that was only assumed to exist goes when nobody means it any more."""
@@ -578,7 +493,7 @@ class Ledger:
         process = source.process
         process.exited = time
         for holding in process.holdings():
-            self._bury(holding, exited=True)
+            process.graves.append(self._graves.bury(holding, self.seq, exited=True))
             holding.chip.holdings.remove(holding)
         del self.processes[process.info.key]
         for chip in list(process.numbers.values()):

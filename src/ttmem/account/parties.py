@@ -5,12 +5,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ttmem.account.geometry import Geometry, board_geometry
 from ttmem.account.identity import ASSUMED, ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind, Pool
-from ttmem.account.things import Grave, Holding, Program, Thing
+from ttmem.account.things import Holding, Program, Thing
 from ttmem.account.totals import Total
+
+if TYPE_CHECKING:
+    from ttmem.account.graves import Grave
 
 
 class Chip:

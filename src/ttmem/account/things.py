@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live things, who holds them, and what is kept of them when they go all at once."""
+"""Live things, the programs they belong to, and who holds them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import nlargest
 from itertools import chain as join
 from typing import TYPE_CHECKING
 
 from ttmem.account.kinds import KINDS, Kind
-from ttmem.account.totals import KEPT, Leaf, Peak, keep_largest
+from ttmem.account.totals import Leaf
 
 if TYPE_CHECKING:
     from ttmem.account.events import Extra
@@ -120,60 +119,3 @@ class Holding:
         for leaf in self.leaves:
             if leaf is not None:
                 leaf.used = leaf.count = leaf.reserved = leaf.known = 0
-
-
-class Grave:
-    """Things that went all at once at ``died``. Their tables are kept as they are and thinned out in slices."""
-
-    __slots__ = ("died", "largest_kept", "peaks", "tables")
-
-    def __init__(self, holding: Holding, died: int) -> None:
-        self.died = died
-        self.tables = [table for table in holding.tables() if table]
-        self.largest_kept: list[tuple[int, int, Thing]] = []
-        self.peaks: dict[Peak, int] = {}  # who may ask for these things, and for which kinds (a bit each)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.tables))
-
-    def expect(self, peak: Peak, kind: int) -> bool:
-        """A peak counted the things of that kind; True if it had not been noted before."""
-        known = self.peaks.get(peak, 0)
-        self.peaks[peak] = known | 1 << kind
-        return not known
-
-    def things_of(self, peak: Peak) -> Iterator[Thing]:
-        """The things a peak counted."""
-        kinds = self.peaks[peak]
-        return (thing for thing in self.things() if kinds >> thing.kind & 1)
-
-    def things(self) -> Iterator[Thing]:
-        return join.from_iterable(table.values() for table in self.tables)
-
-    def largest(self, count: int = KEPT) -> list[Thing]:
-        candidates = join(((t.size, t.born, t) for t in self.things()), self.largest_kept)
-        return [item[2] for item in nlargest(count, candidates)]
-
-    def close(self) -> None:
-        """Nothing is left to look through: those who kept it to ask need not any more."""
-        for peak in self.peaks:
-            if self in peak.graves:
-                peak.graves.remove(self)
-
-    def thin(self, limit: int) -> int:
-        """Give up to ``limit`` things back to the memory, keeping what peaks and pictures will be asked for."""
-        done = 0
-        # A peak reached after the death knows nothing of these things.
-        peaks = [(peak, kinds) for peak, kinds in self.peaks.items() if peak.seq < self.died]
-        while self.tables and done < limit:
-            table = self.tables[-1]
-            while table and done < limit:
-                thing = table.popitem()[1]
-                done += 1
-                keep_largest(self.largest_kept, thing)
-                for peak, kinds in peaks:
-                    if kinds >> thing.kind & 1:
-                        peak.leave(thing)
-            if not table:
-                self.tables.pop()
-        return done

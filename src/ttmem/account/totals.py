@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ttmem.account.things import Grave, Thing
+    from ttmem.account.graves import Grave
+    from ttmem.account.things import Thing
 
 KEPT = 20
 
