@@ -32,7 +32,7 @@ def pool_of(kind: Kind) -> Pool:
     return Pool.SYSTEM if kind in (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL) else Pool.L1
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Party:
     """A process."""
 
@@ -42,8 +42,11 @@ class Party:
     anomalies: Counter[str] = field(default_factory=Counter)
     exited: bool = False
 
+    def __repr__(self) -> str:
+        return f"Party({self.info.pid}, {self.info.start})"
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, repr=False)
 class Voice:
     """A source of a process."""
 
@@ -61,6 +64,9 @@ class Voice:
     @property
     def kindless(self) -> bool:
         return self.name == "legacy"
+
+    def __repr__(self) -> str:
+        return f"{self.name} of {self.party}"
 
 
 @dataclass(eq=False)

@@ -506,6 +506,36 @@ CASES: dict[str, list[Told]] = {
         (0, "agent", ev.DeviceOpened(1, B)),
         (0, "client", ev.Allocated(2, L1, 0x1000, 32)),
     ],
+    "no peak is made of one source's L1 and another's CBs while they change places": [
+        (0, "client", ev.DeviceOpened(1, A)),
+        (0, "client", ev.Allocated(1, L1, 0x1000, 50)),
+        (0, "client", ev.Allocated(1, CB, 0x1000, 90)),
+        (0, "agent", ev.Allocated(0, L1, 0x1000, 100)),
+        (0, "agent", ev.Allocated(0, CB, 0x1000, 10)),
+        (0, "agent", ev.DeviceOpened(0, A)),
+    ],
+    "the first that spoke is next when the strongest leaves": [
+        (0, "client", ev.DeviceOpened(1, A)),
+        (0, "client", ev.DeviceOpened(2, A)),
+        (0, "client", ev.Lost(1)),
+        (0, "legacy", ev.Allocated(2, L1, 0x1000, 64)),
+        (0, "client", ev.Allocated(2, L1, 0x1000, 32)),
+        (0, "agent", ev.Allocated(1, L1, 0x1000, 16)),
+        (0, "agent", ev.DeviceOpened(1, B)),
+    ],
+    "the youngest is still the youngest after a move": [
+        (0, "legacy", ev.Allocated(0, DRAM, 0x1000, 64)),
+        (0, "legacy", ev.Allocated(0, L1, 0x1000, 64)),
+        (0, "legacy", ev.DeviceOpened(0, A)),
+        (0, "legacy", ev.Freed(0, None, 0x1000)),
+    ],
+    "things of one size that moved together are told apart": [
+        (0, "agent", ev.Allocated(0, DRAM, 0x1000, 64)),
+        (0, "agent", ev.Allocated(0, DRAM, 0x2000, 64)),
+        (0, "agent", ev.DeviceOpened(0, A)),
+        (0, "agent", ev.Freed(0, DRAM, 0x1000)),
+        (0, "agent", ev.Freed(0, DRAM, 0x2000)),
+    ],
     "an assumed chip is not forgotten while somebody means it": [
         (0, "agent", ev.DeviceOpened(0, ASSUMED)),
         (1, "agent", ev.DeviceOpened(0, ASSUMED)),
@@ -565,6 +595,17 @@ def test_what_is_set_aside_is_not_resident() -> None:
     sources: list[Told] = [(0, "agent", BUFFER), (0, "client", weaker)]
     launches: list[Told] = [(0, "agent", ev.ProgramRun(0, 1, 1)), (0, "client", ev.ProgramRun(0, 1, 1))]
     assert held_and_resident("assumed:0", *sources, *launches) == (64, 64)
+
+
+def test_a_chip_that_moves_takes_along_only_what_its_own_sources_see() -> None:
+    """The agent of another process saw no dataflow buffers on the assumed chip; of this one nobody can say so."""
+    both = Both()
+    both.tell(0, "legacy", False, ev.Allocated(0, L1, 0x1000, 64))
+    both.tell(1, "agent", False, ev.Allocated(0, L1, 0x1000, 64))
+    both.tell(0, "legacy", False, ev.DeviceOpened(0, A))
+    missing = {chip["uid"]: chip["memory"]["missing"] for chip in snapshot(both.ledger, time="", host="")["chips"]}
+    assert "dfb" in missing["A"]
+    assert "dfb" not in missing["assumed:0"]
 
 
 def test_who_has_exited_does_not_come_back() -> None:

@@ -91,8 +91,7 @@ def joined(records: list[Sent]) -> bytes:
 @LAW
 @given(RECORDS, CUTS)
 @example(  # 32 bytes and a query's header look like one record of 72
-    [Sent((1, 0, 64, 0, PID, 4096, 0), 72)] * 2
-    + [Sent((8, 0, 64, 0, PID, 1, 0), 32), Sent((3, 0, 0, 0, 0, 0, 0), 72)],
+    [Sent((1, 0, 64, 0, PID, 4096, 0), 72)] * 2 + [Sent((8, 0, 64, 0, PID, 1, 0), 32), Sent((3, 0, 0, 0, 0, 0, 0), 72)],
     [144],
 )
 def test_any_mixture_in_any_chunking(records: list[Sent], cuts: list[int]) -> None:

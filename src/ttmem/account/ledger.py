@@ -173,6 +173,7 @@ class Ledger:
                     source.confirmed.add(thing)
                 return thing
             self._remove(holding, thing)
+            del holding.buffers[key]  # the new one is the youngest in the table, too
             if not refs:
                 self._anomaly(process, "replaced")
         elif process.count >= self._max_things:

@@ -30,7 +30,10 @@ def match(holding: Holding, hint: Kind | None, address: int, size: int) -> tuple
         sized = [key for key in found if buffers[key].size == size]
         if len(sized) == 1:
             return sized[0], True
-    return max(found, key=lambda key: buffers[key].born), False
+    latest = max(buffers[key].born for key in found)
+    found = [key for key in found if buffers[key].born == latest]
+    # What moved to another chip together was born anew together: then the order of the table tells.
+    return (found[0] if len(found) == 1 else [key for key in buffers if key in found][-1]), False
 
 
 def find_elsewhere(

@@ -116,15 +116,13 @@ class Total:
         self.high = self.used
         return high
 
-    def merge(self, other: Total, seq: int, time: float) -> None:
-        """Count another total's things here too, as when a chip's name becomes known."""
+    def merge(self, other: Total) -> None:
+        """Count another total's things here too, as when a chip's name becomes known; peaks are the caller's."""
         self.count += other.count
         self.reserved += other.reserved
         self.known += other.known
         self.reserved_peak = max(self.reserved_peak, self.reserved)
         self.used += other.used
-        if self.used > self.high:
-            self.rise(self.used, seq, time)
 
     def drop(self, other: Total) -> None:
         """Stop counting another total's things here."""
@@ -142,10 +140,11 @@ class Total:
 class Leaf(Total):
     """What one source of one process holds of one kind on one chip, and every larger total it is part of."""
 
-    __slots__ = ("chain",)
+    __slots__ = ("chain", "since")
 
-    def __init__(self) -> None:
+    def __init__(self, since: int = 0) -> None:
         super().__init__()
+        self.since = since  # when its source first spoke of this kind
         self.chain: tuple[Total, ...] = (self,)
 
     @property

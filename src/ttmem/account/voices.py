@@ -8,16 +8,16 @@ given a new birth; things that stop counting are remembered by the peaks they we
 
 from __future__ import annotations
 
-from ttmem.account.kinds import KINDS, POOL_OF, Kind
+from ttmem.account.kinds import KINDS, POOL_OF, Kind, covers
 from ttmem.account.parties import Chip, Process, Share, Source
 from ttmem.account.things import Holding
-from ttmem.account.totals import Leaf
+from ttmem.account.totals import Leaf, Total
 
 
 def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Leaf:
     """The total for a kind that the holding reports for the first time."""
-    leaf = holding.leaves[kind] = Leaf()
-    _settle(holding.source.process, holding.chip, kind, holding.source, seq, time)
+    leaf = holding.leaves[kind] = Leaf(seq)
+    _Settling(holding.source.process, seq, time).settle(holding.chip, kind, holding.source).finish()
     return leaf
 
 
@@ -27,89 +27,101 @@ def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> 
     if not moving:
         return
     old = moving[0].chip
-    # Whoever was believed before is asked first again.
-    moving.sort(key=lambda holding: -sum(leaf is not None and leaf.counts for leaf in holding.leaves))
-    believed = [(kind, holding.source) for kind in KINDS for holding in moving if _counts(holding, kind)]
+    settling = _Settling(process, seq, time)
+    # Whoever was believed before is asked first again, then whoever spoke first.
+    order = [
+        (not leaf.counts, leaf.since, kind, holding.source)
+        for holding in moving
+        for kind, leaf in zip(KINDS, holding.leaves)
+        if leaf is not None
+    ]
+    order.sort(key=lambda entry: entry[:2])
     for holding in moving:
         for kind in KINDS:
-            _set_aside(holding, kind)
+            settling.set_aside(holding, kind)
         old.holdings.remove(holding)
         chip.holdings.append(holding)
-        chip.covered |= old.covered
+        chip.covered |= covers(holding.source.name)
         for program, cores in old.leaving(holding):
             chip.run(program, cores)
         holding.chip = chip
-    for kind, source in believed:
-        _settle(process, chip, kind, source, seq, time)
+    for _, _, kind, source in order:
+        settling.settle(chip, kind, source)
     for kind in KINDS:
-        for holding in moving:
-            if holding.leaves[kind] is not None:
-                _settle(process, chip, kind, holding.source, seq, time)
-        _resettle(process, old, kind, seq, time)
+        settling.resettle(old, kind)
+    settling.finish()
     if not any(holding.chip is old for holding in process.holdings()):
         process.shares.pop(old.uid, None)
 
 
-def _counts(holding: Holding, kind: Kind) -> bool:
-    leaf = holding.leaves[kind]
-    return leaf is not None and leaf.counts
+class _Settling:
+    """One change of belief or home. Peaks look when it is finished: what is half moved was never so."""
 
+    def __init__(self, process: Process, seq: int, time: float) -> None:
+        self._process = process
+        self._seq = seq
+        self._time = time
+        self._grown: list[Total] = []
 
-def _reporting(process: Process, chip: Chip, kind: Kind) -> list[Holding]:
-    return [h for h in process.holdings() if h.chip is chip and h.leaves[kind] is not None]
+    def settle(self, chip: Chip, kind: Kind, source: Source) -> _Settling:
+        """A source speaks about a kind on a chip: it is believed unless one at least as strong spoke before."""
+        share = self._process.shares.get(chip.uid)
+        if share is None:
+            share = self._process.shares[chip.uid] = Share(chip)
+        voice = share.voices[kind]
+        if voice is None or voice.confidence < source.confidence:
+            share.voices[kind] = source
+        reporting = self._reporting(chip, kind)
+        for holding in reporting:
+            if holding.source is not share.voices[kind]:
+                self.set_aside(holding, kind)
+        for holding in reporting:
+            if holding.source is share.voices[kind]:
+                self._count(holding, kind, share)
+        return self
 
+    def resettle(self, chip: Chip, kind: Kind) -> None:
+        """A source left a chip: if it was the voice and is gone from there altogether, the next strongest is."""
+        share = self._process.shares.get(chip.uid)
+        left = self._reporting(chip, kind)
+        if share is None or any(holding.source is share.voices[kind] for holding in left):
+            return
+        share.voices[kind] = None
+        for holding in left:  # in the order they first spoke
+            self.settle(chip, kind, holding.source)
 
-def _settle(process: Process, chip: Chip, kind: Kind, source: Source, seq: int, time: float) -> None:
-    """A source speaks about a kind on a chip: it is believed unless one at least as strong spoke before."""
-    share = process.shares.get(chip.uid)
-    if share is None:
-        share = process.shares[chip.uid] = Share(chip)
-    voice = share.voices[kind]
-    if voice is None or voice.confidence < source.confidence:
-        share.voices[kind] = source
-    for holding in _reporting(process, chip, kind):
-        if holding.source is not share.voices[kind]:
-            _set_aside(holding, kind)
-    for holding in _reporting(process, chip, kind):
-        if holding.source is share.voices[kind]:
-            _count(holding, kind, share, seq, time)
+    def set_aside(self, holding: Holding, kind: Kind) -> None:
+        leaf = holding.leaves[kind]
+        if leaf is None or not leaf.counts:
+            return
+        totals = leaf.chain[1:]
+        leaf.chain = (leaf,)
+        for total in totals:
+            total.drop(leaf)
+        for thing in holding.things():
+            if thing.kind is kind:
+                for total in totals:
+                    total.leave(thing)
 
+    def finish(self) -> None:
+        for total in self._grown:
+            if total.used > total.high:
+                total.rise(total.used, self._seq, self._time)
 
-def _resettle(process: Process, chip: Chip, kind: Kind, seq: int, time: float) -> None:
-    """A source left a chip: if it was the voice and is gone from there altogether, the next strongest is."""
-    share = process.shares.get(chip.uid)
-    left = _reporting(process, chip, kind)
-    if share is None or any(holding.source is share.voices[kind] for holding in left):
-        return
-    share.voices[kind] = None
-    if left:
-        strongest = max(left, key=lambda holding: holding.source.confidence)
-        _settle(process, chip, kind, strongest.source, seq, time)
+    def _reporting(self, chip: Chip, kind: Kind) -> list[Holding]:
+        found = [(leaf.since, h) for h in self._process.holdings() if h.chip is chip and (leaf := h.leaves[kind])]
+        return [holding for _, holding in sorted(found, key=lambda entry: entry[0])]
 
-
-def _set_aside(holding: Holding, kind: Kind) -> None:
-    leaf = holding.leaves[kind]
-    if leaf is None or not leaf.counts:
-        return
-    totals = leaf.chain[1:]
-    leaf.chain = (leaf,)
-    for total in totals:
-        total.drop(leaf)
-    for thing in holding.things():
-        if thing.kind is kind:
-            for total in totals:
-                total.leave(thing)
-
-
-def _count(holding: Holding, kind: Kind, share: Share, seq: int, time: float) -> None:
-    leaf = holding.leaves[kind]
-    if leaf is None or leaf.counts:
-        return
-    for thing in holding.things():
-        if thing.kind is kind:
-            leaf.leave(thing)
-            thing.born = seq
-    pool = POOL_OF[kind]
-    leaf.chain = (leaf, share.pools[pool], share.chip.kinds[kind], share.chip.pools[pool])
-    for total in leaf.chain[1:]:
-        total.merge(leaf, seq, time)
+    def _count(self, holding: Holding, kind: Kind, share: Share) -> None:
+        leaf = holding.leaves[kind]
+        if leaf is None or leaf.counts:
+            return
+        for thing in holding.things():
+            if thing.kind is kind:
+                leaf.leave(thing)
+                thing.born = self._seq
+        pool = POOL_OF[kind]
+        leaf.chain = (leaf, share.pools[pool], share.chip.kinds[kind], share.chip.pools[pool])
+        for total in leaf.chain[1:]:
+            total.merge(leaf)
+            self._grown.append(total)

@@ -111,7 +111,6 @@ class JournalReader:
         for time, number, record in self.entries():
             if until is not None and time > until:
                 break
-            last = time
             try:
                 if record[0] == _SOURCE:
                     about = json.loads(record[1:])
@@ -120,6 +119,7 @@ class JournalReader:
                 else:
                     event = native.decode(record)
                     ledger.apply(time, sources[number] if number else None, event)
+                    last = time
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise JournalError(f"an entry is whole but makes no sense: {type(error).__name__}: {error}") from None
         return last

@@ -86,6 +86,11 @@ def _text(text: str) -> bytes:
     return raw if len(raw) <= MAX_TEXT else raw[:MAX_TEXT].decode("utf-8", "ignore").encode()
 
 
+def _read_text(raw: bytes) -> str:
+    """Text as it would be written again: what is not UTF-8 grows when it is replaced."""
+    return _text(raw[:MAX_TEXT].decode("utf-8", "replace")).decode()
+
+
 def _with_body(op: int, device: int, body: bytes, kind: int = 0) -> bytes:
     length = _padded(PREFIX.size + 2 + len(body))
     if length > MAX_RECORD:
@@ -230,7 +235,7 @@ def _decode_allocated(record: bytes) -> Allocated:
     tag = None
     if tag_length != 0xFFFF:
         at += count * _RANGE.size
-        tag = record[at : at + min(tag_length, MAX_TEXT)].decode("utf-8", "replace")
+        tag = _read_text(record[at : at + tag_length])
     extra = Extra(reserved if flags & _RESERVED_KNOWN else None, cores, allocator, tag, bool(flags & _SHARED))
     return Allocated(device, KINDS[kind], address, size, program, refs, extra)
 
@@ -273,7 +278,7 @@ _DECODERS: dict[int, Callable[[bytes], Event]] = {
     RESYNC_BEGIN: lambda r: ResyncBegin(_value(r)),
     RESYNC_END: lambda r: ResyncEnd(_value(r)),
     LOST: lambda r: Lost(_value(r)),
-    MARK: lambda r: Mark(_body(r)[:MAX_TEXT].decode("utf-8", "replace")),
+    MARK: lambda r: Mark(_read_text(_body(r))),
     CHIP_FOUND: lambda r: ChipFound(_chip_of(_body(r))),
     REJECTED: lambda r: Rejected(_value(r)),
     CLAIMED: lambda r: Claimed(_device(r)),
