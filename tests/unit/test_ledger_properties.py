@@ -27,7 +27,7 @@ from ttmem.account.totals import Peak, Total
 from ttmem.wire.journal import JournalReader, JournalWriter
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True, report_multiple_bugs=False)
-LESS = settings(LAW, max_examples=80)
+LESS = settings(LAW, max_examples=100)
 CONFIDENCE = {"legacy": Confidence.REPORTED, "client": Confidence.REPORTED, "agent": Confidence.EXACT}
 
 
@@ -458,6 +458,10 @@ CASES: dict[str, list[Told]] = {
         (0, "agent", ev.Allocated(0, DRAM, 0, 64)),
         (0, "agent", ev.Allocated(0, L1, 0, 64)),
         (0, "agent", ev.Freed(0, DRAM, 0, 64)),
+    ],
+    "without an address, the allocator still says whose it is": [
+        (0, "agent", ev.Allocated(0, DRAM, 0, 64, extra=ev.Extra(allocator=1))),
+        (0, "agent", ev.Freed(0, DRAM, 0, 64, allocator=0)),
     ],
     "without an address, the last reference frees": [
         (0, "agent", ev.Allocated(0, DRAM, 0, 64, refs=2)),

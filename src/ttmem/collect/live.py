@@ -8,11 +8,13 @@ from ttmem.account.kinds import BUFFER_KINDS, FAMILY_OF, POOL_OF, Kind
 
 Key = tuple[int, int, int, int, int]
 _FIRST_PART = int(Kind.CB)
+_SPACES = tuple(-1 - int(POOL_OF[kind]) for kind in Kind)  # of buffers; negative, to differ from families of parts
+_new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
 
 
 def _key(device: int, kind: Kind, address: int, program: int, allocator: int, cores: int) -> Key:
     if kind < _FIRST_PART or kind == Kind.FIRMWARE:
-        return device, -1 - POOL_OF[kind], address, allocator, 0
+        return device, _SPACES[kind], address, allocator, 0
     return device, FAMILY_OF[kind], address, program, cores
 
 
@@ -29,9 +31,9 @@ class LiveTable:
 
     def fold(self, event: Event) -> Event:
         """Apply an event; returns it, with the kind filled in if a free left it out."""
-        if isinstance(event, Allocated):
+        if type(event) is Allocated:
             self._allocated(event)
-        elif isinstance(event, Freed):
+        elif type(event) is Freed:
             return self._freed(event)
         elif isinstance(event, ProgramDestroyed):
             self._drop(lambda key, thing: key[0] == event.device and key[1] >= 0 and thing.program == event.program)
@@ -56,7 +58,7 @@ class LiveTable:
             key = (device, key[1], -self._unplaced, allocator, 0)
         known = self._things.get(key)
         if known is None or known.size != size or known.kind != kind:
-            self._things[key] = Allocated(device, kind, address, size, program, 1, extra)
+            self._things[key] = _new(Allocated, (device, kind, address, size, program, 1, extra))
         elif key[1] != Kind.KERNEL:
             self._things[key] = known._replace(refs=known.refs + 1)
 
@@ -70,7 +72,9 @@ class LiveTable:
             self._things[key] = thing._replace(refs=thing.refs - 1)
         else:
             del self._things[key]
-        return event if kind is not None else Freed(device, thing.kind, address, size, program, allocator, cores)
+        if kind is not None:
+            return event
+        return _new(Freed, (device, thing.kind, address, size, program, allocator, cores))
 
     def _find(self, event: Freed) -> Key | None:
         kinds = (event.kind,) if event.kind is not None else BUFFER_KINDS
@@ -82,7 +86,7 @@ class LiveTable:
         if event.address or (said is not None and said >= _FIRST_PART and said != Kind.FIRMWARE):
             return None
         # Things reported at address 0 are told apart by size, as the server does; the youngest goes.
-        spaces = (-1, -2, -3) if said is None else (-1 - POOL_OF[said],)
+        spaces = set(_SPACES) if said is None else {_SPACES[said]}
         wanted = [k for k in self._things if k[0] == event.device and k[1] in spaces and k[2] < 0]
         sized = [k for k in wanted if self._things[k].size == event.size]
         return (sized or wanted or [None])[-1]  # type: ignore[list-item]
