@@ -98,6 +98,23 @@ def test_a_damaged_native_record_costs_that_connection_only(server: Server) -> N
     assert "version 99" in server.err.read_text()
 
 
+def test_a_process_cannot_have_sources_without_end(server: Server) -> None:
+    with server.connect() as sock:
+        for number in range(30):
+            try:
+                sock.sendall(
+                    native.hello(f"source{number}", native.Confidence.REPORTED) + native.encode(native.Mark("x"))
+                )
+            except BrokenPipeError:
+                break
+        wait_until(lambda: "more than 16 sources" in server.err.read_text(), "the refusal")
+    assert len(server.process_of(os.getpid())["sources"]) == 16
+    with server.connect() as sock:
+        sock.sendall(native.hello("legacy", native.Confidence.EXACT))
+        assert sock.recv(16) == b""
+    assert "cannot call itself 'legacy'" in server.err.read_text()
+
+
 def test_http_on_the_event_socket_and_events_on_the_api(server: Server) -> None:
     with server.connect() as sock:
         sock.sendall(b"GET /snapshot HTTP/1.1\r\nHost: x\r\n\r\n")

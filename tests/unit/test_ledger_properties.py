@@ -533,6 +533,13 @@ CASES: dict[str, list[Told]] = {
         (0, "legacy", ev.DeviceOpened(0, A)),
         (0, "legacy", ev.Freed(0, None, 0x1000)),
     ],
+    "the youngest after a move may have replaced an older one": [
+        (0, "legacy", ev.Allocated(0, L1, 0x1000, 64)),
+        (0, "legacy", ev.Allocated(0, DRAM, 0x1000, 64)),
+        (0, "legacy", ev.Allocated(0, L1, 0x1000, 96)),
+        (0, "legacy", ev.DeviceOpened(0, A)),
+        (0, "legacy", ev.Freed(0, None, 0x1000)),
+    ],
     "things of one size that moved together are told apart": [
         (0, "agent", ev.Allocated(0, DRAM, 0x1000, 64)),
         (0, "agent", ev.Allocated(0, DRAM, 0x2000, 64)),

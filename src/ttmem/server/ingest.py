@@ -38,6 +38,7 @@ _GARBAGE_READ = 16 * 1024  # looking for records in garbage is slow: smaller bit
 _MAX_UNREAD_REPLIES = 64 * 1024
 _ACCEPTS_PER_TURN = 64
 _MAX_COMPLAINTS = 16
+_MOST_SOURCES = 16
 _CREDENTIALS = struct.Struct("3i")
 _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)
 _ALLOC, _FREE = int(Type.ALLOC), int(Type.FREE)
@@ -363,6 +364,8 @@ class Ingest:
                 op = record[0]
                 if op == native.MAGIC:
                     hello = native.decode_hello(record)
+                    if hello.source not in owner.sources and len(owner.sources) >= _MOST_SOURCES:
+                        raise native.NativeError(f"one process cannot have more than {_MOST_SOURCES} sources")
                     connection.source_name, connection.confidence = hello.source, hello.confidence
                     self._send(connection, native.welcome())
                 elif op == native.SYNC:

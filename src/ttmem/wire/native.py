@@ -309,9 +309,12 @@ def decode_hello(record: bytes) -> Hello:
         raise NativeError(f"the client speaks version {version} of the protocol, this server version {VERSION}")
     body = _body(record)
     try:
-        return Hello(version, body[1:65].decode("utf-8", "replace"), Confidence(body[0]))
+        hello = Hello(version, body[1:65].decode("utf-8", "replace"), Confidence(body[0]))
     except (ValueError, IndexError):
         raise NativeError("the hello does not say what the client is") from None
+    if not hello.source or hello.source == "legacy":
+        raise NativeError(f"a client cannot call itself {hello.source!r}")
+    return hello
 
 
 def sync_token(record: bytes) -> int:
