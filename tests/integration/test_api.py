@@ -81,11 +81,22 @@ def test_things_are_filtered_sorted_and_paged(server: Server, busy: LegacyClient
     assert len(ids) == len(set(ids)) == 54
 
 
-def test_peaks_name_what_was_live(server: Server, busy: LegacyClient) -> None:
+def test_peaks_name_what_was_live(server: Server, busy: LegacyClient, legacy: Legacy) -> None:
     peaks = {(p["chip"], p.get("pool")): p for p in server.get("/peaks")["peaks"]}
     dram = peaks["assumed:1", "dram"]
     assert dram["bytes"] == 5 * MIB  # trace lies in DRAM
     assert [(t["kind"], t["size"]) for t in dram["largest"]] == [("trace", 3 * MIB), ("dram", 2 * MIB)]
+    own = {(p["chip"], p.get("pool") or p["device"]): p for p in server.get(f"/peaks?pid={busy.pid}")["peaks"]}
+    assert own["assumed:1", "dram"]["bytes"] == 5 * MIB
+    other = legacy(server)
+    other.say(f"alloc 1 {9 * MIB} 0 0x100000")
+    other.query(1)
+    other.kill()
+    wait_until(lambda: server.process_of(other.pid)["state"] == "exited", "the death")
+    dead = [p for p in server.get(f"/peaks?pid={other.pid}")["peaks"] if p.get("pool") == "dram"]
+    assert [(p["bytes"], [t["size"] for t in p["largest"]]) for p in dead] == [(9 * MIB, [9 * MIB])]
+    chip = next(p for p in server.get("/peaks")["peaks"] if (p["chip"], p.get("pool")) == ("assumed:1", "dram"))
+    assert [t["size"] for t in chip["largest"]] == [9 * MIB, 2 * MIB]  # at that moment; one of them is dead by now
     server.get("/peaks/reset", "POST")
     recent = {(p["chip"], p.get("pool")): p for p in server.get("/peaks?since=reset")["peaks"]}
     assert recent["assumed:1", "dram"]["bytes"] == 2 * MIB

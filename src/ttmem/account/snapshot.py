@@ -19,6 +19,7 @@ from ttmem.account.things import Thing
 from ttmem.account.totals import Peak, Total, keep_largest
 
 SCHEMA = "ttmem.snapshot/1"
+_KINDS_OF = {pool: [kind for kind in KINDS if POOL_OF[kind] is pool] for pool in Pool}
 
 Json = dict[str, Any]
 
@@ -102,7 +103,6 @@ def _chip(chip: Chip) -> Json:
 def memory(chip: Chip, geometry: Geometry | None) -> Json:
     """One chip's memory, pool by pool."""
     used = {kind: _used(chip, kind) for kind in KINDS}
-    worker = [kind for kind in KINDS if POOL_OF[kind] is Pool.L1]
     small = chip.kinds[Kind.L1_SMALL]
     dram_pool, l1_pool = chip.pools[Pool.DRAM], chip.pools[Pool.L1]
     confidence = dict.fromkeys((c.label for c in reversed(Confidence)), 0)
@@ -127,7 +127,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
             },
         },
         "l1": {
-            "used": _sum(used[kind] for kind in worker),
+            "used": _sum(used[kind] for kind in _KINDS_OF[Pool.L1]),
             "reserved": _reserved(chip, (Kind.L1, Kind.L1_SMALL)),
             "capacity": geometry.l1_capacity if geometry else None,
             "capacity_basis": basis,
@@ -246,17 +246,33 @@ def core_place(item: Thing) -> tuple[int, int, int, Region] | None:
 
 
 class PeakFinder:
-    """Finds what was live at each peak in one pass over the live things, which may be made in slices."""
+    """Finds what was live at each peak in one pass over the live things, which may be made in slices.
 
-    def __init__(self, ledger: Ledger, *, recent: bool = False) -> None:
+    The peaks are those of the chips, or those of one process on its chips, alive or departed.
+    """
+
+    def __init__(self, ledger: Ledger, *, recent: bool = False, process: Process | None = None) -> None:
+        self._process = process
         self._corners: list[tuple[Json, Peak, list[tuple[int, int, Thing]]]] = []
         self._by_kind: dict[tuple[str, Kind], list[tuple[Peak, list[tuple[int, int, Thing]]]]] = {}
+        if process is not None:
+            self._look_at_process(process, recent)
+            return
         for chip in shown_chips(ledger):
             for pool in Pool:
-                kinds = [kind for kind in KINDS if POOL_OF[kind] is pool]
-                self._corner(chip, {"pool": pool.label}, chip.pools[pool], kinds, recent)
+                self._corner(chip, {"pool": pool.label}, chip.pools[pool], _KINDS_OF[pool], recent)
             for kind in KINDS:
                 self._corner(chip, {"kind": kind.label}, chip.kinds[kind], [kind], recent)
+
+    def _look_at_process(self, process: Process, recent: bool) -> None:
+        for share in process.shares.values():
+            for pool in Pool:
+                self._corner(share.chip, {"pool": pool.label}, share.pools[pool], _KINDS_OF[pool], recent)
+        for holding in process.holdings():
+            for kind, leaf in zip(KINDS, holding.leaves):
+                if leaf is not None and leaf.counts:
+                    name = {"kind": kind.label, "device": holding.number}
+                    self._corner(holding.chip, name, leaf, [kind], recent)
 
     def _corner(self, chip: Chip, name: Json, total: Total, kinds: list[Kind], recent: bool) -> None:
         peak = total.recent if recent else total.peak
@@ -268,7 +284,7 @@ class PeakFinder:
 
     def add(self, item: Thing) -> None:
         """Look at one live thing."""
-        if counts(item):
+        if counts(item) and self._process in (None, item.holding.source.process):
             for peak, heap in self._by_kind.get((item.holding.chip.uid, item.kind), ()):
                 if item.born <= peak.seq:
                     keep_largest(heap, item)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ttmem.account.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
+from ttmem.account.snapshot import counts
 from ttmem.account.snapshot import thing as thing_json
 from ttmem.account.things import Thing
 from ttmem.api.words import anomaly_line
@@ -32,7 +33,7 @@ class DumpBuilder:
         self._limit = _KERNELS_LISTED if kernels_only else LISTED
 
     def add(self, item: Thing, program: int = 0) -> None:
-        if self._kernels_only and item.kind not in KERNEL_KINDS:
+        if not counts(item) or (self._kernels_only and item.kind not in KERNEL_KINDS):
             return
         where = (item.holding.number, item.holding.chip.uid)
         kinds = self._groups.get(where)

@@ -17,6 +17,7 @@ from ttmem.account.events import PeaksReset
 from ttmem.account.kinds import KIND_BY_LABEL, KINDS
 from ttmem.account.l1map import FloorFinder, Reach
 from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Process
 from ttmem.account.things import Thing
 from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
 from ttmem.server import metrics
@@ -78,7 +79,7 @@ class Api:
                 self._things,
                 ("chip", "device", "kind", "pid", "min_size", "tag", "sort", "limit", "offset"),
             ),
-            Route("GET", "/peaks", self._peaks, ("since",)),
+            Route("GET", "/peaks", self._peaks, ("since", "pid")),
             Route("POST", "/peaks/reset", self._reset_peaks),
             Route("GET", "/headroom", self._headroom, ("chip",)),
             Route("GET", "/history", self._get_history, ("step", "since", "until", "chip", "kind")),
@@ -180,9 +181,7 @@ class Api:
     async def _process(self, request: Request) -> Response:
         pid = _whole(request.path.rsplit("/", 1)[1], "pid")
         may_see = sees(request.uid)
-        parties = [p for p in (*self._ledger.processes.values(), *self._ledger.departed) if p.info.pid == pid]
-        if not parties:
-            raise HttpError(404, f"no process {pid} has reported; /processes lists those that have")
+        parties = self._parties(pid)
         await self._thin()
         found = []
         for data in self.snapshot(request.uid)["processes"]:
@@ -193,6 +192,14 @@ class Api:
                         data["largest"] = [snap.thing(item, see_tag=tags) for item in party.largest_left(20)]
                     found.append(data)
         return json_response({"processes": found})
+
+    def _parties(self, pid: int) -> list[Process]:
+        """Processes of that pid, the living first, then those that departed last."""
+        known = (*self._ledger.processes.values(), *reversed(self._ledger.departed))
+        found = [process for process in known if process.info.pid == pid]
+        if not found:
+            raise HttpError(404, f"no process {pid} has reported; /processes lists those that have")
+        return found
 
     async def _things(self, request: Request) -> Response:
         query = request.query
@@ -229,7 +236,10 @@ class Api:
             raise HttpError(400, f"since is 'start' or 'reset', not {since!r}")
         reset = self._ledger.peaks_since
         await self._thin()
-        finder = snap.PeakFinder(self._ledger, recent=since == "reset")
+        process = None
+        if "pid" in request.query:
+            process = self._parties(_whole(request.query["pid"], "pid"))[0]
+        finder = snap.PeakFinder(self._ledger, recent=since == "reset", process=process)
         async for items in self._slices():
             for _, item in items:
                 finder.add(item)
