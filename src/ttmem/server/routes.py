@@ -27,7 +27,7 @@ from ttmem.server.history import History
 from ttmem.server.http import HttpError, Request, Response, json_response
 from ttmem.server.ingest import Ingest
 
-SLICE = 2000
+SLICE = 1000
 _MAX_LIMIT = 10_000
 _SORTS: dict[str, Callable[[Thing], tuple[int, int]]] = {
     "size": lambda thing: (thing.size, thing.born),
