@@ -287,7 +287,7 @@ class Ledger:
             key = buffer_key(kind or Kind.DRAM, address, allocator)
         thing = buffers.get(key)
         if thing is None:
-            found, odd = find_elsewhere(holding, kind, address, size)
+            found, odd = find_elsewhere(holding, kind, address, size, allocator)
             if odd is not None:
                 self._anomaly(source.process, odd)
             if found is None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ttmem.account.kinds import POOL_OF, Kind
-from ttmem.account.things import Holding
+from ttmem.account.things import Holding, Thing
 
 # Address spaces of buffers: trace lies in DRAM and small L1 in L1, so an address is unique per space, not per kind.
 SPACE_OF = tuple(int(POOL_OF[kind]) for kind in Kind)
@@ -37,12 +37,12 @@ def match(holding: Holding, hint: Kind | None, address: int, size: int) -> tuple
 
 
 def find_elsewhere(
-    holding: Holding, kind: Kind | None, address: int, size: int
+    holding: Holding, kind: Kind | None, address: int, size: int, allocator: int
 ) -> tuple[tuple[Holding, int] | None, str | None]:
     """For a free of nothing at that address: where the thing is after all, and what was odd about it (rule 5)."""
     source = holding.source
     if not address:
-        key = _pick_unplaced(holding, kind, size)
+        key = _pick_unplaced(holding, kind, size, allocator)
         if key is not None:
             return (holding, key), None
     if holding.just_freed(address):
@@ -58,11 +58,16 @@ def find_elsewhere(
     return None, "unknown_free"
 
 
-def _pick_unplaced(holding: Holding, kind: Kind | None, size: int) -> int | None:
+def _pick_unplaced(holding: Holding, kind: Kind | None, size: int, allocator: int) -> int | None:
     """Which of the things without an address goes: the youngest of that size, else the youngest."""
-    found = holding.unplaced
-    if not holding.source.kindless and kind is not None:
-        found = [key for key in found if SPACE_OF[holding.buffers[key].kind] == SPACE_OF[kind]]
-    sized = [key for key in found if holding.buffers[key].size == size]
+    found, buffers = holding.unplaced, holding.buffers
+    if not holding.source.kindless:
+        place = buffer_key(kind or Kind.DRAM, 0, allocator)
+        found = [key for key in found if _place_of(buffers[key]) == place]
+    sized = [key for key in found if buffers[key].size == size]
     candidates = sized or found
     return candidates[-1] if candidates else None
+
+
+def _place_of(thing: Thing) -> int:
+    return buffer_key(thing.kind, 0, thing.extra.allocator if thing.extra is not None else 0)

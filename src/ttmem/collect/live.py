@@ -87,7 +87,9 @@ class LiveTable:
             return None
         # Things reported at address 0 are told apart by size, as the server does; the youngest goes.
         spaces = set(_SPACES) if said is None else {_SPACES[said]}
-        wanted = [k for k in self._things if k[0] == event.device and k[1] in spaces and k[2] < 0]
+        wanted = [
+            k for k in self._things if k[0] == event.device and k[1] in spaces and k[2] < 0 and k[3] == event.allocator
+        ]
         sized = [k for k in wanted if self._things[k].size == event.size]
         return (sized or wanted or [None])[-1]  # type: ignore[list-item]
 
