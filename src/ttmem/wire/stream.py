@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from ttmem.wire.legacy import HEADER, SHORT, SHORT_SIZE, SIZES, WHOLE, Record, Type
 
@@ -23,8 +24,28 @@ _ASKS = (*_QUERIES, Type.DUMP_REMAINING, Type.DUMP_KERNELS)
 _PIDS_KEPT = 8
 _ZERO3 = b"\0\0\0"
 
-# A place where a record could start, in either form; the rest of the header is looked at afterwards.
-_CANDIDATE = re.compile(rb"[\x01-\x0c]\0{3}(?:(?=.{13}\0{3})|(?=.{24}\0{4}))", re.DOTALL)
+_NON_ZERO = re.compile(rb"[^\0]")
+
+
+@lru_cache(maxsize=64)
+def _candidate(pids: frozenset[int]) -> re.Pattern[bytes]:
+    """A place in garbage where a record could start: one that bears a known pid, or a query, which bears none.
+
+    The rest of the header is looked at afterwards. Without a known pid, wherever the pads are zero.
+    """
+    if not pids:
+        return re.compile(rb"[\x01-\x0c]\0{3}(?:(?=.{13}\0{3})|(?=.{24}\0{4}))", re.DOTALL)
+    known = b"(?:" + b"|".join(re.escape(pid.to_bytes(4, "little", signed=True)) for pid in sorted(pids)) + b")"
+    long = rb"[\x01-\x0c]\0{3}(?=.{13}\0{3}" + known + rb")"
+    short = rb"[\x08-\x0b]\0{3}(?=.{20}" + known + rb"\0{4})"
+    ask = rb"[\x03\x05\x06\x0c]\0{3}(?=.{4}\0{32})"
+    return re.compile(b"|".join((long, short, ask)), re.DOTALL)
+
+
+def _skip_zeros(data: bytes, at: int) -> int:
+    """Offset of the first byte from there on that is not zero; the length if there is none."""
+    found = _NON_ZERO.search(data, at)
+    return found.start() if found else len(data)
 
 
 def _zero_mask(size: int, records: int) -> int:
@@ -63,16 +84,11 @@ class LegacyStream:
             data = self._carry + data
             self._carry = b""
         start = self._skip_tail(data)
-        size = self.size
-        if size is not None and not self.lost and len(data) - start >= size:
-            end = start + (len(data) - start) // size * size
-            chunk = data[start:end] if end - start < len(data) else data
-            if self._all_whole(chunk, size, pid):
-                self._since = size
-                self._note_pid(int.from_bytes(chunk[20:24], "little", signed=True), pid)
-                yield size, WHOLE[size].iter_unpack(chunk)
-                start = end
-        yield from self._slowly(data, start, pid, fresh)
+        chunk = self._whole_records(data, start, pid)
+        if chunk:
+            assert self.size is not None
+            yield self.size, WHOLE[self.size].iter_unpack(chunk)
+        yield from self._slowly(data, start + len(chunk), pid, fresh)
 
     def finish(self, pid: int) -> Iterator[Batch]:
         """The stream ended: settle what is held back, reject what is cut off."""
@@ -82,6 +98,19 @@ class LegacyStream:
             yield size, [HEADER.unpack_from(data)]
         elif data.strip(b"\0"):
             self.rejected += 1
+
+    def _whole_records(self, data: bytes, at: int, pid: int) -> bytes:
+        """All the whole records from there on if they are of this connection's size, else nothing."""
+        size = self.size
+        if size is None or self.lost or len(data) - at < size:
+            return b""
+        end = at + (len(data) - at) // size * size
+        chunk = data[at:end] if end - at < len(data) else data
+        if not self._all_whole(chunk, size, pid):
+            return b""
+        self._since = size
+        self._note_pid(int.from_bytes(chunk[20:24], "little", signed=True), pid)
+        return chunk
 
     def _all_whole(self, chunk: bytes, size: int, pid: int) -> bool:
         """Is this nothing but records of that size, as going through it record by record would find?"""
@@ -98,9 +127,7 @@ class LegacyStream:
 
     def _skip_tail(self, data: bytes) -> int:
         """Offset of the first record: past the zeros that belong to the one before."""
-        if not self._since and not self.lost:
-            return len(data) - len(data.lstrip(b"\0")) if data[:1] == b"\0" else 0
-        start = len(data) - len(data.lstrip(b"\0"))
+        start = _skip_zeros(data, 0)
         if self._since:
             self._since += start
             if start < len(data):
@@ -115,14 +142,15 @@ class LegacyStream:
             self.size = distance
 
     def _slowly(self, data: bytes, at: int, pid: int, fresh: bool) -> Iterator[Batch]:
-        """Record by record."""
+        """Record by record, until the size of the records is known."""
         end = len(data)
+        tries = 4
         while at < end:
             if data[at] == 0:
-                at = end - len(data[at:].lstrip(b"\0"))
+                at = _skip_zeros(data, at)
                 continue
             if self.lost:
-                found = _CANDIDATE.search(data, at)
+                found = _candidate(frozenset(self._pids | {pid} if pid else self._pids)).search(data, at)
                 if found is None:
                     at = max(at, end - _HEADER + 1)  # a record may start in the last bytes
                     if end - at < _HEADER:
@@ -143,7 +171,7 @@ class LegacyStream:
             if not self.lost:
                 self._note_pid(record[4], pid)
             self.lost = False
-            next_at = end - len(data[at + length :].lstrip(b"\0"))
+            next_at = _skip_zeros(data, at + length)
             settled = next_at < end
             distance = next_at - at
             if record[0] in _QUERIES:
@@ -157,6 +185,13 @@ class LegacyStream:
                 self._learn(distance)
             self._since = 0 if settled or length == SHORT_SIZE else distance
             at = next_at
+            if settled and tries:
+                chunk = self._whole_records(data, at, pid)
+                tries = 4 if chunk else tries - 1
+                if chunk:
+                    assert self.size is not None
+                    yield self.size, WHOLE[self.size].iter_unpack(chunk)
+                    at += len(chunk)
         self._carry = data[at:]
 
     def _record_at(self, data: bytes, at: int, pid: int) -> tuple[Record | None, int]:
