@@ -169,7 +169,6 @@ class NaiveAccount:
         self._look(time)
         if isinstance(event, ev.PeaksReset):
             self.recent = {key: Best(total.used, time, self._members[key]) for key, total in self._sums.items()}
-            self.high = {key: total.used for key, total in self._sums.items()}
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -216,7 +215,7 @@ class NaiveAccount:
     # -- things come ---------------------------------------------------------------------------------------------
 
     def _on_Allocated(self, voice: Voice, event: ev.Allocated) -> None:
-        if not self._hear(voice, event.device) or not 0 < event.size <= LARGEST_SIZE:
+        if not 0 < event.size <= LARGEST_SIZE or not self._hear(voice, event.device):
             voice.party.anomalies["rejected"] += 1
             return
         kind = event.kind
@@ -253,7 +252,7 @@ class NaiveAccount:
     # -- things go -----------------------------------------------------------------------------------------------
 
     def _on_Freed(self, voice: Voice, event: ev.Freed) -> None:
-        if not self._hear(voice, event.device):
+        if event.device < 0:
             voice.party.anomalies["rejected"] += 1
             return
         if event.kind in _PARTS:

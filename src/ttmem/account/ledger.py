@@ -59,7 +59,7 @@ class Limits(NamedTuple):
 
     things_per_process: int = 4_000_000
     devices_per_process: int = 1024
-    chips: int = 4096  # above that, assumed chips that nobody holds are forgotten
+    chips: int = 4096  # above half of that, chips that are not in the machine and nobody means are forgotten
     departed: int = 64
     buried_things: int = 10_000
     claimed_pids: int = 16
@@ -70,6 +70,7 @@ class Limits(NamedTuple):
 _KERNEL = int(Kind.KERNEL)
 _L1 = Kind.L1
 _FIRST_PART, _FIRMWARE = Kind.CB, Kind.FIRMWARE
+_NOWHERE = Chip(ChipInfo("nowhere"))  # where things are that were never allocated
 
 
 class Ledger:
@@ -155,8 +156,10 @@ class Ledger:
         process = source.process
         if process.exited is not None:
             return self._anomaly(process, "posthumous")
+        if not 0 < size <= self._max_size:
+            return self._anomaly(process, "rejected")
         holding = source.holdings.get(device) or self._holding(source, device)
-        if holding is None or not 0 < size <= self._max_size:
+        if holding is None:
             return self._anomaly(process, "rejected")
         if kind >= _FIRST_PART and kind != _FIRMWARE:
             return self._part_allocated(time, holding, kind, address, size, program, refs, extra)
@@ -270,12 +273,13 @@ class Ledger:
         self.seq += 1
         if source.process.exited is not None:
             return self._anomaly(source.process, "posthumous")
-        holding = source.holdings.get(device) or self._holding(source, device)
-        if holding is None:
+        if device < 0:
             return self._anomaly(source.process, "rejected")
+        holding = source.holdings.get(device) or Holding(source, device, _NOWHERE)  # a free alone makes no chip
         if kind is not None and kind >= _FIRST_PART and kind != _FIRMWARE:
             return self._part_freed(holding, kind, address, program, cores)
-        holding.released = True
+        if device:
+            source.frees_elsewhere = True
         buffers = holding.buffers
         if source.kindless:
             key = address << 2
@@ -389,11 +393,16 @@ class Ledger:
             return None
         chip = process.numbers.get(number)
         if chip is None:
+            if not self._room_for(assumed_uid(number)):
+                return None
             chip = process.numbers[number] = self._assumed_chip(number)
         holding = source.holdings[number] = Holding(source, number, chip)
         chip.holdings.append(holding)
         chip.covered |= covers(source.name)
         return holding
+
+    def _room_for(self, uid: str) -> bool:
+        return uid in self.chips or len(self.chips) < self.limits.chips
 
     def _assumed_chip(self, number: int) -> Chip:
         """Device N of a process that did not say more: taken for the machine's chip N, and marked as assumed."""
@@ -413,6 +422,9 @@ class Ledger:
     def _device_opened(self, time: float, source: Source, event: DeviceOpened) -> None:
         process, number = source.process, event.device
         if number < 0 or (number not in process.numbers and len(process.numbers) >= self.limits.devices_per_process):
+            self._anomaly(process, "rejected")
+            return
+        if not self._room_for(event.chip.uid):
             self._anomaly(process, "rejected")
             return
         chip = self._describe(event.chip)
@@ -498,7 +510,7 @@ class Ledger:
             holding.chip.holdings.remove(holding)
         del self.processes[process.info.key]
         for chip in list(process.numbers.values()):
-            if chip.assumed and len(self.chips) > self.limits.chips:
+            if chip.info.kmd is None and 2 * len(self.chips) > self.limits.chips:
                 self._forget_chip(chip)
         self.departed.append(process)
         while len(self.departed) > self.limits.departed:

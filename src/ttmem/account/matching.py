@@ -50,7 +50,7 @@ def find_elsewhere(
     # One known client allocates on several devices and frees everything on device 0.
     others = [other for other in source.holdings.values() if other.number]
     spread = sum(any(h.leaves) for h in source.holdings.values()) > 1
-    if source.kindless and not holding.number and spread and not any(other.released for other in others):
+    if source.kindless and not holding.number and spread and not source.frees_elsewhere:
         places = (address << 2, address << 2 | 1, address << 2 | 2)
         elsewhere = [(other, key) for other in others for key in places if key in other.buffers]
         if len(elsewhere) == 1:

@@ -129,7 +129,7 @@ class Process:
 class Source:
     """One stream of reports by one process: the legacy client, our client, the agent."""
 
-    __slots__ = ("confidence", "confirmed", "generation", "holdings", "kindless", "name", "process")
+    __slots__ = ("confidence", "confirmed", "frees_elsewhere", "generation", "holdings", "kindless", "name", "process")
 
     def __init__(self, process: Process, name: str, confidence: Confidence) -> None:
         self.process = process
@@ -138,4 +138,5 @@ class Source:
         self.holdings: dict[int, Holding] = {}
         self.generation: int | None = None  # of the resync under way
         self.confirmed: set[Thing] = set()
+        self.frees_elsewhere = False  # has it ever freed on a device other than 0
         self.kindless = name == "legacy"  # its frees do not carry the kind of what they free

@@ -33,8 +33,14 @@ class Thing:
         self.extra = extra
 
     def __lt__(self, other: Thing) -> bool:
-        """Some order, for heaps of (size, birth, thing) where both are equal."""
-        return id(self) < id(other)
+        """An order for heaps of (size, birth, thing) where both are equal, the same whenever events are folded."""
+        mine, others = self.holding, other.holding
+        return (self.address, self.kind, mine.number, mine.source.name) < (
+            other.address,
+            other.kind,
+            others.number,
+            others.source.name,
+        )
 
     @property
     def counted(self) -> int:
@@ -80,7 +86,7 @@ class Program:
 class Holding:
     """What one source of one process holds on the chip it calls by one number."""
 
-    __slots__ = ("buffers", "chip", "freed", "freed_before", "leaves", "number", "programs", "released", "source",
+    __slots__ = ("buffers", "chip", "freed", "freed_before", "leaves", "number", "programs", "source",
                  "unplaced")  # fmt: skip
 
     REMEMBERED = 512
@@ -93,7 +99,6 @@ class Holding:
         self.buffers: dict[int, Thing] = {}
         self.programs: dict[int, Program] = {}
         self.unplaced: list[int] = []  # keys of things reported at address 0, which are not one thing
-        self.released = False  # has this device number ever been named in a FREE
         self.freed: set[object] = set()
         self.freed_before: set[object] = set()
 

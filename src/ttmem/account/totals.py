@@ -74,7 +74,18 @@ class Total:
     since the start. So one comparison per event decides whether any of them moves.
     """
 
-    __slots__ = ("count", "high", "known", "peak", "recent", "reserved", "reserved_peak", "used", "watch")
+    __slots__ = (
+        "count",
+        "high",
+        "high_before",
+        "known",
+        "peak",
+        "recent",
+        "reserved",
+        "reserved_peak",
+        "used",
+        "watch",
+    )
 
     def __init__(self) -> None:
         self.used = 0
@@ -83,6 +94,7 @@ class Total:
         self.known = 0  # how many those are
         self.reserved_peak = 0
         self.high = 0
+        self.high_before = 0  # what high was in this sample before a reset lowered it
         self.peak = Peak()
         self.recent = Peak()
         self.watch = 0  # recent.seq; a thing born later was part of no peak
@@ -108,12 +120,13 @@ class Total:
     def reset_recent(self, seq: int, time: float) -> None:
         self.recent = Peak(self.used, seq, time)
         self.watch = seq
+        self.high_before = max(self.high_before, self.high)
         self.high = self.used
 
     def take_high(self) -> int:
         """The highest value since the last call; starts the next sample."""
-        high = self.high
-        self.high = self.used
+        high = max(self.high, self.high_before)
+        self.high, self.high_before = self.used, 0
         return high
 
     def merge(self, other: Total) -> None:
