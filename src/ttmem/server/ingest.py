@@ -351,10 +351,10 @@ class Ingest:
         """Say once per connection and cause why an allocation was not counted."""
         if source.process.exited is not None:
             return
-        if device not in source.holdings:
-            self._complain(connection, None, "device_id", f"Invalid device_id {device} - ignoring message")
-        elif not 0 < size <= self.ledger.limits.size:
+        if not 0 < size <= self.ledger.limits.size:
             self._complain(connection, None, "size", f"Invalid size {size} - ignoring message")
+        elif device not in source.holdings:
+            self._complain(connection, None, "device_id", f"Invalid device_id {device} - ignoring message")
         else:
             self._complain(connection, None, "limit", "holds more things than the account keeps for one process")
 
