@@ -101,7 +101,9 @@ def _breakdown(chip: Json) -> list[str]:
     row("scratchpads", l1["scratchpad"])
     row("kernels", l1["kernels"])
     row("firmware", l1["firmware"])
-    row("L1 total", l1["used"], f"   peak {human(l1['peak'])}{_basis(l1)}")
+    level = _l1_level(l1)
+    at_once = f"{human(level)} at once, " if level != l1["used"] else ""
+    row("L1 total", l1["used"], f"   {at_once}peak {human(l1['peak'])}{_basis(l1)}")
     row("fabric kernels", system["fabric_kernels"], "   on ethernet cores, outside the grid")
     row("dispatch kernels", system["dispatch_kernels"], "   on dispatch cores, outside the grid")
     row("trace", dram["trace"]["used"])
