@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gets events to the server without ever making the workload wait.
+
+Putting an event only appends to a queue. A thread of our own folds the queue into a table of what is live and sends it
+on. If the server is away, slow or stopped, events stay in the table instead, and when it is back the whole table is
+sent again: the account is exact once more, and the number of events it did not see is reported with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from ttmem.account.events import Event, Lost, ResyncBegin, ResyncEnd
+from ttmem.collect.live import LiveTable
+from ttmem.wire import native
+from ttmem.wire.endpoint import connect_any, search_paths
+
+_BATCH_SECONDS = 0.002
+_IDLE_SECONDS = 1.0
+_RETRY_SECONDS = 0.5
+_PIECE_EVENTS = 1024
+_BACKLOG_BYTES = 1 << 20
+_QUEUE_LIMIT = 1 << 17  # events that wait for a server that reads too slowly, beyond the backlog
+_QUEUE_HELP = 1 << 18
+_HELP_EVENTS = 16
+
+
+class Sender:
+    """One process's way to the server: a queue, a thread, a connection, and the table of what is live."""
+
+    def __init__(self, paths: list[str] | None, hello: bytes) -> None:
+        self._paths = paths
+        self._hello = hello
+        self._open = True
+        self._queue: deque[Event | int] = deque()
+        self._folding = threading.Lock()
+        self._starting = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._live = LiveTable()
+        self._sock: socket.socket | None = None
+        self._head = memoryview(b"")  # being sent; always a run of whole records, of which some may be out
+        self._head_events = 0
+        self._resending: Iterator[bytes] | None = None
+        self._pieces: deque[tuple[bytes, int]] = deque()  # to be sent after that: records, and how many events
+        self._backlog = 0
+        self._incoming = b""
+        self._token = 0
+        self._gap = True  # the server has not seen everything: send the table first
+        self._generation = 0
+        self._urgent = False
+        self._asked = 0
+        self._synced = 0
+        self._answered = threading.Condition()
+        self._sent = 0
+        self._lost = 0
+        self._unreported = 0
+        self._trouble: str | None = None
+        self._next_try = 0.0
+
+    # -- the workload's side -------------------------------------------------------------------------------------
+
+    def put(self, event: Event) -> None:
+        """Queue an event; the only cost to the workload."""
+        queue = self._queue
+        queue.append(event)
+        if self._thread is None:
+            self._start()
+        elif len(queue) > _QUEUE_HELP:  # the thread does not get to run
+            self._help()
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def flush(self, timeout: float | None = 5.0) -> bool:
+        """Wait until the server has applied everything reported before this call. False if it did not in time."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._answered:
+            self._asked += 1
+            token = self._asked
+            self._queue.append(token)
+            self._urgent = True
+            self._start()
+            self._wake.set()
+            while self._synced < token:
+                rest = None if deadline is None else deadline - time.monotonic()
+                if rest is not None and rest <= 0:
+                    return False
+                self._answered.wait(rest)
+        return True
+
+    def stats(self) -> dict[str, int | bool | str | None]:
+        """How the sending fares; the last trouble in words."""
+        return {
+            "connected": self._sock is not None,
+            "queued": len(self._queue),
+            "live": len(self._live),
+            "sent": self._sent,
+            "unsent": self._lost,
+            "resyncs": max(0, self._generation - 1),
+            "trouble": self._trouble,
+        }
+
+    def close(self) -> None:
+        """Stop once the queue is empty."""
+        self._open = False
+        self._wake.set()
+
+    def abandon(self) -> None:
+        """Let go of a connection that belongs to the parent of this forked process."""
+        if self._sock is not None:
+            self._sock.close()
+
+    @property
+    def promising(self) -> bool:
+        """Has it something to send, and has nothing gone wrong so far?"""
+        return self._thread is not None and self._trouble is None
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="ttmem-client", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the interpreter is shutting down, or there are no threads left
+                    self._trouble = "no thread could be started to send reports"
+                    return
+                self._thread = thread
+
+    # -- the thread's side ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._open or self._queue:
+            if not self._busy():
+                self._wake.wait(_IDLE_SECONDS)
+                if self._wake.is_set() and not self._urgent:
+                    time.sleep(_BATCH_SECONDS)  # more will come: one send for many
+            self._wake.clear()
+            self._urgent = False
+            try:
+                self._step()
+            except OSError as error:
+                self._disconnect(f"lost the server: {error.strerror or error}")
+            except Exception as error:  # reporting may fail, the workload may not
+                self._disconnect(f"internal error: {type(error).__name__}: {error}")
+        self._disconnect("closed")
+
+    def _busy(self) -> bool:
+        """Is there something to do that no new event will wake us for?"""
+        if self._asked > self._synced:
+            return True
+        return self._sock is not None and bool(
+            self._head or self._pieces or self._resending or self._gap or self._queue
+        )
+
+    def _step(self) -> None:
+        if self._sock is None and not self._connect():
+            self._take()
+            time.sleep(0.01 if self._asked > self._synced else 0.0)
+            return
+        if self._gap and not self._head:
+            self._begin_resync()
+        self._take()
+        if not self._send() and len(self._queue) > _QUEUE_LIMIT:
+            with self._folding:
+                self._fall_behind()
+        self._receive()
+
+    def _take(self) -> None:
+        """Take what is queued, a piece at a time so that nobody waits long for the lock."""
+        while self._queue and (self._gap or self._backlog < _BACKLOG_BYTES):
+            with self._folding:
+                self._fold(_PIECE_EVENTS)
+
+    def _fold(self, limit: int) -> None:
+        """Fold queued events into the live table, and encode them if the server follows. The lock is held."""
+        queue, live, encode = self._queue, self._live, native.encode
+        follows = self._sock is not None and not self._gap
+        records: list[bytes] = []
+        events = 0
+        while queue and events < limit:
+            event = queue.popleft()
+            if isinstance(event, int):
+                self._token = event
+                if follows:
+                    records.append(native.sync(event))
+                continue
+            event = live.fold(event)
+            events += 1
+            if follows:
+                records.append(encode(event))
+        if not follows:
+            self._lose(events)
+        elif records:
+            piece = b"".join(records)
+            self._pieces.append((piece, events))
+            self._backlog += len(piece)
+
+    def _lose(self, events: int) -> None:
+        self._lost += events
+        self._unreported += events
+
+    def _fall_behind(self) -> None:
+        """The server reads too slowly: what it has not got goes into the table; start over from there when it can.
+
+        The lock is held.
+        """
+        self._lose(sum(events for _, events in self._pieces))
+        self._pieces.clear()
+        self._backlog = 0
+        self._resending = None
+        self._gap = True
+        self._trouble = "the server does not keep up"
+
+    def _help(self) -> None:
+        """The workload outruns our thread: for each event put on the queue take a few off, without waiting."""
+        if self._folding.acquire(blocking=False):
+            try:
+                if not self._gap:
+                    self._fall_behind()
+                self._fold(_HELP_EVENTS)
+            finally:
+                self._folding.release()
+
+    def _connect(self) -> bool:
+        now = time.monotonic()
+        if now < self._next_try:
+            return False
+        self._next_try = now + _RETRY_SECONDS
+        try:
+            sock, _ = connect_any(self._paths or search_paths(), 0.5)
+        except OSError as error:
+            self._trouble = f"no server: {error}"
+            return False
+        sock.setblocking(False)
+        self._sock = sock
+        self._head = memoryview(self._hello)
+        self._incoming = b""
+        self._trouble = None
+        self._send()
+        return True
+
+    def _begin_resync(self) -> None:
+        """From here on the server gets the whole table, and after it whatever happens meanwhile."""
+        with self._folding:
+            self._generation += 1
+            events: list[Event] = [ResyncBegin(self._generation), *self._live.resend(), ResyncEnd(self._generation)]
+            if self._unreported:
+                events.append(Lost(self._unreported))
+                self._unreported = 0
+            self._resending = self._encoded(events, self._token if self._token > self._synced else 0)
+            self._gap = False
+
+    @staticmethod
+    def _encoded(events: list[Event], token: int) -> Iterator[bytes]:
+        for start in range(0, len(events), 512):
+            yield b"".join(map(native.encode, events[start : start + 512]))
+        if token:
+            yield native.sync(token)
+
+    def _next_piece(self) -> bool:
+        """Make the next run of whole records the one being sent."""
+        with self._folding:
+            if self._resending is not None:
+                piece = next(self._resending, None)
+                if piece is not None:
+                    self._head = memoryview(piece)
+                    return True
+                self._resending = None
+            if not self._pieces:
+                return False
+            piece, self._head_events = self._pieces.popleft()
+            self._backlog -= len(piece)
+            self._head = memoryview(piece)
+            return True
+
+    def _send(self) -> bool:
+        """Send what there is; False if the socket took no more."""
+        sock = self._sock
+        assert sock is not None
+        while self._head or self._next_piece():
+            try:
+                sent = sock.send(self._head, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                select.select([], [sock], [], 0.02)
+                return False
+            self._head = self._head[sent:]
+            if not self._head:
+                self._sent += self._head_events
+                self._head_events = 0
+        return True
+
+    def _receive(self) -> None:
+        """Acknowledgements, and the news that the server has gone."""
+        sock = self._sock
+        assert sock is not None
+        if self._asked > self._synced and not self._head:
+            select.select([sock], [], [], 0.02)
+        try:
+            data = sock.recv(4096, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
+        self._incoming += data
+        while len(self._incoming) >= native.ANSWER_SIZE:
+            record = self._incoming[: native.ANSWER_SIZE]
+            self._incoming = self._incoming[native.ANSWER_SIZE :]
+            if record[0] == native.SYNCED:
+                with self._answered:
+                    self._synced = max(self._synced, native.sync_token(record))
+                    self._answered.notify_all()
+
+    def _disconnect(self, why: str) -> None:
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            sock.close()
+        with self._folding:
+            self._fall_behind()
+        self._lose(self._head_events)
+        self._head_events = 0
+        self._head = memoryview(b"")
+        self._trouble = why
