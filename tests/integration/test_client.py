@@ -281,6 +281,22 @@ sys.stdin.read()
 """
 
 
+_MANY_FILES = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+from ttmem import AllocationClient
+client = AllocationClient(enabled=True, socket_path=sys.argv[1])
+client.report_allocation(device_id=0, size=100, buffer_type="dram", buffer_id=1)
+assert client.flush(), client.stats()
+"""
+
+
+def test_a_workload_with_more_than_a_thousand_open_files(server: Server) -> None:
+    done = subprocess.run([sys.executable, "-c", _MANY_FILES, server.path], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_fork(server: Server) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", _FORKER, server.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

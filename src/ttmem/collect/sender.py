@@ -58,6 +58,7 @@ class Sender:
         self._asked = 0
         self._synced = 0
         self._answered = threading.Condition()
+        self._waiting = 0  # how many flushes wait: then there is no time to be idle
         self._sent = 0
         self._lost = 0
         self._unreported = 0
@@ -87,11 +88,15 @@ class Sender:
             self._urgent = True
             self._start()
             self._wake.set()
-            while self._synced < token:
-                rest = None if deadline is None else deadline - time.monotonic()
-                if rest is not None and rest <= 0:
-                    return False
-                self._answered.wait(rest)
+            self._waiting += 1
+            try:
+                while self._synced < token:
+                    rest = None if deadline is None else deadline - time.monotonic()
+                    if rest is not None and rest <= 0:
+                        return False
+                    self._answered.wait(rest)
+            finally:
+                self._waiting -= 1
         return True
 
     def stats(self) -> dict[str, int | bool | str | None]:
@@ -152,7 +157,7 @@ class Sender:
 
     def _busy(self) -> bool:
         """Is there something to do that no new event will wake us for?"""
-        if self._asked > self._synced:
+        if self._waiting:
             return True
         return self._sock is not None and bool(
             self._head or self._pieces or self._resending or self._gap or self._queue
@@ -161,7 +166,7 @@ class Sender:
     def _step(self) -> None:
         if self._sock is None and not self._connect():
             self._take()
-            time.sleep(0.01 if self._asked > self._synced else 0.0)
+            time.sleep(0.01 if self._waiting else 0.0)
             return
         if self._gap and not self._head:
             self._begin_resync()
@@ -287,7 +292,7 @@ class Sender:
             try:
                 sent = sock.send(self._head, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except BlockingIOError:
-                select.select([], [sock], [], 0.02)
+                _wait(sock, select.POLLOUT)
                 return False
             self._head = self._head[sent:]
             if not self._head:
@@ -299,8 +304,8 @@ class Sender:
         """Acknowledgements, and the news that the server has gone."""
         sock = self._sock
         assert sock is not None
-        if self._asked > self._synced and not self._head:
-            select.select([sock], [], [], 0.02)
+        if self._waiting and not self._head:
+            _wait(sock, select.POLLIN)
         try:
             data = sock.recv(4096, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -326,3 +331,10 @@ class Sender:
         self._head_events = 0
         self._head = memoryview(b"")
         self._trouble = why
+
+
+def _wait(sock: socket.socket, what: int) -> None:
+    """A moment, or until the socket is ready. Not select(): that fails for descriptors above 1023."""
+    poll = select.poll()
+    poll.register(sock, what)
+    poll.poll(20)
