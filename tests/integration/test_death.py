@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -131,3 +132,29 @@ def test_another_users_live_process_is_not_taken_for_dead(serve: Callable[..., S
     child.communicate()
     wait_until(lambda: server.process_of(child.pid)["state"] == "exited", "the death")
     assert server.chip()["dram"]["used"] == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a pid namespace")
+def test_a_client_whose_pid_cannot_be_seen_is_its_connection(folder: Path, legacy: Legacy) -> None:
+    """The server in a pid namespace of its own: the kernel stamps outsiders with pid 0."""
+    server = Server(folder, "--quiet", wait=False)
+    server.stop(signal.SIGKILL)
+    inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *server.command]
+    server.process = subprocess.Popen(inside, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: os.path.exists(server.api), "the start")
+        client, other = legacy(server), legacy(server)
+        client.say("alloc 0 4096 0 0x1000", "cb_alloc 0 512 0", "short_cb_alloc 0 256 7")
+        other.say("alloc 0 100 0 0x1000")
+        assert other.query(0)["dram"] in (100, 4196)
+        assert client.query(0) | {"dram": 4196} == client.query(0)
+        processes = server.snapshot()["processes"]
+        assert [(p["pid"], p["state"]) for p in processes] == [(None, "tracked")] * 2
+        assert sorted(p["claimed_pids"] for p in processes) == sorted([[client.pid], [other.pid]])
+        client.say("close")
+        wait_until(lambda: sum(p["state"] == "exited" for p in server.snapshot()["processes"]) == 1, "its end")
+        answer = other.query(0)
+        assert (answer["dram"], answer["cb"]) == (100, 0)
+    finally:
+        server.process.kill()
+        server.process.wait()
