@@ -76,7 +76,6 @@ def run(report: Report, folder: Path, rounds: int) -> None:
                     (folder / "reference.log").write_bytes(b"")
         for (name, clients), values in rates.items():
             report.figure(f"{name}, {clients} client{'s' * (clients > 1)}", "", spread(values, 1e-3))
-        own, bare, quiet, logged = servers
         own, bare, quiet, logged = (
             "ttmem serve, log to a file",
             "sink (reads and throws away)",

@@ -86,6 +86,7 @@ def test_a_client_that_never_reads_its_replies(server: Server, legacy: Legacy) -
         wait_until(lambda: (p := server.process_of(os.getpid())) and p["things"] == 1, "its allocation")
         assert other.query(0)["dram"] == 4096
         assert server.err.read_text().count("does not read its replies") == 1
+        assert server.get("/health")["unread_replies"] > 0
 
 
 def test_a_damaged_native_record_costs_that_connection_only(server: Server) -> None:

@@ -63,6 +63,9 @@ def test_every_report_arrives(server: Server, client: AllocationClient) -> None:
     client.report_program_destroyed(device_id=0, program=6)
     assert client.flush()
     assert _mine(server) == {"dram": 100, "l1": 200, "kernel": 50}
+    client.report_device_close(device_id=0)
+    assert client.flush()
+    assert _mine(server) == {}
 
 
 def test_headroom_is_judged_program_by_program(server: Server, client: AllocationClient) -> None:

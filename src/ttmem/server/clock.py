@@ -17,11 +17,11 @@ class Clock:
         return time.monotonic() + self._offset
 
 
-def rfc3339(seconds: float) -> str:
-    """A time stamp for people and JSON.
+def rfc3339(seconds: float, digits: int = 3) -> str:
+    """A time stamp for people and JSON. A snapshot's has six digits: `replay --at` of it must find the same events.
 
     >>> rfc3339(0)
     '1970-01-01T00:00:00.000Z'
     """
     moment = datetime.fromtimestamp(seconds, timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond:06d}"[:digits] + "Z"

@@ -98,6 +98,7 @@ class Server:
             "clients": len(self.ingest.connections),
             "accepted": self.ingest.accepted,
             "live_things": self.ledger.live_count(),
+            "unread_replies": self.ingest.unread_replies,
             "socket": self.options.socket,
         }
 

@@ -59,14 +59,12 @@ class Connection:
     __slots__ = (
         "complaints",
         "confidence",
-        "events",
         "legacy",
         "native",
         "number",
         "outgoing",
         "owners",
         "peer_pid",
-        "refused",
         "sock",
         "source_name",
     )  # fmt: skip
@@ -81,9 +79,7 @@ class Connection:
         self.confidence = Confidence.REPORTED
         self.owners: dict[int, Owner] = {}
         self.outgoing = b""
-        self.refused = 0  # replies the client did not fetch
         self.complaints: set[str] = set()
-        self.events = 0
 
 
 class Ingest:
@@ -106,7 +102,7 @@ class Ingest:
         self.warn: Callable[[str], None] = lambda text: None
         self.connections: dict[int, Connection] = {}
         self.accepted = 0
-        self.bytes = 0
+        self.unread_replies = 0  # dropped, because the asker did not fetch those before
         self._now = now
         self._machine = machine or []
         self._root = root
@@ -236,7 +232,6 @@ class Ingest:
         for level, what, data in ancillary:
             if level == socket.SOL_SOCKET and what == socket.SCM_CREDENTIALS:
                 pid, uid, _ = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])
-        self.bytes += count
         self._decode(connection, bytes(view[:count]), self._own(connection, pid, uid), pid)
         return count
 
@@ -316,7 +311,6 @@ class Ingest:
                     self._record(connection, source, record, size, pid)  # says itself whether it left out a line
                     log.left_out -= ledger.seq - plain
             log.left_out += ledger.seq - before
-        connection.events += ledger.seq - before
 
     def _record(self, connection: Connection, source: Source, record: Record, size: int, pid: int) -> None:
         """One record, whatever it says, seen by whoever wants to see."""
@@ -379,7 +373,6 @@ class Ingest:
                     else:
                         thing = self.ledger.apply(now, source, event)
                         self.log.left_out += 1
-                    connection.events += 1
                     if thing is None and type(event) is Allocated:
                         self._refused(connection, source, event.device, event.size)
         except native.NativeError as error:
@@ -401,7 +394,7 @@ class Ingest:
         if connection.sock.fileno() < 0:
             return
         if data and len(connection.outgoing) + len(data) > _MAX_UNREAD_REPLIES:
-            connection.refused += 1
+            self.unread_replies += 1
             self._complain(connection, None, "unread", "does not read its replies; further ones are dropped")
             return
         waiting = bool(connection.outgoing)

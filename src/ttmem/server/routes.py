@@ -113,7 +113,7 @@ class Api:
         server = self._server()
         return snap.snapshot(
             self._ledger,
-            time=rfc3339(self._clock.now()),
+            time=rfc3339(self._clock.now(), digits=6),
             host=socket.gethostname(),
             server={
                 "pid": server["pid"],
