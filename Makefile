@@ -2,13 +2,25 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 FUZZ_SECONDS ?= 0
 
+# The system's CMake if there is one, else the one that .dev gets from PyPI.
+CMAKE   = $(or $(shell command -v cmake),$(abspath $(BIN)/cmake))
+NATIVE := native/CMakeLists.txt native/agent.map $(wildcard native/src/*)
+JOBS   := $(shell nproc)
+# Older thread sanitizers do not start where addresses are randomised more than they expect.
+STEADY := $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)
+native-options = -DTTMEM_WERROR=ON -DTTMEM_NATIVE_TESTS=ON -DTTMEM_SANITIZE=$(filter address thread,$(1))
+# Brings .cache/native/<variant> up to date; says something only if that fails.
+native-build = $(CMAKE) -G "Unix Makefiles" -S native -B .cache/native/$(1) $(call native-options,$(1)) $(2) >/dev/null \
+	  && $(CMAKE) --build .cache/native/$(1) --parallel $(JOBS) >/dev/null
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup lint format bench fuzz clean
+.PHONY: help demo test setup agent agent-aarch64 native-test lint format bench fuzz clean
 
 help:  ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
@@ -16,20 +28,43 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 lacks venv; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(PIP) --editable .
+	@$(BIN)/python -c 'from ttmem.agent import missing_reason as m; m() and print("note:", m())'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.installed
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+	@TTMEM_REQUIRE_AGENT=1 $(PIP) --editable '.[dev]'
+	@command -v cmake >/dev/null || $(PIP) cmake
+	@touch $(VENV)/.installed $@
+
+# What pip has built becomes old when a source changes; CMake builds the difference and puts it in the same place.
+$(VENV)/.agent: $(VENV)/.dev $(NATIVE)
+	@$(call native-build,plain)
+	@$(CMAKE) --install .cache/native/plain \
+	  --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
 	@touch $@
 
 demo: $(VENV)/.installed  ## set up, then run the main job: a server, a workload, the picture
 	@$(BIN)/ttmem demo
 
-test: $(VENV)/.dev  ## set up, then run every test
+test: $(VENV)/.agent  ## set up, then run every test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-setup: $(VENV)/.dev  ## make .venv with the development tools
+setup: $(VENV)/.agent  ## make .venv with the development tools
+
+agent: $(VENV)/.agent  ## rebuild the native agent after a change and put it where ttmem finds it
+	@$(BIN)/python -c 'from ttmem.agent import require; print(require())'
+
+native-test: native-test-plain native-test-address native-test-thread  ## the agent's own tests, also under sanitizers
+
+native-test-%: $(VENV)/.dev
+	@echo "native tests: $*"
+	@$(call native-build,$*)
+	@cd .cache/native/$* && $(STEADY) $(dir $(CMAKE))ctest --output-on-failure --no-tests=error
+
+agent-aarch64: $(VENV)/.dev
+	@$(call native-build,aarch64,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++)
 
 lint: $(VENV)/.dev  ## ruff and mypy --strict
 	@$(BIN)/ruff check src tests benchmarks
@@ -40,7 +75,7 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix --quiet src tests benchmarks || true
 	@$(BIN)/ruff format --quiet src tests benchmarks
 
-bench: $(VENV)/.dev  ## measure beside the yardsticks; missed budgets are printed as missed
+bench: $(VENV)/.agent  ## measure beside the yardsticks; missed budgets are printed as missed
 	@$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.dev  ## fuzz the decoders until stopped (FUZZ_SECONDS=60 for a limit)

@@ -125,6 +125,8 @@ def test_data() -> None:
         "program": None,
         "cores": None,
         "core": None,
+        "layout": None,
+        "core_count": None,
         "shared": False,
         "tag": "layers.0.weight",
         "source": "legacy",

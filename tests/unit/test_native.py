@@ -43,7 +43,10 @@ def core_sets(draw: st.DrawFn) -> int:
 
 
 KIND = st.sampled_from(KINDS)
-EXTRA = st.builds(ev.Extra, NONE | U64, core_sets(), U32, NONE | TEXT, st.booleans())
+EXTRA = st.builds(
+    ev.Extra, NONE | U64, core_sets(), U32, NONE | TEXT, st.booleans(), NONE | st.integers(0, 14), st.integers(0, 4095)
+)
+PAIR = st.tuples(SIZE, SIZE)
 GEOMETRY = st.builds(Geometry, st.sampled_from(Arch), *[SIZE] * 9, st.booleans())
 CHIP = st.builds(
     ChipInfo, TEXT, NONE | TEXT, NONE | I32, st.sampled_from(Arch), NONE | TEXT, NONE | st.booleans(), NONE | GEOMETRY
@@ -52,6 +55,9 @@ EVENTS: dict[type, st.SearchStrategy[Any]] = {
     ev.Allocated: st.builds(ev.Allocated, I32, KIND, U64, U64, U64, U32, NONE | EXTRA),
     ev.Freed: st.builds(ev.Freed, I32, NONE | KIND, U64, U64, U64, U32, core_sets()),
     ev.ProgramRun: st.builds(ev.ProgramRun, I32, U64, core_sets()),
+    ev.ProgramCompiled: st.builds(ev.ProgramCompiled, I32, U64, U64, U64, NONE | TEXT),
+    ev.Sees: st.builds(ev.Sees, U64, NONE | TEXT),
+    ev.Audited: st.builds(ev.Audited, I32, U32, PAIR, PAIR, PAIR, PAIR, U64),
     ev.ProgramDestroyed: st.builds(ev.ProgramDestroyed, I32, U64),
     ev.DeviceOpened: st.builds(ev.DeviceOpened, I32, CHIP),
     ev.DeviceClosed: st.builds(ev.DeviceClosed, I32),
@@ -66,7 +72,8 @@ EVENTS: dict[type, st.SearchStrategy[Any]] = {
     ev.PeaksReset: st.just(ev.PeaksReset()),
 }
 EVENT = st.one_of(*EVENTS.values())
-SERVER_ONLY = (ev.ChipFound, ev.Rejected, ev.Claimed, ev.ProcessExited, ev.PeaksReset)
+RING_ONLY = (ev.ProgramCompiled, ev.Sees, ev.Audited)
+SERVER_ONLY = (ev.ChipFound, ev.Rejected, ev.Claimed, ev.ProcessExited, ev.PeaksReset, *RING_ONLY)
 FROM_CLIENTS = st.one_of(*(EVENTS[kind] for kind in EVENTS if kind not in SERVER_ONLY))
 
 

@@ -23,6 +23,8 @@ class Extra(NamedTuple):
     allocator: int = 0
     tag: str | None = None
     shared: bool = False  # lies inside an L1 buffer that is counted already (globally allocated CB)
+    layout: int | None = None  # tt-metal's TensorMemoryLayout code
+    core_count: int = 0  # cores that hold pages of a sharded buffer
 
 
 class Allocated(NamedTuple):
@@ -55,6 +57,16 @@ class ProgramRun(NamedTuple):
     device: int
     program: int
     cores: int
+
+
+class ProgramCompiled(NamedTuple):
+    """A program exists: what it needs of the kernel ring of a core, Metal's own number of it, and its operation."""
+
+    device: int
+    program: int
+    ring: int
+    metal_id: int
+    tag: str | None = None
 
 
 class ProgramDestroyed(NamedTuple):
@@ -101,6 +113,25 @@ class Lost(NamedTuple):
     events: int
 
 
+class Sees(NamedTuple):
+    """Which kinds the source is able to see (a bit each), and in words what it cannot and why."""
+
+    kinds: int
+    trouble: str | None = None
+
+
+class Audited(NamedTuple):
+    """What the source tracks on a device beside what that allocator itself says; bytes in one bank."""
+
+    device: int
+    allocator: int
+    ours: tuple[int, int]  # DRAM and TRACE together, L1 and L1_SMALL together
+    theirs: tuple[int, int]
+    largest_free: tuple[int, int]  # DRAM, L1
+    banks: tuple[int, int]
+    mismatches: int = 0
+
+
 class Rejected(NamedTuple):
     """Input that could not be understood; kept as a number."""
 
@@ -131,6 +162,7 @@ Event = Union[
     Allocated,
     Freed,
     ProgramRun,
+    ProgramCompiled,
     ProgramDestroyed,
     DeviceOpened,
     DeviceClosed,
@@ -138,6 +170,8 @@ Event = Union[
     ResyncBegin,
     ResyncEnd,
     Lost,
+    Sees,
+    Audited,
     Rejected,
     Claimed,
     Mark,

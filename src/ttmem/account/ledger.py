@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ttmem.account.events import (
     MAX_SIZE,
     Allocated,
+    Audited,
     ChipFound,
     Claimed,
     DeviceClosed,
@@ -25,17 +26,19 @@ from ttmem.account.events import (
     Mark,
     PeaksReset,
     ProcessExited,
+    ProgramCompiled,
     ProgramDestroyed,
     ProgramRun,
     Rejected,
     ResyncBegin,
     ResyncEnd,
+    Sees,
 )
 from ttmem.account.geometry import board_geometry, noc_limits, region_at
 from ttmem.account.graves import Graveyard
 from ttmem.account.grid import split_core_id
 from ttmem.account.identity import ChipInfo, ProcessInfo, assumed_uid
-from ttmem.account.kinds import FAMILY_OF, Confidence, Kind, covers
+from ttmem.account.kinds import FAMILY_OF, Confidence, Kind
 from ttmem.account.matching import SPACE_OF, buffer_key, find_elsewhere, match
 from ttmem.account.parties import Chip, Process, Source
 from ttmem.account.things import Holding, PartKey, Program, Thing
@@ -64,6 +67,7 @@ class Limits(NamedTuple):
     buried_things: int = 10_000
     claimed_pids: int = 16
     marks: int = 1000
+    audits: int = 256  # allocators of one process on one chip
     size: int = MAX_SIZE
 
 
@@ -97,6 +101,7 @@ class Ledger:
         self._graves = Graveyard(limits.buried_things)
         self._handlers: dict[type, Callable[[float, Any, Any], Thing | None]] = {
             ProgramRun: self._program_run,
+            ProgramCompiled: self._program_compiled,
             ProgramDestroyed: self._program_destroyed,
             DeviceOpened: self._device_opened,
             DeviceClosed: self._device_closed,
@@ -104,6 +109,8 @@ class Ledger:
             ResyncBegin: self._resync_begin,
             ResyncEnd: self._resync_end,
             Lost: self._lost,
+            Sees: self._sees,
+            Audited: self._audited,
             Rejected: self._rejected,
             Claimed: self._claimed,
             Mark: self._mark,
@@ -362,12 +369,27 @@ class Ledger:
         if holding is None:
             self._anomaly(source.process, "rejected")
             return
-        program = holding.programs.get(event.program)
-        if program is None:  # nothing is known of it, except that it is on those cores now
-            program = Program(event.program, holding)
+        holding.chip.run(self._program(holding, event.program), event.cores)
+
+    def _program_compiled(self, time: float, source: Source, event: ProgramCompiled) -> None:
+        holding = source.holdings.get(event.device) or self._holding(source, event.device)
+        if holding is None:
+            self._anomaly(source.process, "rejected")
+            return
+        program = self._program(holding, event.program)
+        program.ring, program.metal_id = event.ring or program.ring, event.metal_id
+        program.tag = event.tag or program.tag
+        if source.generation is not None:
+            source.confirmed_programs.add(program)
+
+    def _program(self, holding: Holding, ident: int) -> Program:
+        """A program of which nothing need be known yet, except that it exists."""
+        program = holding.programs.get(ident)
+        if program is None:
+            program = Program(ident, holding)
             if len(holding.programs) < self._max_things:
-                holding.programs[event.program] = program
-        holding.chip.run(program, event.cores)
+                holding.programs[ident] = program
+        return program
 
     def _program_destroyed(self, time: float, source: Source, event: ProgramDestroyed) -> None:
         holding = source.holdings.get(event.device)
@@ -398,7 +420,7 @@ class Ledger:
             chip = process.numbers[number] = self._assumed_chip(number)
         holding = source.holdings[number] = Holding(source, number, chip)
         chip.holdings.append(holding)
-        chip.covered |= covers(source.name)
+        chip.covered |= source.covered
         return holding
 
     def _room_for(self, uid: str) -> bool:
@@ -470,6 +492,7 @@ class Ledger:
     def _resync_begin(self, time: float, source: Source, event: ResyncBegin) -> None:
         source.generation = event.generation
         source.confirmed = set()
+        source.confirmed_programs = set()
 
     def _resync_end(self, time: float, source: Source, event: ResyncEnd) -> None:
         """What the source did not name again is gone; an end that belongs to no open resync is ignored."""
@@ -482,12 +505,29 @@ class Ledger:
                 for key in stale:
                     self._remove(holding, table.pop(key))  # type: ignore[arg-type]
             holding.unplaced = [key for key in holding.unplaced if key in holding.buffers]
-            for program in [p for p in holding.programs.values() if not p.parts]:
+            named = source.confirmed_programs
+            for program in [p for p in holding.programs.values() if not p.parts and p not in named]:
                 self._forget_program(holding, program)
         if event.generation > 1:
             self._anomaly(source.process, "resynced")
         source.generation = None
         source.confirmed = set()
+        source.confirmed_programs = set()
+
+    def _sees(self, time: float, source: Source, event: Sees) -> None:
+        source.covered = frozenset(kind for kind in Kind if event.kinds >> kind & 1)
+        source.trouble = event.trouble
+        for holding in source.holdings.values():
+            holding.chip.covered |= source.covered
+
+    def _audited(self, time: float, source: Source, event: Audited) -> None:
+        holding = source.holdings.get(event.device) or self._holding(source, event.device)
+        if holding is None:
+            return
+        if event.banks == (0, 0):
+            holding.audits.pop(event.allocator, None)  # that allocator is gone
+        elif event.allocator in holding.audits or len(holding.audits) < self.limits.audits:
+            holding.audits[event.allocator] = event
 
     def _lost(self, time: float, source: Source, event: Lost) -> None:
         self._anomaly(source.process, "dropped", event.events)

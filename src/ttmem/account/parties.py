@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ttmem.account.geometry import Geometry, board_geometry
 from ttmem.account.identity import ASSUMED, ChipInfo, ProcessInfo
-from ttmem.account.kinds import KINDS, Confidence, Kind, Pool
+from ttmem.account.kinds import KINDS, Confidence, Kind, Pool, covers
 from ttmem.account.things import Holding, Program, Thing
 from ttmem.account.totals import Total
 
@@ -129,7 +129,8 @@ class Process:
 class Source:
     """One stream of reports by one process: the legacy client, our client, the agent."""
 
-    __slots__ = ("confidence", "confirmed", "frees_elsewhere", "generation", "holdings", "kindless", "name", "process")
+    __slots__ = ("confidence", "confirmed", "confirmed_programs", "covered", "frees_elsewhere", "generation",
+                 "holdings", "kindless", "name", "process", "trouble")  # fmt: skip
 
     def __init__(self, process: Process, name: str, confidence: Confidence) -> None:
         self.process = process
@@ -138,5 +139,8 @@ class Source:
         self.holdings: dict[int, Holding] = {}
         self.generation: int | None = None  # of the resync under way
         self.confirmed: set[Thing] = set()
+        self.confirmed_programs: set[Program] = set()
         self.frees_elsewhere = False  # has it ever freed on a device other than 0
+        self.covered = covers(name)  # the kinds it would report if they existed
+        self.trouble: str | None = None  # in words: what it cannot see, and why
         self.kindless = name == "legacy"  # its frees do not carry the kind of what they free

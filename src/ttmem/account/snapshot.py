@@ -21,6 +21,9 @@ from ttmem.account.totals import Peak, Total, keep_largest
 SCHEMA = "ttmem.snapshot/1"
 _KINDS_OF = {pool: [kind for kind in KINDS if POOL_OF[kind] is pool] for pool in Pool}
 
+# tt-metal's TensorMemoryLayout.
+LAYOUTS = {0: "interleaved", 2: "height_sharded", 3: "width_sharded", 4: "block_sharded", 5: "nd_sharded"}
+
 Json = dict[str, Any]
 
 
@@ -79,6 +82,31 @@ def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
     return None if None in values else _sum(values)
 
 
+def _largest_free(chip: Chip, pool: int) -> int | None:
+    """The largest block in one bank, by the tightest allocator that was asked; ttnn's own measure of what fits."""
+    found = [a.largest_free[pool] for h in chip.holdings for a in h.audits.values() if a.banks[pool]]
+    return min(found, default=None)
+
+
+def completeness(chip: Chip) -> float | None:
+    """What is tracked, by what the allocators themselves say is allocated; None if none was asked."""
+    ours = theirs = 0
+    asked = False
+    for holding in chip.holdings:
+        for audit in holding.audits.values():
+            asked = True
+            for mine, real, banks in zip(audit.ours, audit.theirs, audit.banks):
+                ours += min(mine, real) * banks
+                theirs += max(mine, real) * banks  # what is tracked and not there is as wrong as the reverse
+    return None if not asked else 1.0 if theirs == 0 else ours / theirs
+
+
+def _ring_used(chip: Chip) -> int | None:
+    """The most that a program of this chip needs of a core's kernel ring."""
+    rings = [p.ring for h in chip.holdings for p in h.programs.values() if p.ring is not None]
+    return max(rings, default=None)
+
+
 def _held(chip: Chip, kind: Kind) -> Json:
     """Circular or dataflow buffers: of all cached programs, and of those that ran last on their cores (rule 9)."""
     held = _used(chip, kind)
@@ -118,7 +146,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
             "capacity": geometry.dram_capacity if geometry else None,
             "capacity_basis": basis,
             "peak": dram_pool.peak.value if used[Kind.DRAM] is not None else None,
-            "largest_free": None,
+            "largest_free": _largest_free(chip, 0),
             "banks": geometry.dram_banks if geometry else None,
             "trace": {
                 "used": used[Kind.TRACE],
@@ -132,7 +160,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
             "capacity": geometry.l1_capacity if geometry else None,
             "capacity_basis": basis,
             "peak": l1_pool.peak.value if used[Kind.L1] is not None else None,
-            "largest_free": None,
+            "largest_free": _largest_free(chip, 1),
             "banks": geometry.cores if geometry else None,
             "buffers": used[Kind.L1],
             "small": {
@@ -146,7 +174,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
             "scratchpad": used[Kind.SCRATCHPAD],
             "kernels": used[Kind.KERNEL],
             "firmware": used[Kind.FIRMWARE],
-            "ring": {"used_max": None, "size": geometry.ring_size if geometry else None},
+            "ring": {"used_max": _ring_used(chip), "size": geometry.ring_size if geometry else None},
             "physical": {"used": None, "max_core": None, "headroom_min": None},
         },
         "system": {
@@ -155,7 +183,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
         },
         "host": {"used": used[Kind.HOST]},
         "reporter": {"total": None, "inferred": None},
-        "completeness": None,
+        "completeness": completeness(chip),
         "confidence": confidence,
         "missing": [kind.label for kind in KINDS if used[kind] is None],
     }
@@ -179,7 +207,9 @@ def _process(process: Process, user_of: Callable[[int], str | None], may_see: Ca
         "exited": process.exited,
         "claimed_pids": sorted(process.claimed),
         "things": process.count,
-        "sources": [{"name": s.name, "confidence": s.confidence.label} for s in process.sources.values()],
+        "sources": [
+            {"name": s.name, "confidence": s.confidence.label, "trouble": s.trouble} for s in process.sources.values()
+        ],
         "chips": [_share(process, uid, numbers.get(uid, [])) for uid in process.shares],
         "anomalies": anomalies(process.anomalies),
     }
@@ -221,6 +251,8 @@ def thing(item: Thing, program: int = 0, *, see_tag: bool = True) -> Json:
         "cores": format_ranges(ranges_of(extra.cores)) if extra and extra.cores else None,
         "core": None if place is None else {"x": place[0], "y": place[1], "address": place[2], "what": place[3].name},
         "shared": bool(extra and extra.shared),
+        "layout": LAYOUTS.get(extra.layout) if extra and extra.layout is not None else None,
+        "core_count": (extra.core_count or None) if extra else None,
         "tag": extra.tag if extra and see_tag else None,
         "source": holding.source.name,
         "confidence": holding.source.confidence.label,

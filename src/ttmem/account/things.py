@@ -11,7 +11,7 @@ from ttmem.account.kinds import KINDS, Kind
 from ttmem.account.totals import Leaf
 
 if TYPE_CHECKING:
-    from ttmem.account.events import Extra
+    from ttmem.account.events import Audited, Extra
     from ttmem.account.parties import Chip, Source
 
 
@@ -62,11 +62,14 @@ PartKey = tuple[int, int, int]
 class Program:
     """The circular buffers, dataflow buffers, scratchpads and kernels of one program."""
 
-    __slots__ = ("holding", "ident", "parts")
+    __slots__ = ("holding", "ident", "metal_id", "parts", "ring", "tag")
 
     def __init__(self, ident: int, holding: Holding) -> None:
         self.ident = ident
         self.holding = holding
+        self.ring: int | None = None  # bytes of a core's kernel ring
+        self.metal_id: int | None = None  # as tt-metal's messages name it
+        self.tag: str | None = None
         self.parts: dict[PartKey, Thing] = {}
 
     def resident(self, kind: Kind, cores: int) -> int | None:
@@ -86,7 +89,7 @@ class Program:
 class Holding:
     """What one source of one process holds on the chip it calls by one number."""
 
-    __slots__ = ("buffers", "chip", "freed", "freed_before", "leaves", "number", "programs", "source",
+    __slots__ = ("audits", "buffers", "chip", "freed", "freed_before", "leaves", "number", "programs", "source",
                  "unplaced")  # fmt: skip
 
     REMEMBERED = 512
@@ -101,6 +104,7 @@ class Holding:
         self.unplaced: list[int] = []  # keys of things reported at address 0, which are not one thing
         self.freed: set[object] = set()
         self.freed_before: set[object] = set()
+        self.audits: dict[int, Audited] = {}  # the last one of each allocator
 
     def forget_older_frees(self) -> None:
         """The set of just freed keys is full: keep it as the older generation, forget the one before."""
@@ -121,6 +125,7 @@ class Holding:
         self.buffers = {}
         self.programs = {}
         self.unplaced = []
+        self.audits = {}
         for leaf in self.leaves:
             if leaf is not None:
                 leaf.used = leaf.count = leaf.reserved = leaf.known = 0

@@ -8,7 +8,7 @@ given a new birth; things that stop counting are remembered by the peaks they we
 
 from __future__ import annotations
 
-from ttmem.account.kinds import KINDS, POOL_OF, Kind, covers
+from ttmem.account.kinds import KINDS, POOL_OF, Kind
 from ttmem.account.parties import Chip, Process, Share, Source
 from ttmem.account.things import Holding
 from ttmem.account.totals import Leaf, Total
@@ -41,7 +41,7 @@ def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> 
             settling.set_aside(holding, kind)
         old.holdings.remove(holding)
         chip.holdings.append(holding)
-        chip.covered |= covers(holding.source.name)
+        chip.covered |= holding.source.covered
         for program, cores in old.leaving(holding):
             chip.run(program, cores)
         holding.chip = chip

@@ -204,12 +204,14 @@ class AllocationClient:
 
 def _fits(extra: Extra) -> bool:
     """Can these values be written in a record?"""
-    reserved, cores, allocator, tag, _ = extra
+    reserved, cores, allocator, tag = extra[:4]
     return (
         (reserved is None or 0 <= reserved < _MAX)
         and 0 <= cores < _CORES
         and 0 <= allocator < 1 << 32
         and (tag is None or isinstance(tag, str))
+        and (extra.layout is None or 0 <= extra.layout < 15)
+        and 0 <= extra.core_count < 4096
     )
 
 

@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, BinaryIO, NamedTuple
 
 from ttmem import __version__
@@ -25,7 +26,7 @@ from ttmem.server.clock import Clock, rfc3339
 from ttmem.server.feed import Feed
 from ttmem.server.history import History
 from ttmem.server.http import HttpServer
-from ttmem.server.ingest import Ingest
+from ttmem.server.ingest import TURN_SECONDS, Ingest
 from ttmem.server.legacy_log import LegacyLog
 from ttmem.server.listen import Claim, ListenError, claim, group_id
 from ttmem.server.routes import Api
@@ -166,6 +167,8 @@ class Server:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             self.ingest.tick()
+            while self.ingest.rings.follow(monotonic() + TURN_SECONDS):
+                await asyncio.sleep(0)
             self.log.tick(self.clock.now())
             self.ledger.thin_graves(_THIN_PER_TICK)
             if int(self.clock.now()) != second:
@@ -216,7 +219,7 @@ class Server:
 
     def _print_dump(self, op: Type) -> None:
         """The dump on standard output; gathered in slices, so it is a task."""
-        self.ingest.bury_dead()
+        self.ingest.catch_up()
         task = asyncio.get_running_loop().create_task(self._say_dump(op))
         self._dumps.add(task)
         task.add_done_callback(self._dumps.discard)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import fcntl
+import os
 import select
 import socket
 import struct
@@ -27,10 +28,12 @@ from ttmem.account.things import Thing
 from ttmem.server.legacy_log import LegacyLog
 from ttmem.server.owners import Owner, Owners
 from ttmem.server.resolve import chips_of_visible
+from ttmem.server.rings import AGENT, Rings
 from ttmem.sources import processes
 from ttmem.wire import native
 from ttmem.wire.endpoint import peer
 from ttmem.wire.legacy import Record, Type, event_of
+from ttmem.wire.ring import RingError
 from ttmem.wire.stream import READ_SIZE, LegacyStream
 
 TURN_SECONDS = 0.008
@@ -40,7 +43,8 @@ _ACCEPTS_PER_TURN = 64
 _MAX_COMPLAINTS = 16
 _MOST_SOURCES = 16
 _CREDENTIALS = struct.Struct("3i")
-_ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)
+_MOST_DESCRIPTORS = 4  # one is all an agent sends; room for those of somebody who sends more, to close them
+_ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
 _ALLOC, _FREE = int(Type.ALLOC), int(Type.FREE)
 _QUERIES = (Type.QUERY, Type.DEVICE_INFO_QUERY)
 _ASKS = (*_QUERIES, Type.DUMP_REMAINING, Type.DUMP_KERNELS)
@@ -59,6 +63,7 @@ class Connection:
     __slots__ = (
         "complaints",
         "confidence",
+        "descriptors",
         "legacy",
         "native",
         "number",
@@ -80,6 +85,7 @@ class Connection:
         self.owners: dict[int, Owner] = {}
         self.outgoing = b""
         self.complaints: set[str] = set()
+        self.descriptors: list[int] = []  # received, and not yet asked for by a hello
 
 
 class Ingest:
@@ -103,10 +109,11 @@ class Ingest:
         self.connections: dict[int, Connection] = {}
         self.accepted = 0
         self.unread_replies = 0  # dropped, because the asker did not fetch those before
-        self._now = now
+        self.now = now
         self._machine = machine or []
         self._root = root
         self._owners = Owners(root)
+        self.rings = Rings(self)
         self._listeners: dict[int, socket.socket] = {}
         self._epoll = select.epoll()
         self._epoll.register(self._owners.fileno(), select.EPOLLIN)
@@ -126,7 +133,7 @@ class Ingest:
     def turn(self) -> bool:
         """One round of work, a few milliseconds long; True if there is more to do at once."""
         deadline = monotonic() + TURN_SECONDS
-        self.log.tick(self._now())
+        self.log.tick(self.now())
         self.bury_dead()
         waiting = self._waiting
         if not waiting:
@@ -165,6 +172,7 @@ class Ingest:
         for connection in list(self.connections.values()):
             connection.sock.close()
         self.connections.clear()
+        self.rings.close()
         self._owners.close()
         self._epoll.close()
 
@@ -225,14 +233,21 @@ class Ingest:
             return -1
         except OSError:
             count, ancillary = 0, []
-        if count == 0:
-            self._end(connection)
-            return 0
         pid, uid = 0, None
         for level, what, data in ancillary:
             if level == socket.SOL_SOCKET and what == socket.SCM_CREDENTIALS:
                 pid, uid, _ = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])
-        self._decode(connection, bytes(view[:count]), self._own(connection, pid, uid), pid)
+            elif level == socket.SOL_SOCKET and what == socket.SCM_RIGHTS:
+                connection.descriptors = list(array.array("i", data[: len(data) // 4 * 4]))
+        if count == 0:
+            self._end(connection)
+            return 0
+        try:
+            self._decode(connection, bytes(view[:count]), self._own(connection, pid, uid), pid)
+        finally:
+            for fd in connection.descriptors:  # whoever wanted one has taken it
+                os.close(fd)
+            connection.descriptors = []
         return count
 
     def _decode(self, connection: Connection, data: bytes, owner: Owner, pid: int) -> None:
@@ -251,7 +266,7 @@ class Ingest:
         for size, records in stream.feed(data, pid):
             self._records(connection, source, size, records, pid)
         if stream.rejected != rejected:
-            self.emit(self._now(), source, Rejected(stream.rejected - rejected))
+            self.emit(self.now(), source, Rejected(stream.rejected - rejected))
             self._complain(connection, owner, "garbage", "sends bytes that are no records of any known size; skipped")
 
     def _end(self, connection: Connection) -> None:
@@ -263,7 +278,7 @@ class Ingest:
                 for size, records in stream.finish(pid):
                     self._records(connection, self._source(connection, owner), size, records, pid)
                 if stream.rejected != before:
-                    self.emit(self._now(), self._source(connection, owner), Rejected(stream.rejected - before))
+                    self.emit(self.now(), self._source(connection, owner), Rejected(stream.rejected - before))
                     self._complain(connection, owner, "truncated", "ended inside a record; the rest is dropped")
                 stream = None
             owner.connections.discard(connection)
@@ -278,7 +293,7 @@ class Ingest:
     def _source(self, connection: Connection, owner: Owner) -> Source:
         source = owner.sources.get(connection.source_name)
         if source is None:
-            now = self._now()
+            now = self.now()
             first = not owner.sources
             source = self.ledger.source(now, owner.info, connection.source_name, connection.confidence)
             owner.sources[connection.source_name] = source
@@ -296,7 +311,7 @@ class Ingest:
             for record in records:
                 self._record(connection, source, record, size, pid)
         else:
-            allocated, freed, now = ledger.allocated, ledger.freed, self._now()
+            allocated, freed, now = ledger.allocated, ledger.freed, self.now()
             kinds = BUFFER_KINDS
             for op, device, length, code, claimed, ident, stamp in records:
                 if op == _ALLOC and claimed == pid and code < 5:
@@ -318,7 +333,7 @@ class Ingest:
         if event is None:
             self._unevent(connection, source, record, size)
             return
-        now, claimed = self._now(), record[4]
+        now, claimed = self.now(), record[4]
         if claimed != pid and claimed and claimed not in source.process.claimed:
             self.emit(now, source, Claimed(claimed))
         thing = self.emit(now, source, event)
@@ -337,7 +352,7 @@ class Ingest:
             self.bury_dead()
             self.dump_asked(Type(op))
         elif op not in _SILENT:
-            self.emit(self._now(), source, Rejected(1))
+            self.emit(self.now(), source, Rejected(1))
             what = "kernel type" if op == Type.KERNEL_LOAD else "buffer_type"
             self._complain(connection, None, what, f"Invalid {what} {code} - ignoring message (device {device})")
 
@@ -361,12 +376,14 @@ class Ingest:
                     if hello.source not in owner.sources and len(owner.sources) >= _MOST_SOURCES:
                         raise native.NativeError(f"one process cannot have more than {_MOST_SOURCES} sources")
                     connection.source_name, connection.confidence = hello.source, hello.confidence
+                    if hello.source == AGENT:
+                        self._adopt(connection, owner)
                     self._send(connection, native.welcome())
                 elif op == native.SYNC:
                     self._send(connection, native.synced(native.sync_token(record)))
                 else:
                     source = self._source(connection, owner)
-                    event, now = native.decode(record), self._now()
+                    event, now = native.decode(record), self.now()
                     if type(event) is Mark or self.observers or self.log.quota > 0:
                         thing = self.emit(now, source, event)
                         self.log.note(now, source, event, thing)
@@ -377,9 +394,21 @@ class Ingest:
                         self._refused(connection, source, event.device, event.size)
         except native.NativeError as error:
             source = self._source(connection, owner)
-            self.emit(self._now(), source, Rejected(1))
+            self.emit(self.now(), source, Rejected(1))
             self._complain(connection, owner, "native", f"sent a damaged record: {error}; closing the connection")
             self._end(connection)  # our client reconnects and re-sends what is live
+
+    def _adopt(self, connection: Connection, owner: Owner) -> None:
+        """An agent handed over its memory, or says that it has none to hand over."""
+        if not connection.descriptors:
+            text = "its agent cannot share memory (no memfd or no descriptor left); nothing of it is seen"
+            self._complain(connection, owner, "ring", text)
+            return
+        try:
+            self.rings.adopt(owner, self._source(connection, owner), connection.descriptors.pop(0))
+        except RingError as error:
+            self.emit(self.now(), self._source(connection, owner), Rejected(1))
+            self._complain(connection, owner, "ring", f"its agent handed over memory that cannot be read: {error}")
 
     def _complain(self, connection: Connection, owner: Owner | None, cause: str, text: str) -> None:
         """One line per connection and cause."""
@@ -421,6 +450,11 @@ class Ingest:
                 self._drain(connection)
             self._exit(owner)
 
+    def catch_up(self) -> None:
+        """Be as up to date as a few milliseconds allow: before somebody looks."""
+        self.rings.follow(monotonic() + TURN_SECONDS)
+        self.bury_dead()
+
     def _drain(self, connection: Connection) -> None:
         """Read what is there now, not what others on the same connection go on sending."""
         if connection.sock.fileno() < 0:
@@ -438,7 +472,8 @@ class Ingest:
             left -= count
 
     def _exit(self, owner: Owner) -> None:
-        now = self._now()
+        self.rings.finish(owner)
+        now = self.now()
         self._owners.bury(owner)
         for connection in owner.connections:
             connection.owners = {pid: o for pid, o in connection.owners.items() if o is not owner}

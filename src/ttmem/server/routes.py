@@ -97,6 +97,7 @@ class Api:
                 if unknown:
                     allowed = ", ".join(route.parameters) or "none"
                     raise HttpError(400, f"unknown parameter {sorted(unknown)[0]!r}; {route.path} takes: {allowed}")
+                self._ingest.catch_up()
                 return await route.handler(request)
         if known:
             raise HttpError(405, f"{request.path} takes {known[0].method}, not {request.method}")
@@ -322,7 +323,6 @@ class Api:
         form, what = request.query.get("format", "json"), request.query.get("what", "all")
         if form not in ("json", "text") or what not in ("all", "kernels"):
             raise HttpError(400, "format is 'json' or 'text', what is 'all' or 'kernels'")
-        self._ingest.bury_dead()
         if form == "text":
             text = await self.dump_text(kernels=what == "kernels", uid=request.uid)
             return Response(text.encode() + b"\n", content_type="text/plain; charset=utf-8")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ttmem.account.events import (
     Allocated,
+    Audited,
     ChipFound,
     Claimed,
     DeviceClosed,
@@ -27,11 +28,13 @@ from ttmem.account.events import (
     Mark,
     PeaksReset,
     ProcessExited,
+    ProgramCompiled,
     ProgramDestroyed,
     ProgramRun,
     Rejected,
     ResyncBegin,
     ResyncEnd,
+    Sees,
 )
 from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.grid import CoreRange, mask_of, ranges_of
@@ -48,6 +51,8 @@ RESYNC_BEGIN, RESYNC_END, LOST, MARK = 0x87, 0x88, 0x89, 0x8A
 SYNC, SYNCED, WELCOME = 0x8B, 0x8C, 0x8D
 # Only in event files: what the server itself found out.
 CHIP_FOUND, REJECTED, CLAIMED, PROCESS_EXITED, PEAKS_RESET = 0xA0, 0xA1, 0xA2, 0xA3, 0xA4
+# Only in event files: what the agent said through its ring.
+PROGRAM_COMPILED, SEES, AUDITED = 0xA5, 0xA6, 0xA7
 
 PREFIX = Struct("<BBHi")
 _ALLOCATED = Struct("<BBHiQQQQIIHHHH")
@@ -133,7 +138,8 @@ def allocated(event: Allocated) -> bytes:
     length = _padded(_ALLOCATED.size + _RANGE.size * len(ranges) + len(tag))
     head = _ALLOCATED.pack(
         ALLOCATED, kind, length, device, address, size, extra.reserved or 0, program, extra.allocator, refs, flags,
-        len(ranges), 0xFFFF if extra.tag is None else len(tag), 0,
+        len(ranges), 0xFFFF if extra.tag is None else len(tag),
+        (0 if extra.layout is None else extra.layout + 1) & 15 | (extra.core_count & 0xFFF) << 4,
     )  # fmt: skip
     return (head + _pack_ranges(ranges) + tag).ljust(length, b"\0")
 
@@ -202,6 +208,9 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     ResyncBegin: lambda e: _number(RESYNC_BEGIN, 0, e.generation),
     ResyncEnd: lambda e: _number(RESYNC_END, 0, e.generation),
     Lost: lambda e: _number(LOST, 0, e.events),
+    ProgramCompiled: lambda e: _with_body(PROGRAM_COMPILED, e.device, json.dumps(e[1:]).encode()),
+    Sees: lambda e: _with_body(SEES, 0, json.dumps(e).encode()),
+    Audited: lambda e: _with_body(AUDITED, e.device, json.dumps(e[1:]).encode()),
     Mark: lambda e: _with_body(MARK, 0, _text(e.text)),
     ChipFound: lambda e: _with_body(CHIP_FOUND, 0, _chip_json(e.chip)),
     Rejected: lambda e: _number(REJECTED, 0, e.records),
@@ -223,7 +232,7 @@ def _unpack_ranges(record: bytes, at: int, count: int) -> int:
 
 
 def _decode_allocated(record: bytes) -> Allocated:
-    (_, kind, _, device, address, size, reserved, program, allocator, refs, flags, count, tag_length, _) = (
+    (_, kind, _, device, address, size, reserved, program, allocator, refs, flags, count, tag_length, spread) = (
         _ALLOCATED.unpack_from(record)
     )
     if kind >= len(KINDS):
@@ -236,7 +245,10 @@ def _decode_allocated(record: bytes) -> Allocated:
     if tag_length != 0xFFFF:
         at += count * _RANGE.size
         tag = _read_text(record[at : at + tag_length])
-    extra = Extra(reserved if flags & _RESERVED_KNOWN else None, cores, allocator, tag, bool(flags & _SHARED))
+    extra = Extra(
+        reserved if flags & _RESERVED_KNOWN else None, cores, allocator, tag, bool(flags & _SHARED),
+        (spread & 15) - 1 if spread & 15 else None, spread >> 4,
+    )  # fmt: skip
     return Allocated(device, KINDS[kind], address, size, program, refs, extra)
 
 
@@ -251,6 +263,22 @@ def _decode_freed(record: bytes) -> Freed:
 def _decode_run(record: bytes) -> ProgramRun:
     _, _, _, device, program, count, _, _ = _RUN.unpack_from(record)
     return ProgramRun(device, program, _unpack_ranges(record, _RUN.size, count))
+
+
+def _decode_compiled(record: bytes) -> ProgramCompiled:
+    program, ring, metal_id, tag = json.loads(_body(record))
+    return ProgramCompiled(_device(record), int(program), int(ring), int(metal_id), None if tag is None else str(tag))
+
+
+def _decode_sees(record: bytes) -> Sees:
+    kinds, trouble = json.loads(_body(record))
+    return Sees(int(kinds), None if trouble is None else str(trouble))
+
+
+def _decode_audited(record: bytes) -> Audited:
+    allocator, *pairs, mismatches = json.loads(_body(record))
+    ours, theirs, free, banks = ((int(a), int(b)) for a, b in pairs)
+    return Audited(_device(record), int(allocator), ours, theirs, free, banks, int(mismatches))
 
 
 def _body(record: bytes) -> bytes:
@@ -278,6 +306,9 @@ _DECODERS: dict[int, Callable[[bytes], Event]] = {
     RESYNC_BEGIN: lambda r: ResyncBegin(_value(r)),
     RESYNC_END: lambda r: ResyncEnd(_value(r)),
     LOST: lambda r: Lost(_value(r)),
+    PROGRAM_COMPILED: _decode_compiled,
+    SEES: _decode_sees,
+    AUDITED: _decode_audited,
     MARK: lambda r: Mark(_read_text(_body(r))),
     CHIP_FOUND: lambda r: ChipFound(_chip_of(_body(r))),
     REJECTED: lambda r: Rejected(_value(r)),

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent knows about the process it lives in: meshes with their allocators, programs with their parts. The
+// hooks call these methods; none of them throws, waits, or holds the lock while it calls into tt-metal.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "metal.h"
+#include "store.h"
+
+namespace ttmem {
+
+// A circular or dataflow buffer, scratchpad or kernel of a program, as a hook found it.
+struct Part {
+    Kind kind;
+    uint8_t flags;
+    uint64_t address;
+    uint32_t per_core;
+    Cores cores;
+    uint32_t name;  // blob, 0 for none
+};
+
+// What the allocator itself says about one class of memory, per bank.
+struct Statistics {
+    uint64_t total, allocated, free, largest_free;
+    uint64_t room[28];  // tt-metal returns it by value; some versions return more
+};
+
+class Agent {
+public:
+    // The agent of this process, made at the first call; nullptr if it is switched off or there is no memory.
+    // A forked child gets one of its own.
+    static Agent* current(const Metal& metal) noexcept;
+
+    void opened(const Metal& metal, void* mesh) noexcept;
+    void closing(const Metal& metal, void* mesh) noexcept;
+    void closed(const Metal& metal, void* mesh) noexcept;
+
+    void allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary) noexcept;
+    void freeing(const Metal& metal, void* allocator, void* buffer) noexcept;
+    void freed(const Metal& metal, void* allocator) noexcept;
+    void freeing_all(void* allocator, bool gone) noexcept;
+
+    void compiled(const Metal& metal, void* program, void* device) noexcept;
+    void placed(const Metal& metal, void* program, void* device, Kind kind, const std::vector<Part>& parts) noexcept;
+    void scratchpads_placed(const Metal& metal, void* program, void* device) noexcept;
+    void program_gone(void* program) noexcept;
+    void added(const Metal& metal, void* workload, void* program, const void* range) noexcept;
+    void workload_gone(void* workload) noexcept;
+    void ran(const Metal& metal, void* workload) noexcept;
+    void cache_cleared(void* mesh) noexcept;
+
+    Store store;
+    std::atomic<uint32_t> in_flight{0};  // calls between the entry of an allocator hook and its end
+
+private:
+    friend Agent* start(const Metal& metal) noexcept;
+
+    // The private side of a Place.
+    struct Home {
+        void* allocator;
+        void* device;
+        const Metal* metal;
+        uint32_t rows, columns;
+        std::vector<uint16_t> chips;
+        Cores grid;
+        uint64_t ours[5];     // reserved bytes per bank
+        uint64_t inherited[5];  // bytes there before we could see; only a forked child leaves them out
+        uint64_t buffers;
+        uint64_t inherited_buffers;
+        uint32_t events;
+        uint64_t next_audit;
+        uint32_t unit;
+    };
+
+    struct Program {
+        void* impl;
+        void* workload;
+        uint32_t number;
+        uint32_t next;   // in the same workload, an index + 1
+        uint32_t frame;  // its slot in the live table
+        uint32_t parts;  // first of them, a slot + 1
+        uint32_t cores;  // blob
+        uint32_t range[4];
+        uint64_t metal_id;
+        uint16_t home;   // the whole mesh
+        uint16_t place;  // what it runs on
+        bool has_range, has_home, compiled, ring_known;
+    };
+
+    uint16_t home_of(const Metal& metal, void* allocator, void* device) noexcept;
+    uint16_t find_allocator(void* allocator) const noexcept;
+    uint16_t find_device(void* device) const noexcept;
+    uint16_t make_home(const Metal& metal, void* allocator, void* device) noexcept;
+    uint16_t chip_index(const Metal& metal, void* device) noexcept;
+    uint16_t part_of(uint16_t home, const uint32_t range[4]) noexcept;
+    void close_home(uint16_t index) noexcept;
+    void free_all(uint16_t index) noexcept;
+    void audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected) noexcept;
+    void after_change(const Metal& metal, uint16_t index, void* allocator) noexcept;
+
+    Program& program_of(void* impl) noexcept;
+    void settle(Program& program, uint16_t home) noexcept;
+    void frame(Program& program, uint64_t ring) noexcept;
+    void replace(Program& program, Kind first, Kind last, const std::vector<Part>& parts) noexcept;
+    void add_part(Program& program, const Part& part) noexcept;
+    void drop(Program& program) noexcept;
+    Program* find_program(void* impl) noexcept;
+
+    bool forked_ = false;
+    std::vector<Home> homes_;
+    Map buffers_;    // place, kind and address -> slot
+    Map programs_;   // ProgramImpl -> index
+    Map workloads_;  // MeshWorkloadImpl -> index + 1 of its first program
+    std::vector<Program> pool_;
+    std::vector<uint32_t> spare_;
+    uint32_t* next_part_ = nullptr;  // slot -> slot + 1 of the next part of the same program
+    uint32_t last_number_ = 0;
+};
+
+}  // namespace ttmem

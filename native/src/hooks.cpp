@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions that stand in for tt-metal's. Each calls the real one with what it was given, returns what that
+// returned and lets through what it threw; beside that it tells the agent. A free is told before it happens and an
+// allocation after, so that an address is never told to be taken twice.
+#include <cstdint>
+#include <vector>
+
+#include "agent.h"
+#include "operations.h"
+
+#define TTMEM_EXPORT extern "C" __attribute__((visibility("default")))
+#define TTMEM_CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+
+using ttmem::Agent;
+using ttmem::Cores;
+using ttmem::Kind;
+using ttmem::Metal;
+using ttmem::metal_of;
+using ttmem::Part;
+
+namespace {
+
+// Counts a thread that is between the allocator and the table, also when an exception passes.
+class InFlight {
+public:
+    explicit InFlight(Agent* agent) : agent_(agent) {
+        if (agent_ != nullptr) {
+            agent_->in_flight.fetch_add(1);
+        }
+    }
+    ~InFlight() {
+        if (agent_ != nullptr) {
+            agent_->in_flight.fetch_sub(1);
+        }
+    }
+    InFlight(const InFlight&) = delete;
+    InFlight& operator=(const InFlight&) = delete;
+
+private:
+    Agent* agent_;
+};
+
+// What a program lays out while one of its allocate_… functions runs on this thread.
+struct Bracket {
+    void* program;
+    Kind kind;
+    const void* device;  // of the first report; those for the mesh's other chips repeat it
+    std::vector<Part> parts;
+    Bracket* outer;
+};
+thread_local Bracket* innermost = nullptr;
+thread_local uint32_t loading_binaries = 0;
+
+class Bracketed {
+public:
+    Bracketed(void* program, Kind kind) : bracket{program, kind, nullptr, {}, innermost} { innermost = &bracket; }
+    ~Bracketed() { innermost = bracket.outer; }
+    Bracketed(const Bracketed&) = delete;
+    Bracketed& operator=(const Bracketed&) = delete;
+
+    Bracket bracket;
+};
+
+struct Span {
+    const uint32_t* data;
+    size_t size;
+};
+
+void lay_out(ttmem::Hook hook, Kind kind, void* program, void* device, void* caller) {
+    const Metal& metal = metal_of(caller);
+    Bracketed inside(program, kind);
+    metal.real<void (*)(void*, void*)>(hook)(program, device);
+    if (Agent* agent = Agent::current(metal)) {
+        agent->placed(metal, program, device, kind, inside.bracket.parts);
+    }
+}
+
+void free_all(ttmem::Hook hook, void* allocator, bool gone, void* caller) {
+    const Metal& metal = metal_of(caller);
+    if (Agent* agent = Agent::current(metal)) {
+        agent->freeing_all(allocator, gone);
+    }
+    metal.real<void (*)(void*)>(hook)(allocator);
+}
+
+}  // namespace
+
+#define TTMEM_NAMED(symbol) __asm__(symbol)
+
+// -- allocator ------------------------------------------------------------------------------------------------------
+
+TTMEM_EXPORT uint64_t ttmem_allocate_buffer(void* self, void* buffer)
+    TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE");
+uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    Agent* agent = Agent::current(metal);
+    InFlight flying(agent);
+    uint64_t address = metal.real<uint64_t (*)(void*, void*)>(ttmem::kHook_allocate_buffer)(self, buffer);
+    if (agent != nullptr) {
+        agent->allocated(metal, self, buffer, address, loading_binaries > 0);
+    }
+    return address;
+}
+
+TTMEM_EXPORT void ttmem_deallocate_buffer(void* self, void* buffer)
+    TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImpl17deallocate_bufferEPNS0_6BufferE");
+void ttmem_deallocate_buffer(void* self, void* buffer) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    Agent* agent = Agent::current(metal);
+    InFlight flying(agent);
+    if (agent != nullptr) {
+        agent->freeing(metal, self, buffer);
+    }
+    metal.real<void (*)(void*, void*)>(ttmem::kHook_deallocate_buffer)(self, buffer);
+    if (agent != nullptr) {
+        agent->freed(metal, self);
+    }
+}
+
+TTMEM_EXPORT void ttmem_deallocate_buffers(void* self)
+    TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImpl18deallocate_buffersEv");
+void ttmem_deallocate_buffers(void* self) { free_all(ttmem::kHook_deallocate_buffers, self, false, TTMEM_CALLER); }
+
+TTMEM_EXPORT void ttmem_clear(void* self) TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImpl5clearEv");
+void ttmem_clear(void* self) { free_all(ttmem::kHook_clear, self, false, TTMEM_CALLER); }
+
+TTMEM_EXPORT void ttmem_allocator_gone(void* self) TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImplD2Ev");
+void ttmem_allocator_gone(void* self) { free_all(ttmem::kHook_allocator_gone, self, true, TTMEM_CALLER); }
+
+TTMEM_EXPORT void ttmem_allocator_gone_whole(void* self) TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImplD1Ev");
+void ttmem_allocator_gone_whole(void* self) { free_all(ttmem::kHook_allocator_gone_whole, self, true, TTMEM_CALLER); }
+
+// -- devices --------------------------------------------------------------------------------------------------------
+
+TTMEM_EXPORT bool ttmem_mesh_open(void* self, void* mesh, uint8_t queues, size_t small, size_t trace, size_t worker,
+                                  Span banks, bool minimal)
+    TTMEM_NAMED("_ZN2tt8tt_metal11distributed14MeshDeviceImpl15initialize_implEPNS1_10MeshDeviceEhmmmSt4spanIKjLm18446744073709551615EEb");
+bool ttmem_mesh_open(void* self, void* mesh, uint8_t queues, size_t small, size_t trace, size_t worker, Span banks,
+                     bool minimal) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    auto real = metal.real<bool (*)(void*, void*, uint8_t, size_t, size_t, size_t, Span, bool)>(ttmem::kHook_mesh_open);
+    bool opened = real(self, mesh, queues, small, trace, worker, banks, minimal);
+    if (Agent* agent = Agent::current(metal)) {
+        agent->opened(metal, mesh);
+        ttmem::follow_operations(agent->store);
+    }
+    return opened;
+}
+
+TTMEM_EXPORT bool ttmem_mesh_close(void* self, void* mesh)
+    TTMEM_NAMED("_ZN2tt8tt_metal11distributed14MeshDeviceImpl10close_implEPNS1_10MeshDeviceE");
+bool ttmem_mesh_close(void* self, void* mesh) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    Agent* agent = Agent::current(metal);
+    if (agent != nullptr) {
+        agent->closing(metal, mesh);
+    }
+    bool closed = metal.real<bool (*)(void*, void*)>(ttmem::kHook_mesh_close)(self, mesh);
+    if (agent != nullptr) {
+        agent->closed(metal, mesh);
+    }
+    return closed;
+}
+
+// -- programs -------------------------------------------------------------------------------------------------------
+
+TTMEM_EXPORT void ttmem_compile(void* self, void* device, bool slow)
+    TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl7compileEPNS0_7IDeviceEb");
+void ttmem_compile(void* self, void* device, bool slow) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    metal.real<void (*)(void*, void*, bool)>(ttmem::kHook_compile)(self, device, slow);
+    if (metal.coverage >> static_cast<int>(Kind::kKernel) & 1) {
+        if (Agent* agent = Agent::current(metal)) {
+            agent->compiled(metal, self, device);
+        }
+    }
+}
+
+TTMEM_EXPORT void ttmem_allocate_cbs(void* self, void* device)
+    TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl25allocate_circular_buffersEPKNS0_7IDeviceE");
+void ttmem_allocate_cbs(void* self, void* device) {
+    lay_out(ttmem::kHook_allocate_cbs, Kind::kCb, self, device, TTMEM_CALLER);
+}
+
+TTMEM_EXPORT void ttmem_allocate_dfbs(void* self, void* device)
+    TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl25allocate_dataflow_buffersEPKNS0_7IDeviceE");
+void ttmem_allocate_dfbs(void* self, void* device) {
+    lay_out(ttmem::kHook_allocate_dfbs, Kind::kDfb, self, device, TTMEM_CALLER);
+}
+
+TTMEM_EXPORT void ttmem_allocate_scratchpads(void* self, void* device)
+    TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl20allocate_scratchpadsEPKNS0_7IDeviceE");
+void ttmem_allocate_scratchpads(void* self, void* device) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    metal.real<void (*)(void*, void*)>(ttmem::kHook_allocate_scratchpads)(self, device);
+    if (metal.coverage >> static_cast<int>(Kind::kScratchpad) & 1) {
+        if (Agent* agent = Agent::current(metal)) {
+            agent->scratchpads_placed(metal, self, device);
+        }
+    }
+}
+
+TTMEM_EXPORT void ttmem_cb_placed(void* self, const std::vector<uint64_t>& ranges, uint64_t address, uint64_t size,
+                                  bool global, const void* device)
+    TTMEM_NAMED("_ZN2tt8tt_metal12GraphTracker17track_allocate_cbERKNS0_12CoreRangeSetEmmbPKNS0_7IDeviceE");
+void ttmem_cb_placed(void* self, const std::vector<uint64_t>& ranges, uint64_t address, uint64_t size, bool global,
+                     const void* device) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    metal.real<void (*)(void*, const void*, uint64_t, uint64_t, bool, const void*)>(ttmem::kHook_cb_placed)(
+        self, &ranges, address, size, global, device);
+    Bracket* bracket = innermost;
+    if (bracket == nullptr || bracket->kind != Kind::kCb) {
+        return;
+    }
+    if (bracket->device == nullptr) {
+        bracket->device = device;
+    }
+    if (bracket->device == device) {
+        Part part{Kind::kCb, global ? ttmem::kShared : uint8_t{0}, address, static_cast<uint32_t>(size), {}, 0};
+        for (size_t i = 0; i + 4 <= ranges.size(); i += 4) {  // a CoreRangeSet is a vector of four words each
+            part.cores.add_range(ranges.data() + i);
+        }
+        bracket->parts.push_back(part);
+    }
+}
+
+TTMEM_EXPORT void ttmem_dfb_placed(void* self, uint64_t address, uint64_t size, uint64_t base)
+    TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl23CircularBufferAllocator12mark_addressEmmm");
+void ttmem_dfb_placed(void* self, uint64_t address, uint64_t size, uint64_t base) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    metal.real<void (*)(void*, uint64_t, uint64_t, uint64_t)>(ttmem::kHook_dfb_placed)(self, address, size, base);
+    Bracket* bracket = innermost;
+    if (bracket == nullptr || bracket->kind != Kind::kDfb) {
+        return;
+    }
+    Part part{Kind::kDfb, 0, address, static_cast<uint32_t>(size), {}, 0};
+    part.cores.add_range(static_cast<const uint64_t*>(self));  // it begins with its core range
+    for (Part& other : bracket->parts) {
+        if (other.address == address && other.per_core == part.per_core) {  // one buffer over several ranges
+            other.cores.merge(part.cores);
+            return;
+        }
+    }
+    bracket->parts.push_back(part);
+}
+
+TTMEM_EXPORT void ttmem_program_gone(void* self) TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImplD1Ev");
+void ttmem_program_gone(void* self) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    if (Agent* agent = Agent::current(metal)) {
+        agent->program_gone(self);
+    }
+    metal.real<void (*)(void*)>(ttmem::kHook_program_gone)(self);
+}
+
+TTMEM_EXPORT void ttmem_add_program(void* self, const void* range, void** program)
+    TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImpl11add_programERKNS1_19MeshCoordinateRangeEONS0_7ProgramE");
+void ttmem_add_program(void* self, const void* range, void** program) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    void* moved = *program;  // a Program is a pointer to its ProgramImpl, and about to be moved from
+    metal.real<void (*)(void*, const void*, void**)>(ttmem::kHook_add_program)(self, range, program);
+    if (Agent* agent = Agent::current(metal)) {
+        agent->added(metal, self, moved, range);
+    }
+}
+
+TTMEM_EXPORT void ttmem_workload_gone(void* self) TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImplD1Ev");
+void ttmem_workload_gone(void* self) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    if (Agent* agent = Agent::current(metal)) {
+        agent->workload_gone(self);
+    }
+    metal.real<void (*)(void*)>(ttmem::kHook_workload_gone)(self);
+}
+
+TTMEM_EXPORT void ttmem_load_binaries(void* self, void* queue)
+    TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImpl13load_binariesERNS1_16MeshCommandQueueE");
+void ttmem_load_binaries(void* self, void* queue) {
+    struct Loading {
+        Loading() { loading_binaries++; }
+        ~Loading() { loading_binaries--; }
+    } loading;
+    metal_of(TTMEM_CALLER).real<void (*)(void*, void*)>(ttmem::kHook_load_binaries)(self, queue);
+}
+
+TTMEM_EXPORT void ttmem_enqueue(void* queue, void** workload, bool blocking)
+    TTMEM_NAMED("_ZN2tt8tt_metal11distributed19EnqueueMeshWorkloadERNS1_16MeshCommandQueueERNS1_12MeshWorkloadEb");
+void ttmem_enqueue(void* queue, void** workload, bool blocking) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    metal.real<void (*)(void*, void**, bool)>(ttmem::kHook_enqueue)(queue, workload, blocking);
+    if (Agent* agent = Agent::current(metal)) {
+        agent->ran(metal, *workload);  // a MeshWorkload is a pointer to its MeshWorkloadImpl
+    }
+}
+
+TTMEM_EXPORT void ttmem_clear_cache(void* self)
+    TTMEM_NAMED("_ZN2tt8tt_metal11distributed10MeshDevice19clear_program_cacheEv");
+void ttmem_clear_cache(void* self) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    metal.real<void (*)(void*)>(ttmem::kHook_clear_cache)(self);
+    if (Agent* agent = Agent::current(metal)) {
+        agent->cache_cleared(self);
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent shares with its readers: one sealed memory file with a header, a ring, a live table, places, chips
+// and blobs. src/ttmem/wire/ring.py is the same layout for Python; tests/unit/test_ring_layout.py compares the two.
+//
+//   0          header
+//   places_at  places: a mesh (or a chip) with its allocator, its geometry and its last audit
+//   chips_at   chips: unique id, Metal's number, architecture
+//   ring_at    ring: the last ring_slots records, slot = sequence % ring_slots; overwritten, never waited for
+//   table_at   live table: the ALLOCATED record of everything live; sequence 0 marks a free slot
+//   blobs_at   blobs: names, core sets and chip lists, written once, found by offset
+//
+// One writer at a time (a spin lock inside the process). A record is complete when header.head has reached its
+// sequence, so a writer killed half way leaves nothing a reader would take for a record.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ttmem {
+
+constexpr uint64_t kMagic = 0x676e726d656d7474;  // "ttmemrng"
+constexpr uint32_t kVersion = 1;
+
+constexpr uint32_t kRingSlots = 1u << 16;
+constexpr uint32_t kTableSlots = 1u << 18;
+constexpr uint32_t kPlaces = 256;
+constexpr uint32_t kChips = 256;
+constexpr uint32_t kBlobBytes = 8u << 20;
+
+enum class Event : uint8_t {
+    kNone = 0,
+    kOpened = 1,        // place
+    kClosing = 2,       // place; everything it held is still in the table
+    kClosed = 3,        // place; everything it held was freed before this record
+    kAllocated = 4,     // a thing
+    kFreed = 5,         // the thing in that table slot
+    kProgram = 6,       // a program's frame: size = bytes of the kernel ring it needs, address = Metal's program id
+    kRun = 7,           // program was launched on its cores
+    kDestroyed = 8,     // program and all its parts are gone
+    kCacheCleared = 9,  // the program cache of a place was emptied on request
+};
+
+// The first five are tt-metal's BufferType codes; the numbers are those of ttmem.account.kinds.
+enum class Kind : uint8_t {
+    kDram = 0,
+    kL1 = 1,
+    kHost = 2,
+    kL1Small = 3,
+    kTrace = 4,
+    kCb = 5,
+    kDfb = 6,
+    kScratchpad = 7,
+    kKernel = 8,
+    kFabricKernel = 9,
+    kDispatchKernel = 10,
+    kFirmware = 11,
+    kProgramFrame = 255,
+};
+
+constexpr uint8_t kShared = 1;     // lies inside an L1 buffer that is counted already
+constexpr uint8_t kWholesale = 2;  // freed with everything else of its allocator
+constexpr uint8_t kBinary = 4;     // a DRAM buffer that holds a workload's kernel binaries
+constexpr uint8_t kRan = 8;        // of a program frame in the table: it has run, last at its time
+
+// Ring slot and table slot alike.
+struct Record {
+    uint64_t sequence;  // from 1; in the table: of the record that made the thing
+    uint64_t time;      // CLOCK_MONOTONIC, nanoseconds
+    Event event;
+    Kind kind;
+    uint8_t layout;  // tt-metal's TensorMemoryLayout code, 255 unknown
+    uint8_t flags;
+    uint32_t thread;  // kernel thread id
+    uint64_t address;
+    uint64_t size;        // bytes on one chip, all cores and banks together
+    uint32_t per_bank;    // bytes in each bank or on each core
+    uint32_t slot;        // in the live table, kNoSlot for events that are no things
+    uint16_t place;       // index of the place
+    uint16_t core_count;  // cores that hold pages of a sharded buffer, 0 for interleaved
+    uint32_t cores;       // blob: core set, or 0
+    uint32_t program;     // the agent's own number of the program, 0 for none
+    uint32_t name;        // blob: the ttnn operation, the kernel's name, or 0
+};
+static_assert(sizeof(Record) == 64, "a record is one cache line");
+constexpr uint32_t kNoSlot = 0xffffffff;
+
+struct Bank {
+    uint64_t size;  // bytes of one bank the allocator can give out
+    uint64_t ours;  // reserved bytes per bank at the last audit, by the live table
+    uint64_t theirs;
+    uint64_t largest_free;
+    uint32_t banks;
+    uint32_t unit;  // what sizes in this bank are rounded up to
+};
+static_assert(sizeof(Bank) == 40);
+
+struct Place {
+    uint32_t turn;   // odd while it is being written
+    uint32_t state;  // 0 unused, 1 open, 2 closed
+    uint32_t mesh;   // MeshDevice id, kNoMesh for a chip by itself
+    uint32_t whole;  // index of the place whose allocator this is a part of; itself for a whole mesh
+    uint32_t chips;  // blob: indices of chips, u16 each
+    uint32_t chip_count;
+    uint32_t arch;
+    uint32_t cores;  // blob: the compute grid
+    uint64_t l1_size;
+    uint64_t l1_base;
+    uint64_t dram_base;
+    uint64_t buffers_ours;
+    uint64_t buffers_theirs;
+    uint64_t audits;
+    uint64_t mismatches;
+    uint64_t audited;  // time of the last one
+    Bank banks[5];     // by BufferType
+    uint8_t spare[216];
+};
+static_assert(sizeof(Place) == 512);
+constexpr uint32_t kNoMesh = 0xffffffff;
+
+struct Chip {
+    uint64_t unique_id;  // 0: the cluster descriptor has none
+    uint32_t number;     // Metal's id in this process
+    uint32_t arch;
+    uint32_t board;   // UMD's BoardType code, kNoBoard if unknown
+    uint32_t remote;  // 0 or 1, 2 unknown
+    uint8_t spare[40];
+};
+static_assert(sizeof(Chip) == 64);
+constexpr uint32_t kNoBoard = 0xffffffff;
+
+struct Header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t pid;  // as the process sees itself
+    uint64_t total;
+    uint32_t places_at, places;
+    uint32_t chips_at, chips;
+    uint32_t ring_at, ring_slots;
+    uint32_t table_at, table_slots;
+    uint32_t blobs_at, blobs_size;
+    uint64_t started;   // CLOCK_MONOTONIC, nanoseconds
+    uint64_t coverage;  // bit per kind that the hooks of this wheel can see
+    uint64_t active;    // bit per hook, see hooks.h: found and called by the wheel
+    uint64_t wanted;    // bit per hook: all there are
+    uint8_t spare[32];
+    // From here on it changes.
+    uint64_t head;  // sequence of the newest complete record
+    uint32_t table_high;
+    uint32_t blobs_used;
+    uint32_t places_used;
+    uint32_t chips_used;
+    uint64_t table_full;  // things not kept because the table was full
+    uint64_t blobs_full;
+    uint64_t unknown_frees;
+    uint64_t replaced;   // an address was handed out that the table thought taken
+    uint64_t names;      // 1 once ttnn's operations are named
+    uint8_t spare2[64];
+    char wheel[256];   // path of libtt_metal.so
+    char trouble[512]; // what is inert and why, one sentence each, separated by newlines
+    uint8_t rest[3072];
+};
+static_assert(sizeof(Header) == 4096);
+static_assert(offsetof(Header, head) == 128);
+static_assert(offsetof(Header, wheel) == 256);
+
+}  // namespace ttmem

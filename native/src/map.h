@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hash map from 64-bit keys to 32-bit values that never calls malloc: open addressing in memory of its own.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstdint>
+
+namespace ttmem {
+
+class Map {
+public:
+    // Returns nullptr if the key is not there. The pointer is good until the next change.
+    uint32_t* find(uint64_t key) const {
+        if (count_ == 0) {
+            return nullptr;
+        }
+        for (uint32_t at = home(key);; at = (at + 1) & mask_) {
+            if (!entries_[at].taken) {
+                return nullptr;
+            }
+            if (entries_[at].key == key) {
+                return &entries_[at].value;
+            }
+        }
+    }
+
+    // The key must not be there yet. False if there is no memory.
+    bool insert(uint64_t key, uint32_t value) {
+        if (2 * (count_ + 1) > capacity() && !grow()) {
+            return false;
+        }
+        place(key, value);
+        count_++;
+        return true;
+    }
+
+    bool erase(uint64_t key) {
+        uint32_t* value = find(key);
+        if (value == nullptr) {
+            return false;
+        }
+        uint32_t hole = static_cast<uint32_t>(reinterpret_cast<Entry*>(reinterpret_cast<char*>(value) -
+                                                                      offsetof(Entry, value)) - entries_);
+        // Close the gap: whoever was pushed past the hole by it moves back.
+        for (uint32_t at = hole;;) {
+            at = (at + 1) & mask_;
+            if (!entries_[at].taken) {
+                break;
+            }
+            uint32_t wish = home(entries_[at].key);
+            if (((at - wish) & mask_) >= ((at - hole) & mask_)) {
+                entries_[hole] = entries_[at];
+                hole = at;
+            }
+        }
+        entries_[hole].taken = 0;
+        count_--;
+        return true;
+    }
+
+    uint32_t size() const { return count_; }
+
+    template <typename Visit>
+    void each(Visit visit) const {
+        for (uint32_t at = 0; at < capacity(); at++) {
+            if (entries_[at].taken) {
+                visit(entries_[at].key, entries_[at].value);
+            }
+        }
+    }
+
+private:
+    struct Entry {
+        uint64_t key;
+        uint32_t value;
+        uint32_t taken;
+    };
+
+    uint32_t capacity() const { return entries_ == nullptr ? 0 : mask_ + 1; }
+
+    uint32_t home(uint64_t key) const { return static_cast<uint32_t>((key * 0x9e3779b97f4a7c15ull) >> 32) & mask_; }
+
+    void place(uint64_t key, uint32_t value) {
+        uint32_t at = home(key);
+        while (entries_[at].taken) {
+            at = (at + 1) & mask_;
+        }
+        entries_[at] = {key, value, 1};
+    }
+
+    bool grow() {
+        uint32_t old = capacity(), wanted = old == 0 ? 256 : old * 2;
+        void* memory = mmap(nullptr, sizeof(Entry) * wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) {
+            return false;
+        }
+        Entry* before = entries_;
+        entries_ = static_cast<Entry*>(memory);
+        mask_ = wanted - 1;
+        for (uint32_t i = 0; i < old; i++) {
+            if (before[i].taken) {
+                place(before[i].key, before[i].value);
+            }
+        }
+        if (before != nullptr) {
+            munmap(before, sizeof(Entry) * old);
+        }
+        return true;
+    }
+
+    Entry* entries_ = nullptr;
+    uint32_t mask_ = 0;
+    uint32_t count_ = 0;
+};
+
+}  // namespace ttmem

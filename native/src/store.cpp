@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ttmem {
+
+namespace {
+
+constexpr uint64_t kPlacesAt = sizeof(Header);
+constexpr uint64_t kChipsAt = kPlacesAt + sizeof(Place) * kPlaces;
+constexpr uint64_t kRingAt = kChipsAt + sizeof(Chip) * kChips;
+constexpr uint64_t kTableAt = kRingAt + sizeof(Record) * kRingSlots;
+constexpr uint64_t kBlobsAt = kTableAt + sizeof(Record) * uint64_t{kTableSlots};
+constexpr uint64_t kTotal = kBlobsAt + kBlobBytes;
+constexpr uint32_t kMaxBlob = 4096;
+
+uint32_t process_number = 0;  // changes with a fork: cached thread ids are then somebody else's
+
+void relax() noexcept {
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+int make_file() noexcept {
+    int fd = static_cast<int>(syscall(SYS_memfd_create, "ttmem", 2u /* MFD_ALLOW_SEALING */ | 1u /* MFD_CLOEXEC */));
+    if (fd < 0) {
+        return -1;
+    }
+    // Sealed against shrinking: a reader must not be killed by a file that ends before its mapping does.
+    if (ftruncate(fd, static_cast<off_t>(kTotal)) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+}  // namespace
+
+void SpinLock::lock() noexcept {
+    for (uint32_t spins = 0;; spins++) {
+        if (!held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire)) {
+            return;
+        }
+        if (spins < 64) {
+            relax();
+        } else {
+            sched_yield();
+        }
+    }
+}
+
+void Cores::add_range(const uint64_t range[4]) {
+    for (uint64_t y = range[1]; y <= range[3] && y < kRows; y++) {
+        for (uint64_t x = range[0]; x <= range[2] && x < 64; x++) {
+            rows[y] |= 1ull << x;
+        }
+    }
+}
+
+void Cores::merge(const Cores& other) {
+    for (uint32_t y = 0; y < kRows; y++) {
+        rows[y] |= other.rows[y];
+    }
+}
+
+uint32_t Cores::count() const {
+    uint32_t count = 0;
+    for (uint64_t row : rows) {
+        count += static_cast<uint32_t>(__builtin_popcountll(row));
+    }
+    return count;
+}
+
+uint32_t Cores::height() const {
+    uint32_t height = kRows;
+    while (height > 0 && rows[height - 1] == 0) {
+        height--;
+    }
+    return height;
+}
+
+uint64_t Store::now() noexcept {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec);
+}
+
+uint32_t Store::thread_id() noexcept {
+    static thread_local uint32_t id = 0;
+    static thread_local uint32_t pid = 0;
+    if (id == 0 || pid != process_number) {
+        id = static_cast<uint32_t>(syscall(SYS_gettid));
+        pid = process_number;
+    }
+    return id;
+}
+
+bool Store::create(uint32_t pid) noexcept {
+    process_number = pid;
+    fd_ = make_file();
+    int flags = fd_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* memory = mmap(nullptr, kTotal, PROT_READ | PROT_WRITE, flags, fd_, 0);
+    void* slots = mmap(nullptr, sizeof(uint32_t) * kTableSlots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || slots == MAP_FAILED) {
+        if (memory != MAP_FAILED) {
+            munmap(memory, kTotal);
+        }
+        if (fd_ >= 0) {
+            close(fd_);
+            fd_ = -1;
+        }
+        return false;
+    }
+    free_slots_ = static_cast<uint32_t*>(slots);
+    header_ = static_cast<Header*>(memory);
+    // Pages of the ring that are there already save a fault in the middle of an allocation.
+    if (madvise(reinterpret_cast<char*>(memory) + kRingAt, sizeof(Record) * kRingSlots, 23 /* POPULATE_WRITE */) != 0) {
+        for (uint64_t page = kRingAt; page < kTableAt; page += 4096) {
+            static_cast<volatile char*>(memory)[page] = 0;
+        }
+    }
+    header_->version = kVersion;
+    header_->pid = pid;
+    header_->total = kTotal;
+    header_->places_at = kPlacesAt;
+    header_->places = kPlaces;
+    header_->chips_at = kChipsAt;
+    header_->chips = kChips;
+    header_->ring_at = kRingAt;
+    header_->ring_slots = kRingSlots;
+    header_->table_at = kTableAt;
+    header_->table_slots = kTableSlots;
+    header_->blobs_at = kBlobsAt;
+    header_->blobs_size = kBlobBytes;
+    header_->blobs_used = 8;  // so that no blob has number 0
+    header_->started = now();
+    __atomic_store_n(&header_->magic, kMagic, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool Store::publish() noexcept {
+    if (fd_ >= 0) {
+        return true;
+    }
+    int fd = make_file();
+    if (fd < 0) {
+        return false;
+    }
+    void* copy = mmap(nullptr, kTotal, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (copy == MAP_FAILED) {
+        close(fd);
+        return false;
+    }
+    {
+        Locked guard(lock);
+        char* to = static_cast<char*>(copy);
+        const char* from = reinterpret_cast<const char*>(header_);
+        std::memcpy(to, from, kTableAt + sizeof(Record) * header_->table_high);
+        std::memcpy(to + kBlobsAt, from + kBlobsAt, header_->blobs_used);
+        // The file takes the place of the private memory, so every pointer stays good.
+        if (mmap(header_, kTotal, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+            munmap(copy, kTotal);
+            close(fd);
+            return false;
+        }
+        fd_ = fd;
+    }
+    munmap(copy, kTotal);
+    return true;
+}
+
+void Store::destroy() noexcept {
+    if (header_ != nullptr) {
+        munmap(header_, kTotal);
+        munmap(free_slots_, sizeof(uint32_t) * kTableSlots);
+    }
+    if (fd_ >= 0) {
+        close(fd_);
+    }
+    header_ = nullptr;
+    fd_ = -1;
+}
+
+uint32_t Store::take_slot() noexcept {
+    if (free_count_ > 0) {
+        return free_slots_[--free_count_];
+    }
+    if (header_->table_high < kTableSlots) {
+        return header_->table_high;  // becomes part of the table with keep()
+    }
+    header_->table_full++;
+    return kNoSlot;
+}
+
+void Store::keep(uint32_t slot, const Record& record) noexcept {
+    if (slot == kNoSlot) {
+        return;
+    }
+    Record& thing = table()[slot];
+    std::memcpy(reinterpret_cast<char*>(&thing) + 8, reinterpret_cast<const char*>(&record) + 8, sizeof(Record) - 8);
+    std::atomic_thread_fence(std::memory_order_release);
+    thing.sequence = record.sequence;
+    if (slot == header_->table_high) {
+        header_->table_high = slot + 1;
+    }
+}
+
+void Store::forget(uint32_t slot) noexcept {
+    table()[slot].sequence = 0;
+    free_slots_[free_count_++] = slot;
+}
+
+void Store::free(uint32_t slot, uint8_t flags) noexcept {
+    const Record thing = table()[slot];
+    append(Event::kFreed, [&](Record& r) {
+        r = thing;
+        r.flags = static_cast<uint8_t>(thing.flags | flags);
+        r.slot = slot;
+    });
+    forget(slot);
+}
+
+uint32_t Store::blob(const void* bytes, uint32_t size) noexcept {
+    if (size == 0) {
+        return 0;
+    }
+    size = size < kMaxBlob ? size : kMaxBlob;
+    uint64_t hash = 0xcbf29ce484222325ull ^ size;
+    for (uint32_t i = 0; i < size; i++) {
+        hash = (hash ^ static_cast<const uint8_t*>(bytes)[i]) * 0x100000001b3ull;
+    }
+    char* blobs = at<char>(header_->blobs_at);
+    for (;; hash++) {  // another blob may have the same hash
+        const uint32_t* known = blobs_.find(hash);
+        if (known == nullptr) {
+            break;
+        }
+        uint32_t length;
+        std::memcpy(&length, blobs + *known, 4);
+        if (length == size && std::memcmp(blobs + *known + 4, bytes, size) == 0) {
+            return *known;
+        }
+    }
+    uint32_t offset = header_->blobs_used;
+    uint32_t end = (offset + 4 + size + 7) & ~7u;
+    if (end > kBlobBytes || !blobs_.insert(hash, offset)) {
+        header_->blobs_full++;
+        return 0;
+    }
+    std::memcpy(blobs + offset, &size, 4);
+    std::memcpy(blobs + offset + 4, bytes, size);
+    header_->blobs_used = end;
+    return offset;
+}
+
+}  // namespace ttmem

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's memory: writes records, keeps the live table, and remembers names. Every method that changes something
+// wants the lock held; nothing here calls out of the agent or makes a system call, except when a map has to grow.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "layout.h"
+#include "map.h"
+
+namespace ttmem {
+
+// Held for some ten nanoseconds at a time, so waiting means spinning; who waits long was preempted against.
+class SpinLock {
+public:
+    void lock() noexcept;
+    void unlock() noexcept { held_.store(false, std::memory_order_release); }
+
+private:
+    std::atomic<bool> held_{false};
+};
+
+class Locked {
+public:
+    explicit Locked(SpinLock& lock) noexcept : lock_(lock) { lock_.lock(); }
+    ~Locked() { lock_.unlock(); }
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+
+private:
+    SpinLock& lock_;
+};
+
+// A set of cores: bit x of row y. As a blob it is cut after the last row that has a core.
+struct Cores {
+    static constexpr uint32_t kRows = 32;
+    uint64_t rows[kRows];
+
+    Cores() { std::memset(rows, 0, sizeof(rows)); }
+    void add(uint64_t x, uint64_t y) {
+        if (x < 64 && y < kRows) {
+            rows[y] |= 1ull << x;
+        }
+    }
+    void add_range(const uint64_t range[4]);  // start x, start y, end x, end y, all inclusive
+    void merge(const Cores& other);
+    uint32_t count() const;
+    uint32_t height() const;
+    bool operator==(const Cores& other) const { return std::memcmp(rows, other.rows, sizeof(rows)) == 0; }
+};
+
+class Store {
+public:
+    // Lays out a fresh memory file. Returns false if there is no memory at all.
+    bool create(uint32_t pid) noexcept;
+    void destroy() noexcept;
+    // Moves private memory into a file that readers can be given, when there was no descriptor for one at first.
+    // Copies with the lock held: some milliseconds, once, in a process that had run out of descriptors.
+    bool publish() noexcept;
+
+    int fd() const { return fd_; }  // -1: nobody else can see it (no descriptor or no memfd was to be had)
+    Header* header() const { return header_; }
+    Place* places() const { return at<Place>(header_->places_at); }
+    Chip* chips() const { return at<Chip>(header_->chips_at); }
+    Record* ring() const { return at<Record>(header_->ring_at); }
+    Record* table() const { return at<Record>(header_->table_at); }
+
+    SpinLock lock;
+
+    // Writes the next record: `fill` sets what is not plain.
+    template <typename Fill>
+    const Record& append(Event event, Fill fill) noexcept {
+        Record fresh{};
+        fresh.layout = 255;
+        fresh.slot = kNoSlot;
+        fill(fresh);
+        uint64_t sequence = header_->head + 1;
+        fresh.sequence = 0;  // nobody shall read a slot that is being overwritten as what it was
+        fresh.time = now();
+        fresh.event = event;
+        fresh.thread = thread_id();
+        Record& record = ring()[sequence & (kRingSlots - 1)];
+        __atomic_store_n(&record.sequence, 0, __ATOMIC_RELAXED);
+        std::atomic_thread_fence(std::memory_order_release);
+        record = fresh;
+        record.sequence = sequence;
+        __atomic_store_n(&header_->head, sequence, __ATOMIC_RELEASE);
+        return record;
+    }
+
+    // Records a thing and puts it into the table. Returns its slot, kNoSlot if the table is full.
+    template <typename Fill>
+    uint32_t allocate(Fill fill) noexcept {
+        uint32_t slot = take_slot();
+        const Record& record = append(Event::kAllocated, [&](Record& r) {
+            fill(r);
+            r.slot = slot;
+        });
+        keep(slot, record);
+        return slot;
+    }
+
+    // Records that the thing in a slot is gone.
+    void free(uint32_t slot, uint8_t flags) noexcept;
+    // Takes a thing out of the table without a record of its own.
+    void forget(uint32_t slot) noexcept;
+    // Puts a record that was just appended into the table.
+    void keep(uint32_t slot, const Record& record) noexcept;
+    uint32_t take_slot() noexcept;
+
+    uint32_t blob(const void* bytes, uint32_t size) noexcept;
+    uint32_t text(const char* text) noexcept { return blob(text, static_cast<uint32_t>(std::strlen(text))); }
+    uint32_t core_set(const Cores& cores) noexcept { return blob(cores.rows, cores.height() * 8); }
+
+    static uint64_t now() noexcept;
+    static uint32_t thread_id() noexcept;
+
+private:
+    template <typename T>
+    T* at(uint64_t offset) const {
+        return reinterpret_cast<T*>(reinterpret_cast<char*>(header_) + offset);
+    }
+
+    Header* header_ = nullptr;
+    int fd_ = -1;
+    Map blobs_;
+    uint32_t* free_slots_ = nullptr;
+    uint32_t free_count_ = 0;
+};
+
+}  // namespace ttmem

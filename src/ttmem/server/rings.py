@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents' memory, read: follows every ring that was handed over and folds what it says into the account.
+
+Nobody is woken by a record: an agent makes no system call for it. So rings are looked at by the clock, before
+somebody asks, and one last time when their process is dead, whose memory is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import merge
+from time import CLOCK_MONOTONIC, clock_gettime, monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+from ttmem.account.events import Event, Rejected
+from ttmem.account.parties import Source
+from ttmem.wire.ring import Ring, RingError
+from ttmem.wire.ring_events import RingFold
+
+if TYPE_CHECKING:
+    from ttmem.server.ingest import Ingest
+    from ttmem.server.owners import Owner
+
+AGENT = "agent"
+_SLICE = 2048  # records of one ring at a time
+
+
+class Follower(NamedTuple):
+    """One agent's ring and the source it speaks for."""
+
+    fold: RingFold
+    source: Source
+
+
+class Rings:
+    """All rings of all agents."""
+
+    def __init__(self, ingest: Ingest) -> None:
+        self._ingest = ingest
+        self._followers: dict[Owner, Follower] = {}
+        self.closing: Callable[[Source], None] = lambda source: None  # a device is about to be closed
+        self.records = 0  # of agents that are gone
+        self.lost = 0
+
+    def __len__(self) -> int:
+        return len(self._followers)
+
+    def adopt(self, owner: Owner, source: Source, fd: int) -> None:
+        """Follow an agent's memory from now on. A process that hands it over twice is followed once."""
+        ring = Ring(fd)
+        if owner in self._followers:
+            ring.close()
+            return
+        offset = self._ingest.now() - clock_gettime(CLOCK_MONOTONIC)
+        fold = RingFold(ring, offset, lambda: self.closing(source))
+        self._followers[owner] = Follower(fold, source)
+
+    def follow(self, deadline: float) -> bool:
+        """Fold in what is new, all rings merged by time; True if there is more."""
+        while self._followers:
+            pending = [(owner, follower) for owner, follower in self._followers.items() if follower.fold.behind]
+            for owner, follower in self._followers.items():
+                if not follower.fold.behind:
+                    self._fold([(owner, follower)])  # an audit may be new even so
+            if not pending:
+                return False
+            self._fold(pending)
+            if monotonic() > deadline:
+                return True
+        return False
+
+    def finish(self, owner: Owner) -> None:
+        """The process is dead: read what its memory still says, then let go of it."""
+        follower = self._followers.get(owner)
+        if follower is None:
+            return
+        while True:
+            self._fold([(owner, follower)])
+            if owner not in self._followers or not follower.fold.behind:
+                break
+        self._drop(owner)
+
+    def counts(self) -> tuple[int, int]:
+        """Records read and lost so far, over all agents."""
+        folds = [follower.fold for follower in self._followers.values()]
+        return self.records + sum(f.records for f in folds), self.lost + sum(f.lost for f in folds)
+
+    def close(self) -> None:
+        for owner in list(self._followers):
+            self._drop(owner)
+
+    def _drop(self, owner: Owner) -> None:
+        follower = self._followers.pop(owner, None)
+        if follower is not None:
+            self.records += follower.fold.records
+            self.lost += follower.fold.lost
+            follower.fold.ring.close()
+
+    def _fold(self, followers: list[tuple[Owner, Follower]]) -> None:
+        ingest = self._ingest
+        streams = [self._stream(number, *pair) for number, pair in enumerate(followers)]
+        events = streams[0] if len(streams) == 1 else merge(*streams, key=lambda item: item[0])
+        if ingest.observers:
+            for time, source, event in events:
+                ingest.emit(time, source, event)
+        else:
+            apply = ingest.ledger.apply
+            for time, source, event in events:
+                apply(time, source, event)
+
+    def _stream(self, number: int, owner: Owner, follower: Follower) -> Iterator[tuple[float, Source, Event]]:
+        source = follower.source
+        try:
+            for time, event in follower.fold.events(_SLICE):
+                yield time, source, event
+        except (RingError, ValueError, IndexError, KeyError) as error:
+            self._drop(owner)
+            yield self._ingest.now(), source, Rejected(1)
+            self._ingest.warn(f"pid {source.process.info.pid}: its agent's memory makes no sense and is left: {error}")

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's shared memory, read from outside: ring, live table, places, chips, blobs.
+
+The layout is that of native/src/layout.h, written down once there and once here; a test compares the two field by
+field. The file belongs to another process: every number is copied before it is looked at, and nothing read here
+is trusted to lie where it should.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from ttmem.account.geometry import Arch, Geometry, board_geometry
+from ttmem.account.identity import ChipInfo, assumed_uid
+
+MAGIC = int.from_bytes(b"ttmemrng", "little")
+VERSION = 1
+NO_SLOT = NO_MESH = NO_BOARD = 0xFFFFFFFF
+SHARED, WHOLESALE, BINARY, RAN = 1, 2, 4, 8
+PROGRAM_FRAME = 255
+
+HEADER_SIZE, PLACE_SIZE, CHIP_SIZE, RECORD_SIZE = 4096, 512, 64, 64
+# name, offset, struct code
+HEADER_FIELDS = (
+    ("magic", 0, "Q"), ("version", 8, "I"), ("pid", 12, "I"), ("total", 16, "Q"),
+    ("places_at", 24, "I"), ("places", 28, "I"), ("chips_at", 32, "I"), ("chips", 36, "I"),
+    ("ring_at", 40, "I"), ("ring_slots", 44, "I"), ("table_at", 48, "I"), ("table_slots", 52, "I"),
+    ("blobs_at", 56, "I"), ("blobs_size", 60, "I"), ("started", 64, "Q"), ("coverage", 72, "Q"),
+    ("active", 80, "Q"), ("wanted", 88, "Q"),
+    ("head", 128, "Q"), ("table_high", 136, "I"), ("blobs_used", 140, "I"), ("places_used", 144, "I"),
+    ("chips_used", 148, "I"), ("table_full", 152, "Q"), ("blobs_full", 160, "Q"), ("unknown_frees", 168, "Q"),
+    ("replaced", 176, "Q"), ("names", 184, "Q"), ("wheel", 256, "256s"), ("trouble", 512, "512s"),
+)  # fmt: skip
+RECORD_FIELDS = (
+    ("sequence", 0, "Q"), ("time", 8, "Q"), ("event", 16, "B"), ("kind", 17, "B"), ("layout", 18, "B"),
+    ("flags", 19, "B"), ("thread", 20, "I"), ("address", 24, "Q"), ("size", 32, "Q"), ("per_bank", 40, "I"),
+    ("slot", 44, "I"), ("place", 48, "H"), ("core_count", 50, "H"), ("cores", 52, "I"), ("program", 56, "I"),
+    ("name", 60, "I"),
+)  # fmt: skip
+PLACE_FIELDS = (
+    ("turn", 0, "I"), ("state", 4, "I"), ("mesh", 8, "I"), ("whole", 12, "I"), ("chips", 16, "I"),
+    ("chip_count", 20, "I"), ("arch", 24, "I"), ("cores", 28, "I"), ("l1_size", 32, "Q"), ("l1_base", 40, "Q"),
+    ("dram_base", 48, "Q"), ("buffers_ours", 56, "Q"), ("buffers_theirs", 64, "Q"), ("audits", 72, "Q"),
+    ("mismatches", 80, "Q"), ("audited", 88, "Q"),
+)  # fmt: skip
+BANKS_AT, BANK_SIZE, BANK_COUNT = 96, 40, 5
+BANK_FIELDS = (
+    ("size", 0, "Q"), ("ours", 8, "Q"), ("theirs", 16, "Q"), ("largest_free", 24, "Q"), ("banks", 32, "I"),
+    ("unit", 36, "I"),
+)  # fmt: skip
+CHIP_FIELDS = (
+    ("unique_id", 0, "Q"), ("number", 8, "I"), ("arch", 12, "I"), ("board", 16, "I"), ("remote", 20, "I"),
+)  # fmt: skip
+
+RECORD = Struct("<" + "".join(code for _, _, code in RECORD_FIELDS))
+_PLACE = Struct("<" + "".join(code for _, _, code in PLACE_FIELDS))
+_BANK = Struct("<" + "".join(code for _, _, code in BANK_FIELDS))
+_CHIP = Struct("<" + "".join(code for _, _, code in CHIP_FIELDS))
+_HEADER = {name: (Struct("<" + code), offset) for name, offset, code in HEADER_FIELDS}
+_BLOB_LENGTH = Struct("<I")
+MAX_BLOB = 4096
+_MOST_BYTES = 1 << 30
+
+# UMD's BoardType codes, named as sysfs names them.
+BOARDS = {3: "n150", 4: "n300", 5: "p100", 6: "p150", 7: "p300", 8: "galaxy-wormhole", 9: "galaxy-wormhole",
+          10: "galaxy-blackhole"}  # fmt: skip
+
+
+class RingEvent(IntEnum):
+    """What a record says happened."""
+
+    OPENED = 1
+    CLOSING = 2
+    CLOSED = 3
+    ALLOCATED = 4
+    FREED = 5
+    PROGRAM = 6
+    RUN = 7
+    DESTROYED = 8
+    CACHE_CLEARED = 9
+
+
+class Record(NamedTuple):
+    """One record, as it stands in ring and table."""
+
+    sequence: int
+    time: int
+    event: int
+    kind: int
+    layout: int
+    flags: int
+    thread: int
+    address: int
+    size: int
+    per_bank: int
+    slot: int
+    place: int
+    core_count: int
+    cores: int
+    program: int
+    name: int
+
+
+class Bank(NamedTuple):
+    """One class of memory of a place: its banks, and what table and allocator said at the last audit."""
+
+    size: int
+    ours: int
+    theirs: int
+    largest_free: int
+    banks: int
+    unit: int
+
+
+class Place(NamedTuple):
+    """A mesh, part of one, or a chip by itself, with the allocator that rules there."""
+
+    turn: int
+    state: int
+    mesh: int
+    whole: int
+    chips: int
+    chip_count: int
+    arch: int
+    cores: int
+    l1_size: int
+    l1_base: int
+    dram_base: int
+    buffers_ours: int
+    buffers_theirs: int
+    audits: int
+    mismatches: int
+    audited: int
+    banks: tuple[Bank, ...]
+
+
+class RingChip(NamedTuple):
+    """A chip as the process knows it."""
+
+    unique_id: int
+    number: int
+    arch: int
+    board: int
+    remote: int
+
+
+class RingError(ValueError):
+    """The memory handed over is not what an agent hands over; the text says what is wrong."""
+
+
+class Ring:
+    """A reader's view of one agent's memory. The reader keeps its own place in the ring; the agent knows of none."""
+
+    def __init__(self, fd: int) -> None:
+        """Takes the descriptor over, also if it is refused."""
+        try:
+            self._map = _mapped(fd)
+        finally:
+            os.close(fd)
+        try:
+            self._check()
+        except RingError:
+            self._map.close()
+            raise
+        self.cursor = 0
+        self._blobs: dict[int, bytes] = {}
+        self._masks: dict[int, int] = {0: 0}
+        self._names: dict[int, str | None] = {0: None}
+        self._ring_at, self.slots = self.field("ring_at"), self.field("ring_slots")
+        self._table_at, self._table_slots = self.field("table_at"), self.field("table_slots")
+        self._blobs_at, self._blobs_size = self.field("blobs_at"), self.field("blobs_size")
+        self._places_at, self._place_count = self.field("places_at"), self.field("places")
+        self._chips_at, self._chip_count = self.field("chips_at"), self.field("chips")
+        self._head, self._head_at = _HEADER["head"]
+
+    def close(self) -> None:
+        self._map.close()
+
+    def field(self, name: str) -> int:
+        code, offset = _HEADER[name]
+        return int(code.unpack_from(self._map, offset)[0])
+
+    def text(self, name: str) -> str:
+        code, offset = _HEADER[name]
+        return bytes(code.unpack_from(self._map, offset)[0]).split(b"\0", 1)[0].decode("utf-8", "replace")
+
+    @property
+    def head(self) -> int:
+        """The sequence of the newest record."""
+        return int(self._head.unpack_from(self._map, self._head_at)[0])
+
+    def read(self, limit: int) -> tuple[int, list[tuple[int, ...]]]:
+        """At most ``limit`` records after the cursor, oldest first, and how many before them were overwritten.
+
+        A record may be overwritten while it is copied. The writer is at most one ahead of ``head``, so whatever is
+        a whole ring behind that after the copy is thrown away.
+        """
+        head = self.head
+        first = max(self.cursor + 1, head - self.slots + 2)
+        last = min(head, first + limit - 1)
+        if last < first:
+            return max(0, first - self.cursor - 1), []
+        raw = self._copy(first, last)
+        records = list(RECORD.iter_unpack(raw))
+        safe = self.head - self.slots + 2
+        if safe > first:
+            records = records[safe - first :]
+            first = min(safe, last + 1)
+        if records and records[0][0] != first:
+            raise RingError(f"record {records[0][0]} stands where {first} should")
+        lost = first - self.cursor - 1
+        self.cursor = last
+        return lost, records
+
+    def _copy(self, first: int, last: int) -> bytes:
+        at, end = first % self.slots, last % self.slots + 1
+        start = self._ring_at
+        if at < end:
+            return self._map[start + at * RECORD_SIZE : start + end * RECORD_SIZE]
+        return (
+            self._map[start + at * RECORD_SIZE : start + self.slots * RECORD_SIZE]
+            + self._map[start : start + end * RECORD_SIZE]
+        )
+
+    def live(self) -> list[tuple[int, ...]]:
+        """Everything live, exact at the record the cursor stands on afterwards.
+
+        The table is copied while the agent goes on writing. What changed meanwhile is in the ring, so it is put
+        right from there; if the ring ran over meanwhile, once more.
+        """
+        for _ in range(100):
+            self.cursor = self.head
+            high = min(self.field("table_high"), self._table_slots)
+            raw = self._map[self._table_at : self._table_at + high * RECORD_SIZE]
+            table = {slot: record for slot, record in enumerate(RECORD.iter_unpack(raw)) if record[0]}
+            lost, records = self.read(self.slots)
+            if lost:
+                continue
+            for record in records:
+                _apply(table, record)
+            return sorted(table.values())
+        raise RingError("the live table changes faster than it can be copied")
+
+    def blob(self, number: int) -> bytes:
+        """A name, core set or chip list by its number; empty for none."""
+        known = self._blobs.get(number)
+        if known is not None:
+            return known
+        if not 0 < number <= self._blobs_size - _BLOB_LENGTH.size:
+            return b""
+        at = self._blobs_at + number
+        (length,) = _BLOB_LENGTH.unpack_from(self._map, at)
+        if length > MAX_BLOB or number + 4 + length > self._blobs_size:
+            return b""
+        found = self._blobs[number] = self._map[at + 4 : at + 4 + length]
+        return found
+
+    def mask(self, number: int) -> int:
+        """A core set as the account keeps it: bit ``y * 64 + x``, which is how the agent writes it."""
+        known = self._masks.get(number)
+        if known is None:
+            known = self._masks[number] = int.from_bytes(self.blob(number), "little")
+        return known
+
+    def name(self, number: int) -> str | None:
+        known = self._names.get(number)
+        if known is None and number:
+            known = self._names[number] = self.blob(number).decode("utf-8", "replace") or None
+        return known
+
+    def place(self, number: int) -> Place:
+        if not 0 <= number < self._place_count:
+            raise RingError(f"there is no place {number}")
+        at = self._places_at + number * PLACE_SIZE
+        while True:
+            raw = self._map[at : at + PLACE_SIZE]
+            (turn,) = _BLOB_LENGTH.unpack_from(self._map, at)
+            fields = _PLACE.unpack_from(raw)
+            if turn == fields[0] and not turn & 1:
+                break
+            if not self._writer_alive(at, turn):
+                break
+        banks = tuple(Bank._make(_BANK.unpack_from(raw, BANKS_AT + i * BANK_SIZE)) for i in range(BANK_COUNT))
+        return Place._make((*fields, banks))
+
+    def _writer_alive(self, at: int, turn: int) -> bool:
+        """Does the turn still move? A writer killed inside an audit leaves it odd for ever."""
+        return any(_BLOB_LENGTH.unpack_from(self._map, at)[0] != turn for _ in range(1000))
+
+    def places(self) -> list[Place]:
+        return [self.place(number) for number in range(min(self.field("places_used"), self._place_count))]
+
+    def chips_of(self, place: Place) -> list[RingChip]:
+        raw = self.blob(place.chips)
+        return [self.chip(int.from_bytes(raw[i : i + 2], "little")) for i in range(0, len(raw) - 1, 2)]
+
+    def chip(self, number: int) -> RingChip:
+        if not 0 <= number < self._chip_count:
+            raise RingError(f"there is no chip {number}")
+        return RingChip._make(_CHIP.unpack_from(self._map, self._chips_at + number * CHIP_SIZE))
+
+    def _check(self) -> None:
+        if self.field("magic") != MAGIC:
+            raise RingError("it does not begin with the agent's mark")
+        if self.field("version") != VERSION:
+            raise RingError(f"it is version {self.field('version')}, this reader knows version {VERSION}")
+        size = len(self._map)
+        for name, count, each in (
+            ("places_at", "places", PLACE_SIZE), ("chips_at", "chips", CHIP_SIZE), ("blobs_at", "blobs_size", 1),
+            ("ring_at", "ring_slots", RECORD_SIZE), ("table_at", "table_slots", RECORD_SIZE),
+        ):  # fmt: skip
+            at, items = self.field(name), self.field(count)
+            if not HEADER_SIZE <= at <= size or not 0 < items * each <= size - at:
+                raise RingError(f"its {count} at {at} do not fit {size} bytes")
+
+
+def _apply(table: dict[int, tuple[int, ...]], record: tuple[int, ...]) -> None:
+    """Bring a copy of the table up to one record."""
+    event, slot = record[2], record[10]
+    if event == RingEvent.ALLOCATED or event == RingEvent.PROGRAM:
+        table[slot] = record
+    elif event == RingEvent.FREED:
+        table.pop(slot, None)
+    elif event == RingEvent.RUN and slot in table:
+        old = list(table[slot])
+        old[1], old[5] = record[1], old[5] | RAN
+        table[slot] = tuple(old)
+    elif event == RingEvent.DESTROYED:
+        program = record[14]
+        for gone in [slot for slot, thing in table.items() if thing[14] == program]:
+            del table[gone]
+
+
+def _mapped(fd: int) -> mmap.mmap:
+    try:
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError:
+        raise RingError("it is not a memory file") from None
+    if not seals & fcntl.F_SEAL_SHRINK:
+        raise RingError("it is not sealed against shrinking")
+    size = os.fstat(fd).st_size
+    if not HEADER_SIZE <= size <= _MOST_BYTES:
+        raise RingError(f"it has {size} bytes")
+    return mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
+
+
+def geometry_of(place: Place, grid: int) -> Geometry:
+    """The live geometry of a place's chips; ``grid`` is its compute grid as a core mask."""
+    arch = Arch(place.arch) if place.arch in Arch._value2member_map_ else Arch.UNKNOWN
+    rows = [(grid >> 64 * y) & (1 << 64) - 1 for y in range(32)]
+    width = max((row.bit_length() for row in rows), default=0)
+    height = max((y + 1 for y, row in enumerate(rows) if row), default=0)
+    dram, small, trace = place.banks[0], place.banks[3], place.banks[4]
+    table = board_geometry(None, arch)
+    ring = table.ring_size if table is not None else 0
+    return Geometry(
+        arch, width, height, place.l1_size, place.l1_base, max(0, place.l1_base - ring), dram.banks,
+        place.dram_base + dram.size + trace.size, small.size, trace.size, True,
+    )  # fmt: skip
+
+
+def chip_info(chip: RingChip, geometry: Geometry) -> ChipInfo:
+    uid = str(chip.unique_id) if chip.unique_id else assumed_uid(chip.number)
+    board = BOARDS.get(chip.board)
+    remote = {0: False, 1: True}.get(chip.remote)
+    return ChipInfo(uid, None, None, geometry.arch, board, remote, geometry)

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's records as events of the account: meshes become chips, losses become a resync.
+
+A reader starts with the oldest record the ring still has. If that is not the first, or if it falls a whole ring
+behind, it takes the live table instead and counts what it missed: the state is exact again, its course is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ttmem.account.events import (
+    Allocated,
+    Audited,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    Extra,
+    Freed,
+    Lost,
+    Mark,
+    ProgramCompiled,
+    ProgramDestroyed,
+    ProgramRun,
+    ResyncBegin,
+    ResyncEnd,
+    Sees,
+)
+from ttmem.account.kinds import KINDS
+from ttmem.wire.ring import PROGRAM_FRAME, RAN, SHARED, Place, Ring, RingError, RingEvent, chip_info, geometry_of
+
+_ALLOCATED, _FREED, _RUN = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.RUN)
+_UNKNOWN_LAYOUT = 255
+_GONE = (0, 0)
+
+
+class _Spot(NamedTuple):
+    """What is needed of a place for each record."""
+
+    numbers: tuple[int, ...]  # Metal's numbers of its chips
+    allocator: int
+    banks: tuple[int, ...]  # by buffer kind
+
+
+class RingFold:
+    """Turns what one agent writes into events, in order. ``offset`` makes wall time of the agent's clock."""
+
+    def __init__(self, ring: Ring, offset: float, closing: Callable[[], None] = lambda: None) -> None:
+        self.ring = ring
+        self.lost = 0
+        self.records = 0
+        self._offset = offset
+        self._closing = closing
+        self._spots: dict[int, _Spot] = {}
+        self._open: dict[int, set[int]] = {}  # Metal's number -> places open there
+        self._ran: dict[int, int] = {}  # Metal's number -> program launched last
+        self._audits: dict[int, int] = {}  # place -> audits seen
+        self._generation = 0
+        self._greeted = False
+
+    def events(self, limit: int) -> Iterator[tuple[float, Event]]:
+        """The events of at most ``limit`` records. Apply each before asking for the next."""
+        if not self._greeted:
+            self._greeted = True
+            yield self._now(), Sees(self.ring.field("coverage"), self.ring.text("trouble") or None)
+            if self.ring.head >= self.ring.slots:  # we come late: the beginning is gone
+                yield from self._resync()
+        lost, records = self.ring.read(limit)
+        if lost:
+            self.lost += lost
+            yield self._now(), Lost(lost)
+            yield from self._resync()
+            lost, records = self.ring.read(limit)
+        self.records += len(records)
+        offset, spots = self._offset, self._spots
+        for record in records:
+            (_, nanoseconds, event, kind, layout, flags, _, address, size, per_bank, _, place, core_count, cores,
+             program, name) = record  # fmt: skip
+            time = nanoseconds * 1e-9 + offset
+            spot = spots.get(place) or self._spot(place)
+            if event == _ALLOCATED:
+                extra = self._extra(spot, kind, layout, flags, per_bank, core_count, cores, name)
+                for number in spot.numbers:
+                    yield time, Allocated(number, KINDS[kind], address, size, program, 0, extra)
+            elif event == _FREED:
+                mask = self._mask(cores) if program else 0
+                allocator = 0 if program else spot.allocator
+                for number in spot.numbers:
+                    yield time, Freed(number, KINDS[kind], address, size, program, allocator, mask)
+            elif event == _RUN:
+                for number in spot.numbers:
+                    if self._ran.get(number) != program:
+                        self._ran[number] = program
+                        yield time, ProgramRun(number, program, self._mask(cores))
+            else:
+                for rare in self._rare(record, spot):
+                    yield time, rare
+        if len(records) < limit:
+            yield from self._audited()
+
+    @property
+    def behind(self) -> bool:
+        """Is there more to read?"""
+        return self.ring.head > self.ring.cursor
+
+    # -- pieces --------------------------------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return self.ring.field("started") * 1e-9 + self._offset
+
+    def _spot(self, number: int) -> _Spot:
+        place = self.ring.place(number)
+        if place.state == 0:
+            raise RingError(f"place {number} was never opened")
+        chips = self.ring.chips_of(place)
+        banks = tuple(bank.banks for bank in place.banks)
+        spot = self._spots[number] = _Spot(tuple(chip.number for chip in chips), place.whole + 1, banks)
+        return spot
+
+    def _extra(
+        self, spot: _Spot, kind: int, layout: int, flags: int, per_bank: int, core_count: int, cores: int, name: int
+    ) -> Extra:
+        tag = self.ring.name(name)
+        if kind < 5:
+            known = None if layout == _UNKNOWN_LAYOUT else layout
+            return Extra(per_bank * spot.banks[kind], 0, spot.allocator, tag, False, known, core_count)
+        return Extra(None, self._mask(cores), 0, tag, bool(flags & SHARED))
+
+    def _mask(self, cores: int) -> int:
+        return self.ring.mask(cores)
+
+    def _rare(self, record: tuple[int, ...], spot: _Spot) -> Iterator[Event]:
+        event, place, program = record[2], record[11], record[14]
+        if event == RingEvent.OPENED:
+            yield from self._opened(place)
+        elif event == RingEvent.CLOSING:
+            self._closing()
+        elif event == RingEvent.CLOSED:
+            yield from self._closed(place, spot)
+        elif event == RingEvent.PROGRAM:
+            for number in spot.numbers:
+                yield ProgramCompiled(number, program, record[8], record[7], self.ring.name(record[15]))
+        elif event == RingEvent.DESTROYED:
+            for number in spot.numbers:
+                if self._ran.get(number) == program:
+                    del self._ran[number]
+                yield ProgramDestroyed(number, program)
+        elif event == RingEvent.CACHE_CLEARED:
+            yield Mark("program cache cleared")
+        else:
+            raise RingError(f"record {record[0]} says {event}, which means nothing")
+
+    def _opened(self, number: int) -> Iterator[Event]:
+        place = self.ring.place(number)
+        geometry = geometry_of(place, self._mask(place.cores))
+        for chip in self.ring.chips_of(place):
+            self._open.setdefault(chip.number, set()).add(number)
+            yield DeviceOpened(chip.number, chip_info(chip, geometry))
+
+    def _closed(self, number: int, spot: _Spot) -> Iterator[Event]:
+        self._audits.pop(number, None)
+        for chip in spot.numbers:
+            left = self._open.get(chip, set())
+            left.discard(number)
+            if left:
+                yield Audited(chip, spot.allocator, _GONE, _GONE, _GONE, _GONE)
+            else:
+                yield DeviceClosed(chip)
+
+    def _audited(self) -> Iterator[tuple[float, Event]]:
+        for number in {place for places in self._open.values() for place in places}:
+            place = self.ring.place(number)
+            if place.audits == self._audits.get(number, 0) or place.state != 1:
+                continue
+            self._audits[number] = place.audits
+            event = _audit_of(place)
+            for chip in self._spots[number].numbers if number in self._spots else self._spot(number).numbers:
+                yield place.audited * 1e-9 + self._offset, event._replace(device=chip)
+
+    def _resync(self) -> Iterator[tuple[float, Event]]:
+        """All that is live, in place of a history that is gone."""
+        self._generation += 1
+        now = self._now()
+        yield now, ResyncBegin(self._generation)
+        things = self.ring.live()
+        for number, place in enumerate(self.ring.places()):
+            if place.state == 1 and place.whole == number:
+                for event in self._opened(number):
+                    yield now, event
+        ran = []
+        for record in things:
+            spot = self._spots.get(record[11]) or self._spot(record[11])
+            kind, program = record[3], record[14]
+            time = record[1] * 1e-9 + self._offset
+            if kind == PROGRAM_FRAME:
+                tag = self.ring.name(record[15])
+                for number in spot.numbers:
+                    yield time, ProgramCompiled(number, program, record[8], record[7], tag)
+                if record[5] & RAN:
+                    ran.append((record[1], spot, program, record[13]))
+                continue
+            extra = self._extra(spot, kind, record[4], record[5], record[9], record[12], record[13], record[15])
+            for number in spot.numbers:
+                yield time, Allocated(number, KINDS[kind], record[7], record[8], program, 1, extra)
+        for nanoseconds, spot, program, cores in sorted(ran):
+            for number in spot.numbers:
+                self._ran[number] = program
+                yield nanoseconds * 1e-9 + self._offset, ProgramRun(number, program, self._mask(cores))
+        yield now, ResyncEnd(self._generation)
+
+
+def _audit_of(place: Place) -> Audited:
+    dram, l1, _, small, trace = (place.banks[i] for i in range(5))
+    return Audited(
+        0,
+        place.whole + 1,
+        (dram.ours + trace.ours, l1.ours + small.ours),
+        (dram.theirs + trace.theirs, l1.theirs + small.theirs),
+        (dram.largest_free, l1.largest_free),
+        (dram.banks, l1.banks),
+        place.mismatches,
+    )

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ttnn program of tests/programs in step with a test: it reports, waits, and goes on when the test has looked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.mock.wheel import ROOT, Wheel, remove_statistics, uids
+
+PATIENCE = 120.0
+
+
+class Program:
+    """A running program; its shared-memory statistics are removed when it is left.
+
+    >>> with Program(wheel("3.12"), "ttnn_random", "n150", folder, "--steps", "100") as program:
+    ...     for record in program.records():  # the program stands still until the next record is asked for
+    ...         compare(record, server.snapshot())
+    """
+
+    def __init__(
+        self,
+        wheel: Wheel,
+        name: str,
+        board: str,
+        folder: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        uid_seed: int | None = None,
+    ) -> None:
+        self.board = board
+        self.uid_seed = secrets.randbits(63) if uid_seed is None else uid_seed
+        self.uids = uids(board, self.uid_seed)
+        self.errors = folder / f"{name}.err"
+        reports, report_fd = os.pipe()
+        ack_fd, self._acks = os.pipe()
+        self._reports = os.fdopen(reports)
+        try:
+            with open(self.errors, "wb") as errors:
+                self.process = subprocess.Popen(
+                    [
+                        wheel.python,
+                        str(ROOT / "tests" / "programs" / f"{name}.py"),
+                        *("--board", board, "--report-fd", str(report_fd), "--ack-fd", str(ack_fd)),
+                        *arguments,
+                    ],
+                    env={**wheel.environment(board, folder, self.uid_seed), **(environment or {})},
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=errors,
+                    stderr=errors,
+                    pass_fds=(report_fd, ack_fd),
+                )
+        except BaseException:
+            self._close_pipes()
+            raise
+        finally:
+            os.close(report_fd)
+            os.close(ack_fd)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def mapped(self) -> str:
+        """The files it has mapped, as /proc tells them."""
+        return Path(f"/proc/{self.pid}/maps").read_text()
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """What it reports; asking for the next record lets it go on. It must end well."""
+        while True:
+            # Python's own buffer cannot hold a line that select() does not see: the program writes one at a time.
+            ready, _, _ = select.select([self._reports], [], [], PATIENCE)
+            if not ready:
+                raise AssertionError(f"no report within {PATIENCE:g} s\n{self.errors.read_text()}")
+            line = self._reports.readline()
+            if not line:
+                break
+            yield json.loads(line)
+            with contextlib.suppress(BrokenPipeError):  # killed meanwhile: the exit code tells
+                os.write(self._acks, b".")
+        code = self.process.wait(PATIENCE)
+        assert code == 0, f"exit code {code}\n{self.errors.read_text()}"
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(PATIENCE)
+        self._close_pipes()
+        remove_statistics(self.board, self.uid_seed)
+
+    def _close_pipes(self) -> None:
+        self._reports.close()
+        os.close(self._acks)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ttnn wheel below .cache/, with a compiler that compiles nothing, ready to run on mock devices."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.mock.boards import board_named, descriptor
+
+VERSION = "0.81.1"
+PYTHONS = ("3.10", "3.12")  # the versions there are wheels for
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CACHE = ROOT / ".cache" / "ttnn"
+COMPILER = Path(__file__).with_name("compiler.cpp")
+SHARED_MEMORY = Path("/dev/shm")
+
+# A caller's settings of these kinds would change what is tested.
+_DROPPED = ("TT_", "TTNN_", "TTMEM_", "OMPI_", "PYTHON", "LD_PRELOAD", "VIRTUAL_ENV")
+
+
+class Wheel(NamedTuple):
+    """An interpreter that can `import ttnn`.
+
+    >>> ttnn = wheel("3.12")
+    >>> subprocess.run([ttnn.python, "program.py"], env=ttnn.environment("n150", folder, uid_seed=1), check=True)
+    >>> remove_statistics("n150", uid_seed=1)
+    """
+
+    python: str
+    package: Path
+
+    def environment(self, board: str, folder: Path, uid_seed: int, cache: Path | None = None) -> dict[str, str]:
+        """The whole environment of a process on that machine; everything it writes goes into the folder.
+
+        `cache` is where kernels are kept, by default in the folder. Processes may share one, also at the same time:
+        ttnn gives every file a name of its own and renames it when it is whole. With the stub compiler a fresh one
+        costs so little that a test should only share one if that is what it tests.
+        """
+        for name in ("home", "tmp", "logs"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        described = folder / f"{board}.yaml"
+        described.write_text(descriptor(board, uids(board, uid_seed)))
+        return {
+            **{key: value for key, value in os.environ.items() if not key.startswith(_DROPPED)},
+            "HOME": str(folder / "home"),
+            "TMPDIR": str(folder / "tmp"),
+            "TT_METAL_MOCK_CLUSTER_DESC_PATH": str(described),
+            "TT_METAL_CACHE": str(cache or folder / "cache"),
+            "TT_METAL_LOGS_PATH": str(folder / "logs"),
+            "TT_LOGGER_LEVEL": "error",
+            "LOGURU_LEVEL": "ERROR",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "OMPI_MCA_btl": "self",  # otherwise each process leaves 16 MiB in /dev/shm
+        }
+
+
+def uids(board: str, uid_seed: int) -> dict[int, int]:
+    """The unique id of each chip: another for each seed, and the same whenever asked."""
+    return {chip: _uid(f"{uid_seed}/{chip}") for chip in board_named(board).chips}
+
+
+def _uid(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+
+
+def statistics(board: str, uid_seed: int) -> dict[int, Path]:
+    """Where ttnn keeps each chip's shared-memory statistics."""
+    return {chip: SHARED_MEMORY / f"tt_device_{uid}_memory" for chip, uid in uids(board, uid_seed).items()}
+
+
+def remove_statistics(board: str, uid_seed: int) -> None:
+    """Those files outlive the processes; ttnn never removes them."""
+    for path in statistics(board, uid_seed).values():
+        path.unlink(missing_ok=True)
+
+
+@functools.cache
+def wheel(python: str) -> Wheel:
+    """ttnn for that version of Python, set up when first asked for; that takes a minute, and later none."""
+    folder = CACHE / f"{VERSION}-py{python}"
+    with _locked(folder.with_name(f"{folder.name}.lock")):
+        _install(folder, python)
+        package = folder / "lib" / f"python{python}" / "site-packages" / "ttnn"
+        _install_compiler(package)
+    return Wheel(str(folder / "bin" / "python"), package)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _install(folder: Path, python: str) -> None:
+    complete = folder / ".complete"  # written last: a folder without it was interrupted
+    if complete.exists() and _answers([str(folder / "bin" / "python")], python):
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    _run([interpreter(python), "-m", "venv", str(folder)])
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    _run([str(folder / "bin" / "python"), "-m", "pip", "install", *quiet, f"ttnn=={VERSION}"])
+    complete.touch()
+
+
+def _install_compiler(package: Path) -> None:
+    """ttnn finds its prebuilt firmware by the compiler's version: that must be the one the wheel was built with."""
+    settings = dict(
+        line.replace("'", "").split("=", 1)
+        for line in (package / "tt_metal" / "sfpi-version").read_text().splitlines()
+        if "=" in line
+    )
+    version = f'-DVERSION="{settings["sfpi_version"]}[{settings["sfpi_build"]}]"'
+    recipe = ["-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-static-libstdc++", "-static-libgcc", version]
+    made_from = hashlib.sha256(repr(recipe).encode() + COMPILER.read_bytes()).hexdigest()
+    sfpi = package / "runtime" / "sfpi"
+    stamp = sfpi / "made-from"
+    if stamp.exists() and stamp.read_text() == made_from:
+        return
+    target = sfpi / "compiler" / "bin" / "riscv-tt-elf-g++"
+    for needed in (target.parent, sfpi / "include"):
+        needed.mkdir(parents=True, exist_ok=True)
+    scratch = target.with_name(f".{os.getpid()}")
+    _run(["g++", *recipe, str(COMPILER), "-o", str(scratch)])
+    scratch.rename(target)
+    stamp.write_text(made_from)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout}")
+
+
+def interpreter(python: str) -> str:
+    """An installed Python of that version that really runs and can make a virtual environment."""
+    roots = dict.fromkeys(Path(root) for root in (os.environ.get("PYENV_ROOT"), Path.home() / ".pyenv") if root)
+    candidates = [sys.executable, f"python{python}"]
+    for root in roots:
+        candidates += sorted(str(path) for path in root.glob(f"versions/{python}.*/bin/python{python}"))[::-1]
+    for candidate in candidates:
+        if _answers([candidate], python):
+            return candidate
+    raise RuntimeError(
+        f"these tests run the ttnn wheel and need Python {python} with venv: no python{python} that works is on PATH, "
+        f"nor below {' or '.join(str(root / 'versions') for root in roots)}; install one, for example with "
+        f"`pyenv install {python}` or `apt install python{python}-venv`"
+    )
+
+
+def _answers(command: list[str], python: str) -> bool:
+    """Whether it is there and is that version; pyenv's shims are there for versions that are not."""
+    code = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
+    try:
+        answer = subprocess.run([*command, "-c", code], capture_output=True, text=True)
+    except OSError:
+        return False
+    return answer.stdout.strip() == python

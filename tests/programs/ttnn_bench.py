@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ttnn programs share: opening a board, asking ttnn for its own account, and reporting in step with a test."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+import ttnn  # type: ignore[import-not-found]
+
+MESHES = {"n300": (1, 2), "t3k": (2, 4)}  # the others are opened as single devices
+BUFFER_TYPES = ("DRAM", "L1", "L1_SMALL", "TRACE")
+L1_SMALL_SIZE = 32768
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("--board", default="n150")
+    options.add_argument("--fabric", action="store_true", help="start the routers on the ethernet cores")
+    options.add_argument("--trace-region-size", type=int, default=0)
+    options.add_argument("--report-fd", type=int, help="write JSON lines there; without it they go to stdout")
+    options.add_argument("--ack-fd", type=int, help="wait there for one byte after each line")
+    return options
+
+
+class Reporter:
+    """Writes one JSON line after each step and, if asked to, waits until the reader has had its look."""
+
+    def __init__(self, report_fd: int | None, ack_fd: int | None) -> None:
+        self._out = sys.stdout if report_fd is None else os.fdopen(report_fd, "w")
+        self._ack_fd = ack_fd
+
+    def __call__(self, **record: Any) -> None:
+        self._out.write(json.dumps(record) + "\n")
+        self._out.flush()
+        if self._ack_fd is not None and not os.read(self._ack_fd, 1):
+            raise SystemExit("the reader of the reports is gone")
+
+
+def open_board(options: argparse.Namespace) -> Any:
+    sizes = {"l1_small_size": L1_SMALL_SIZE, "trace_region_size": options.trace_region_size}
+    if options.fabric:
+        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    if options.board not in MESHES:
+        return ttnn.open_device(device_id=0, **sizes)
+    # By default these boards dispatch from ethernet cores, and on mock ttnn then plans for 8x8 cores but allows 8x7.
+    dispatch = ttnn.DispatchCoreConfig(ttnn.DispatchCoreType.WORKER)
+    return ttnn.open_mesh_device(ttnn.MeshShape(*MESHES[options.board]), dispatch_core_config=dispatch, **sizes)
+
+
+def close_board(options: argparse.Namespace, device: Any) -> None:
+    (ttnn.close_mesh_device if options.board in MESHES else ttnn.close_device)(device)
+
+
+def account(device: Any) -> dict[str, Any]:
+    """What ttnn says is allocated."""
+    views = {}
+    for name in BUFFER_TYPES:
+        view = ttnn.get_memory_view(device, getattr(ttnn.BufferType, name))
+        views[name] = {
+            "banks": view.num_banks,
+            "allocated_per_bank": view.total_bytes_allocated_per_bank,
+            "largest_free_per_bank": view.largest_contiguous_bytes_free_per_bank,
+            "total_per_bank": view.total_bytes_per_bank,
+        }
+    buffers = ttnn._ttnn.reports.get_buffers([device])
+    return {
+        "views": views,
+        "buffers": sorted([buffer.buffer_type.value, buffer.address] for buffer in buffers),
+        "program_cache": device.num_program_cache_entries(),
+    }
+
+
+def first_line(error: BaseException) -> str:
+    """An error in one line; ttnn's own go on with a backtrace."""
+    text = str(error).partition("\nbacktrace:")[0]
+    return f"{type(error).__name__}: {' '.join(text.split())}"
