@@ -131,6 +131,13 @@ class Audited(NamedTuple):
     banks: tuple[int, int]
     mismatches: int = 0
 
+    @property
+    def agreement(self) -> tuple[int, int]:
+        """Bytes on the chip that both agree on, and that either knows: tracked and not there is as wrong as missed."""
+        both = sum(min(mine, real) * banks for mine, real, banks in zip(self.ours, self.theirs, self.banks))
+        either = sum(max(mine, real) * banks for mine, real, banks in zip(self.ours, self.theirs, self.banks))
+        return both, either
+
 
 class Rejected(NamedTuple):
     """Input that could not be understood; kept as a number."""

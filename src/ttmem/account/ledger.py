@@ -41,7 +41,8 @@ from ttmem.account.identity import ChipInfo, ProcessInfo, assumed_uid
 from ttmem.account.kinds import FAMILY_OF, Confidence, Kind
 from ttmem.account.matching import SPACE_OF, buffer_key, find_elsewhere, match
 from ttmem.account.parties import Chip, Process, Source
-from ttmem.account.things import Holding, PartKey, Program, Thing
+from ttmem.account.things import Holding, Part, PartKey, Program, Thing
+from ttmem.account.totals import WholeTotal
 from ttmem.account.voices import new_leaf, rehome
 
 ANOMALIES = (
@@ -87,8 +88,10 @@ class Ledger:
     4096
     """
 
-    def __init__(self, limits: Limits = Limits()) -> None:
+    def __init__(self, limits: Limits = Limits(), whole: WholeTotal | None = None) -> None:
+        """``whole`` is a total of the caller's in which the buffers of all chips are to count."""
         self.limits = limits
+        self._whole = whole
         self._max_size = limits.size
         self._max_things = limits.things_per_process
         self.seq = 0
@@ -231,15 +234,27 @@ class Ledger:
             return self._anomaly(source.process, "dropped")
         if program is None:
             program = holding.programs[ident] = Program(ident, holding)
-        thing = self._place(holding, kind, address, size, time, refs, extra)
+        thing = self._place(holding, kind, address, size, time, refs, extra, ident)
         program.parts[key] = thing
         return thing
 
     def _place(
-        self, holding: Holding, kind: Kind, address: int, size: int, time: float, refs: int, extra: Extra | None
+        self,
+        holding: Holding,
+        kind: Kind,
+        address: int,
+        size: int,
+        time: float,
+        refs: int,
+        extra: Extra | None,
+        program: int | None = None,
     ) -> Thing:
         """Make a thing and count it; the caller files it."""
-        thing = Thing(holding, kind, address, size, self.seq, time, extra)
+        if program is None:
+            thing = Thing(holding, kind, address, size, self.seq, time, extra)
+        else:
+            thing = Part(holding, kind, address, size, self.seq, time, extra)
+            thing.program = program
         leaf = holding.leaves[kind] or new_leaf(holding, kind, self.seq, time)
         source = holding.source
         source.process.count += 1
@@ -438,7 +453,7 @@ class Ledger:
     def _chip(self, info: ChipInfo) -> Chip:
         chip = self.chips.get(info.uid)
         if chip is None:
-            chip = self.chips[info.uid] = Chip(info)
+            chip = self.chips[info.uid] = Chip(info, self._whole)
         return chip
 
     def _device_opened(self, time: float, source: Source, event: DeviceOpened) -> None:

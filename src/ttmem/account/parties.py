@@ -11,7 +11,7 @@ from ttmem.account.geometry import Geometry, board_geometry
 from ttmem.account.identity import ASSUMED, ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind, Pool, covers
 from ttmem.account.things import Holding, Program, Thing
-from ttmem.account.totals import Total
+from ttmem.account.totals import Total, WholeTotal
 
 if TYPE_CHECKING:
     from ttmem.account.graves import Grave
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 class Chip:
     """One chip: its totals by kind and by pool, and which program ran last on which core."""
 
-    __slots__ = ("covered", "geometry", "holdings", "info", "kinds", "launched", "pools", "resident")
+    __slots__ = ("covered", "geometry", "holdings", "info", "kinds", "launched", "pools", "resident", "whole")
 
-    def __init__(self, info: ChipInfo) -> None:
+    def __init__(self, info: ChipInfo, whole: WholeTotal | None = None) -> None:
         self.info = info
+        self.whole = whole  # over all chips, if somebody wants to know what was live at the peak
         # Live geometry if a process told it, else the table's figures for the board.
         self.geometry: Geometry | None = info.geometry or board_geometry(info.board, info.arch)
         self.kinds = [Total() for _ in KINDS]

@@ -90,15 +90,9 @@ def _largest_free(chip: Chip, pool: int) -> int | None:
 
 def completeness(chip: Chip) -> float | None:
     """What is tracked, by what the allocators themselves say is allocated; None if none was asked."""
-    ours = theirs = 0
-    asked = False
-    for holding in chip.holdings:
-        for audit in holding.audits.values():
-            asked = True
-            for mine, real, banks in zip(audit.ours, audit.theirs, audit.banks):
-                ours += min(mine, real) * banks
-                theirs += max(mine, real) * banks  # what is tracked and not there is as wrong as the reverse
-    return None if not asked else 1.0 if theirs == 0 else ours / theirs
+    found = [audit.agreement for holding in chip.holdings for audit in holding.audits.values()]
+    both, either = (sum(column) for column in zip(*found)) if found else (0, 0)
+    return None if not found else both / either if either else 1.0
 
 
 def _ring_used(chip: Chip) -> int | None:
@@ -232,7 +226,7 @@ def _share(process: Process, uid: str, numbers: list[int]) -> Json:
     return out
 
 
-def thing(item: Thing, program: int = 0, *, see_tag: bool = True) -> Json:
+def thing(item: Thing, *, see_tag: bool = True) -> Json:
     """One live thing as data."""
     holding, extra = item.holding, item.extra
     place = core_place(item)
@@ -247,7 +241,7 @@ def thing(item: Thing, program: int = 0, *, see_tag: bool = True) -> Json:
         "reserved": extra.reserved if extra else None,
         "refs": item.refs,
         "since": item.time,
-        "program": program or None,
+        "program": item.program or None,
         "cores": format_ranges(ranges_of(extra.cores)) if extra and extra.cores else None,
         "core": None if place is None else {"x": place[0], "y": place[1], "address": place[2], "what": place[3].name},
         "shared": bool(extra and extra.shared),

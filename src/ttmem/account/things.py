@@ -19,6 +19,7 @@ class Thing:
     """One allocation: a buffer, a circular buffer, a kernel, a per-core write."""
 
     __slots__ = ("address", "born", "extra", "holding", "kind", "refs", "size", "time")
+    program = 0  # the one it is a part of
 
     def __init__(
         self, holding: Holding, kind: Kind, address: int, size: int, born: int, time: float, extra: Extra | None
@@ -52,6 +53,12 @@ class Thing:
         """The bytes the allocator took for it, None if that is not known."""
         extra = self.extra
         return None if extra is None or extra.reserved is None else 0 if extra.shared else extra.reserved
+
+
+class Part(Thing):
+    """A thing that belongs to a program, and remembers which when both are gone."""
+
+    __slots__ = ("program",)
 
 
 # Parts of programs are found by (family, address, cores): one program may place two circular buffers at one

@@ -67,6 +67,29 @@ class Peak:
         return [item[2] for item in nlargest(count, candidates)]
 
 
+class WholePeak(Peak):
+    """A peak that remembers everything that was live at it: as much as was live then, and never more."""
+
+    __slots__ = ("all_gone",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all_gone: list[Thing] = []
+
+    def reach(self, value: int, seq: int, time: float) -> None:
+        super().reach(value, seq, time)
+        self.all_gone = []
+
+    def leave(self, thing: Thing) -> None:
+        if thing.born <= self.seq:
+            self.all_gone.append(thing)
+
+    def things(self, live: Iterable[Thing]) -> list[Thing]:
+        """All that was live at the peak, given what is live now."""
+        buried = (thing for grave in self.graves for thing in grave.things_of(self))
+        return [thing for thing in join(live, buried) if thing.born <= self.seq] + self.all_gone
+
+
 class Total:
     """Bytes and number of live things in one corner of the account.
 
@@ -148,6 +171,41 @@ class Total:
     def reserved_bytes(self) -> int | None:
         """What the allocator took, None unless it is known of every live thing."""
         return self.reserved if self.known == self.count else None
+
+
+class WholeTotal(Total):
+    """A total that can say everything that was live at its peak, also what it does not count (see ``beside``)."""
+
+    __slots__ = ("beside", "whole")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole = self.peak = WholePeak()
+        self.beside = _Beside(self)
+
+    def things(self, live: Iterable[Thing]) -> list[Thing]:
+        """All that was live at the peak, given what is live now."""
+        return self.whole.things(live)
+
+
+class _Beside(Total):
+    """Counts for itself, but what leaves it is remembered with another total's peak."""
+
+    __slots__ = ("_whole",)
+
+    def __init__(self, whole: WholeTotal) -> None:
+        super().__init__()
+        self._whole = whole
+        self.watch = 1 << 62  # whether a thing was part of the peak is for that peak to say
+
+    def rise(self, used: int, seq: int, time: float) -> None:
+        self.high = used
+
+    def leave(self, thing: Thing) -> None:
+        self._whole.whole.leave(thing)
+
+    def bury(self, grave: Grave, kind: int) -> None:
+        self._whole.bury(grave, kind)
 
 
 class Leaf(Total):

@@ -8,10 +8,12 @@ given a new birth; things that stop counting are remembered by the peaks they we
 
 from __future__ import annotations
 
-from ttmem.account.kinds import KINDS, POOL_OF, Kind
+from ttmem.account.kinds import BUFFER_KINDS, KINDS, POOL_OF, Kind
 from ttmem.account.parties import Chip, Process, Share, Source
 from ttmem.account.things import Holding
 from ttmem.account.totals import Leaf, Total
+
+_ALLOCATED = frozenset(BUFFER_KINDS) - {Kind.HOST}  # what an allocator on the chip gives out
 
 
 def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Leaf:
@@ -122,6 +124,9 @@ class _Settling:
                 thing.born = self._seq
         pool = POOL_OF[kind]
         leaf.chain = (leaf, share.pools[pool], share.chip.kinds[kind], share.chip.pools[pool])
+        whole = share.chip.whole
+        if whole is not None:
+            leaf.chain += (whole if kind in _ALLOCATED else whole.beside,)
         for total in leaf.chain[1:]:
             total.merge(leaf)
             self._grown.append(total)

@@ -32,7 +32,7 @@ class DumpBuilder:
         self._kernels_only = kernels_only
         self._limit = _KERNELS_LISTED if kernels_only else LISTED
 
-    def add(self, item: Thing, program: int = 0) -> None:
+    def add(self, item: Thing) -> None:
         if not counts(item) or (self._kernels_only and item.kind not in KERNEL_KINDS):
             return
         where = (item.holding.number, item.holding.chip.uid)
@@ -48,7 +48,7 @@ class DumpBuilder:
             group.large += 1
             group.large_bytes += item.size
         if len(group.things) < self._limit:
-            group.things.append((item, program))
+            group.things.append(item)
 
     def result(self, *, time: str, anomalies: dict[str, int], may_see: Viewer = lambda uid: True) -> Json:
         devices = []
@@ -65,7 +65,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.count = self.bytes = self.large = self.large_bytes = 0
-        self.things: list[tuple[Thing, int]] = []
+        self.things: list[Thing] = []
 
     def json(self, kind: Kind, may_see: Viewer, limit: int) -> Json:
         listed = self.things if self.count <= limit or limit > LISTED else []
@@ -75,10 +75,7 @@ class _Group:
             "bytes": self.bytes,
             "large": {"count": self.large, "bytes": self.large_bytes},
             "small": {"count": self.count - self.large, "bytes": self.bytes - self.large_bytes},
-            "things": [
-                thing_json(item, program, see_tag=may_see(item.holding.source.process.info.uid))
-                for item, program in listed
-            ],
+            "things": [thing_json(item, see_tag=may_see(item.holding.source.process.info.uid)) for item in listed],
         }
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "demo": "everything at once, without hardware: a server, a workload in other processes, the picture",
+    "run": "run a command that uses ttnn and account for all the device memory it takes",
+    "env": "print what a service or container needs in its environment to do the same",
     "serve": "run the allocation server",
     "smi": "one picture: chips, memory, processes",
     "dump": "what is allocated now",

@@ -38,9 +38,11 @@ class Rings:
     def __init__(self, ingest: Ingest) -> None:
         self._ingest = ingest
         self._followers: dict[Owner, Follower] = {}
-        self.closing: Callable[[Source], None] = lambda source: None  # a device is about to be closed
+        # A process is about to close its devices, or ended without: what it holds now is what it left.
+        self.closing: Callable[[Source], None] = lambda source: None
         self.records = 0  # of agents that are gone
         self.lost = 0
+        self._completeness: list[float] = []
 
     def __len__(self) -> int:
         return len(self._followers)
@@ -78,12 +80,24 @@ class Rings:
             self._fold([(owner, follower)])
             if owner not in self._followers or not follower.fold.behind:
                 break
+        if follower.fold.fresh:
+            self.closing(follower.source)
         self._drop(owner)
+
+    def end(self) -> None:
+        """Nobody will look again: take what is still open as what is left."""
+        for owner in list(self._followers):
+            self.finish(owner)
 
     def counts(self) -> tuple[int, int]:
         """Records read and lost so far, over all agents."""
         folds = [follower.fold for follower in self._followers.values()]
         return self.records + sum(f.records for f in folds), self.lost + sum(f.lost for f in folds)
+
+    def completeness(self) -> float | None:
+        """The worst of all audits of all agents; None if there was none."""
+        folds = [follower.fold.completeness for follower in self._followers.values()]
+        return min((share for share in (*self._completeness, *folds) if share is not None), default=None)
 
     def close(self) -> None:
         for owner in list(self._followers):
@@ -94,6 +108,8 @@ class Rings:
         if follower is not None:
             self.records += follower.fold.records
             self.lost += follower.fold.lost
+            if follower.fold.completeness is not None:
+                self._completeness.append(follower.fold.completeness)
             follower.fold.ring.close()
 
     def _fold(self, followers: list[tuple[Owner, Follower]]) -> None:

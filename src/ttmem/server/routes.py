@@ -133,8 +133,8 @@ class Api:
         """Everything live, gathered without holding the loop."""
         builder = DumpBuilder(kernels_only=kernels)
         async for items in self._slices():
-            for program, item in items:
-                builder.add(item, program)
+            for item in items:
+                builder.add(item)
         return builder.result(
             time=rfc3339(self._clock.now()), anomalies=snap.anomalies(self._ledger.anomalies), may_see=sees(uid)
         )
@@ -143,15 +143,13 @@ class Api:
         dump = await self.build_dump(kernels=kernels, uid=uid)
         return kernels_text(dump, self._clock.now()) if kernels else remaining_text(dump)
 
-    async def _slices(self) -> AsyncIterator[list[tuple[int, Thing]]]:
-        """Live things with their programs, a slice at a time; what is freed meanwhile may still be among them."""
+    async def _slices(self) -> AsyncIterator[list[Thing]]:
+        """Live things, a slice at a time; what is freed meanwhile may still be among them."""
         for holding in list(self._ledger.holdings()):
-            tables: list[tuple[int, list[Thing]]] = [(0, list(holding.buffers.values()))]
-            tables += [(ident, list(program.parts.values())) for ident, program in holding.programs.items()]
-            batch: list[tuple[int, Thing]] = []
-            for program, things in tables:
+            batch: list[Thing] = []
+            for things in [list(table.values()) for table in holding.tables()]:
                 for start in range(0, len(things), SLICE):
-                    batch += [(program, item) for item in things[start : start + SLICE]]
+                    batch += things[start : start + SLICE]
                     if len(batch) >= SLICE:
                         yield batch
                         batch = []
@@ -212,22 +210,22 @@ class Api:
         limit = min(_whole(query.get("limit", "100"), "limit"), _MAX_LIMIT)
         offset = _whole(query.get("offset", "0"), "offset")
         keep = min(limit + offset, 100_000)
-        best: list[tuple[tuple[int, int], int, int, Thing]] = []
+        best: list[tuple[tuple[int, int], int, Thing]] = []
         matched = size = 0
         async for items in self._slices():
-            for program, item in items:
+            for item in items:
                 if item.refs and wanted(item):
                     matched += 1
                     size += item.size
-                    entry = (order(item), item.born, program, item)
+                    entry = (order(item), item.born, item)
                     if len(best) < keep:
                         heapq.heappush(best, entry)
                     elif best and entry[:2] > best[0][:2]:
                         heapq.heapreplace(best, entry)
         best.sort(reverse=True)
         page = [
-            snap.thing(item, program, see_tag=may_see(item.holding.source.process.info.uid))
-            for _, _, program, item in best[offset : offset + limit]
+            snap.thing(item, see_tag=may_see(item.holding.source.process.info.uid))
+            for _, _, item in best[offset : offset + limit]
         ]
         return json_response({"matched": matched, "bytes": size, "offset": offset, "things": page})
 
@@ -242,7 +240,7 @@ class Api:
             process = self._parties(_whole(request.query["pid"], "pid"))[0]
         finder = snap.PeakFinder(self._ledger, recent=since == "reset", process=process)
         async for items in self._slices():
-            for _, item in items:
+            for item in items:
                 finder.add(item)
         return json_response(
             {
@@ -258,7 +256,7 @@ class Api:
         if wanted is not None and not finders:
             raise HttpError(404, f"there is no chip {wanted!r}; /snapshot lists those there are")
         async for items in self._slices():
-            for _, item in items:
+            for item in items:
                 finder = finders.get(item.holding.chip.uid)
                 if finder is not None:
                     finder.add(item)

@@ -60,3 +60,30 @@ def visible_devices(pid: int, root: str = "/") -> list[str] | None:
 def _printable(raw: bytes) -> str:
     """Text that cannot upset a terminal."""
     return "".join(c if c.isprintable() else "?" for c in raw.decode("utf-8", "replace"))
+
+
+def descendants(pid: int, root: str = "/") -> list[int]:
+    """A process and all that descend from it, as far as they can be seen."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting and len(found) < 4096:
+        one = waiting.pop()
+        found.append(one)
+        try:
+            tasks = os.listdir(os.path.join(root, f"proc/{one}/task"))
+        except OSError:
+            continue
+        for task in tasks:
+            children = _read(os.path.join(root, f"proc/{one}/task/{task}/children")) or b""
+            waiting += [int(child) for child in children.split() if child.isdigit()]
+    return found
+
+
+def device_users(pid: int, root: str = "/") -> dict[int, str]:
+    """Which of a process and its descendants use a device through tt-metal, by what they have mapped; with names."""
+    users = {}
+    for one in descendants(pid, root):
+        maps = _read(os.path.join(root, f"proc/{one}/maps"), 1 << 24) or b""
+        if b"libtt_metal" in maps and (b"/dev/tenstorrent/" in maps or b"/dev/shm/tt_device_" in maps):
+            users[one] = describe(one, None, root).name or "?"
+    return users

@@ -50,8 +50,10 @@ class RingFold:
         self.ring = ring
         self.lost = 0
         self.records = 0
+        self.completeness: float | None = None  # the worst of all audits so far
         self._offset = offset
-        self._closing = closing
+        self._closing = closing  # a device that got something since the last call is about to be closed
+        self.fresh = False  # has anything been opened or allocated since
         self._spots: dict[int, _Spot] = {}
         self._open: dict[int, set[int]] = {}  # Metal's number -> places open there
         self._ran: dict[int, int] = {}  # Metal's number -> program launched last
@@ -80,6 +82,7 @@ class RingFold:
             time = nanoseconds * 1e-9 + offset
             spot = spots.get(place) or self._spot(place)
             if event == _ALLOCATED:
+                self.fresh = True
                 extra = self._extra(spot, kind, layout, flags, per_bank, core_count, cores, name)
                 for number in spot.numbers:
                     yield time, Allocated(number, KINDS[kind], address, size, program, 0, extra)
@@ -125,6 +128,8 @@ class RingFold:
         if kind < 5:
             known = None if layout == _UNKNOWN_LAYOUT else layout
             return Extra(per_bank * spot.banks[kind], 0, spot.allocator, tag, False, known, core_count)
+        if tag is not None and "\t" in tag:  # a kernel: name, class, bytes of each binary
+            tag = "{} ({}: {} B)".format(*tag.split("\t", 2))
         return Extra(None, self._mask(cores), 0, tag, bool(flags & SHARED))
 
     def _mask(self, cores: int) -> int:
@@ -133,9 +138,12 @@ class RingFold:
     def _rare(self, record: tuple[int, ...], spot: _Spot) -> Iterator[Event]:
         event, place, program = record[2], record[11], record[14]
         if event == RingEvent.OPENED:
+            self.fresh = True
             yield from self._opened(place)
         elif event == RingEvent.CLOSING:
-            self._closing()
+            if self.fresh:
+                self.fresh = False
+                self._closing()
         elif event == RingEvent.CLOSED:
             yield from self._closed(place, spot)
         elif event == RingEvent.PROGRAM:
@@ -159,6 +167,7 @@ class RingFold:
             yield DeviceOpened(chip.number, chip_info(chip, geometry))
 
     def _closed(self, number: int, spot: _Spot) -> Iterator[Event]:
+        self._take_audit(number)  # the last one, made when it began to close
         self._audits.pop(number, None)
         for chip in spot.numbers:
             left = self._open.get(chip, set())
@@ -171,12 +180,22 @@ class RingFold:
     def _audited(self) -> Iterator[tuple[float, Event]]:
         for number in {place for places in self._open.values() for place in places}:
             place = self.ring.place(number)
-            if place.audits == self._audits.get(number, 0) or place.state != 1:
-                continue
-            self._audits[number] = place.audits
-            event = _audit_of(place)
-            for chip in self._spots[number].numbers if number in self._spots else self._spot(number).numbers:
-                yield place.audited * 1e-9 + self._offset, event._replace(device=chip)
+            event = self._take_audit(number) if place.state == 1 else None
+            if event is not None:
+                for chip in (self._spots.get(number) or self._spot(number)).numbers:
+                    yield place.audited * 1e-9 + self._offset, event._replace(device=chip)
+
+    def _take_audit(self, number: int) -> Audited | None:
+        """A place's last audit, if it is a new one."""
+        place = self.ring.place(number)
+        if place.audits == self._audits.get(number, 0):
+            return None
+        self._audits[number] = place.audits
+        event = _audit_of(place)
+        both, either = event.agreement
+        share = both / either if either else 1.0
+        self.completeness = share if self.completeness is None else min(share, self.completeness)
+        return event
 
     def _resync(self) -> Iterator[tuple[float, Event]]:
         """All that is live, in place of a history that is gone."""

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a command that uses ttnn and account for every byte of device memory it takes.
+
+The command runs as it would without: its signals, terminal, output and exit code are its own. What was taken, at
+the peak and at the end, is printed on standard error when it has ended. A server, if there is one, is told as well.
+
+Exit code: the command's own (128 + N if signal N ended it). If that is 0: 3 if --fail-on-leak found tensors that
+nobody freed, 4 if a budget (--max-l1, --max-dram) was exceeded, 5 if either was asked for and the run was not seen
+completely. 126 or 127 if the command cannot be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import sys
+
+from ttmem.account.kinds import Pool
+from ttmem.account.units import human, parse
+from ttmem.agent import AgentMissing
+from ttmem.cli import CommandError
+from ttmem.run.collect import Collector
+from ttmem.run.launch import LaunchError
+from ttmem.run.launch import run as launch
+from ttmem.run.report import Report
+from ttmem.run.summary import render
+
+LEAKED, OVER_BUDGET, NOT_SEEN = 3, 4, 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", metavar="FILE", help='write everything as data, schema "ttmem.run/1"')
+    parser.add_argument("--quiet", action="store_true", help="no summary; verdicts and errors are still printed")
+    parser.add_argument("--socket", metavar="PATH", help="report to the server there, too (default: if one is found)")
+    parser.add_argument("--fail-on-leak", action="store_true", help="exit 3 if tensors are left when the devices close")
+    parser.add_argument("--max-l1", metavar="SIZE", type=_size, help="exit 4 if buffers took more L1 on a chip")
+    parser.add_argument("--max-dram", metavar="SIZE", type=_size, help="exit 4 if buffers took more DRAM on a chip")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
+
+
+def _size(text: str) -> int:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(args: argparse.Namespace) -> int:
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise CommandError("there is no command to run; for example: ttmem run -- python model.py")
+    if args.json:
+        _check_writable(args.json)
+    with Collector(_warn) as collector:
+        try:
+            ended = launch(command, collector, os.environ, args.socket)
+        except AgentMissing as error:
+            raise CommandError(str(error)) from None
+        except LaunchError as error:
+            _warn(str(error))
+            return 127 if isinstance(error.__context__, FileNotFoundError) else 126
+        report = Report(command, ended, collector, socket.gethostname())
+        if args.json:
+            with open(args.json, "w", encoding="utf-8") as file:
+                json.dump(report.data(), file)
+                file.write("\n")
+    if not args.quiet:
+        print(render(report), file=sys.stderr)
+    return _verdict(args, report)
+
+
+def _check_writable(path: str) -> None:
+    """Said before the command runs for hours."""
+    try:
+        open(path, "a", encoding="utf-8").close()
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _verdict(args: argparse.Namespace, report: Report) -> int:
+    """One line a verdict; the command's own failure comes first."""
+    code = 0
+    limits = ((Pool.DRAM, args.max_dram), (Pool.L1, args.max_l1))
+    asked = args.fail_on_leak or any(limit is not None for _, limit in limits)
+    if asked and (report.dropped or report.ended.unseen or report.completeness not in (None, 1.0) or report.troubles):
+        _warn("verdict: the run was not seen completely")
+        code = NOT_SEEN
+    for pool, limit in limits:
+        highest = report.highest(pool)
+        if limit is not None and highest > limit:
+            _warn(f"verdict: {pool.name} peak {human(highest)} ({highest} B) is over the budget of {human(limit)}")
+            code = OVER_BUDGET
+    if args.fail_on_leak and report.leaks:
+        size = sum(thing.size for thing in report.leaks)
+        _warn(f"verdict: tensors were left: {len(report.leaks)}, {human(size)}")
+        code = LEAKED
+    return report.ended.exit_code or code
+
+
+def _warn(text: str) -> None:
+    print(f"ttmem run: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collects what the agents of a run say: the same ingest as the server's, on a socket of the run's own.
+
+It keeps two pictures beside the account: everything live at the peak, and everything a process still held when it
+began to close its devices, or died without closing them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.account.snapshot import counts
+from ttmem.account.things import Thing
+from ttmem.account.totals import WholeTotal
+from ttmem.server.clock import Clock
+from ttmem.server.ingest import Ingest
+from ttmem.server.legacy_log import LegacyLog
+
+
+class Collector:
+    """Agents report here; ``ledger`` is what they said."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self.clock = Clock()
+        self.whole = WholeTotal()
+        self.ledger = Ledger(whole=self.whole)
+        self.ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=self.clock.now)
+        self.ingest.warn = warn
+        self.ingest.rings.closing = self._closing
+        self._left: dict[tuple[int, int | None, int], list[Thing]] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="ttmem-run-")
+        self.path = os.path.join(self._folder.name, "run.sock")
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self._listener.bind(self.path)
+        self._listener.listen(512)
+        self._listener.setblocking(False)
+        self.ingest.listen(self._listener)
+
+    def __enter__(self) -> Collector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ingest.close()
+        self._listener.close()
+        self._folder.cleanup()
+
+    def fileno(self) -> int:
+        """Readable when an agent connects, or a process that has one dies."""
+        return self.ingest.fileno()
+
+    def turn(self) -> None:
+        """Take in what there is."""
+        while self.ingest.turn():
+            pass
+        while self.ingest.rings.follow(0.0):
+            pass
+        self.ingest.tick()
+
+    def finish(self) -> None:
+        """The command has ended: whoever lives on is looked at one last time."""
+        self.turn()
+        self.ingest.rings.end()
+
+    def at_peak(self) -> list[Thing]:
+        """Everything that was live when the buffers of all chips together were most."""
+        return [thing for thing in self.whole.things(self.ledger.things()) if counts(thing)]
+
+    def left(self) -> list[Thing]:
+        """What each process held when it began to close its devices, or when it ended."""
+        return [thing for things in self._left.values() for thing in things]
+
+    def _closing(self, source: Source) -> None:
+        process = source.process
+        self._left[process.info.key] = [thing for holding in process.holdings() for thing in holding.things()]

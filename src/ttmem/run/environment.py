@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process needs in its environment to be tracked by the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ttmem.agent import AgentMissing, require
+
+RUN_SOCKET = "TTMEM_RUN_SOCKET"
+
+
+def preload(env: Mapping[str, str]) -> str:
+    """LD_PRELOAD with the agent behind whatever is there already: a sanitizer must come first."""
+    library = require(env)
+    _check_path(library)
+    others = [path for path in env.get("LD_PRELOAD", "").replace(" ", ":").split(":") if path]
+    if str(library) not in others:
+        others.append(str(library))
+    return ":".join(others)
+
+
+def _check_path(library: Path) -> None:
+    if any(mark in str(library) for mark in " :"):
+        raise AgentMissing(
+            f"the agent lies at {library}, and the loader splits LD_PRELOAD at spaces and colons; copy it to a path "
+            "without them and set TTMEM_AGENT_LIBRARY to that"
+        )
+
+
+def variables(env: Mapping[str, str], *, socket: str | None, run_socket: str | None = None) -> dict[str, str]:
+    """What to add to an environment so that a ttnn process in it reports."""
+    found = {"LD_PRELOAD": preload(env)}
+    if socket is not None:
+        found["TTMEM_SOCKET"] = socket
+    if run_socket is not None:
+        found[RUN_SOCKET] = run_socket
+    return found

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An account of the past: what was live at some moment, folded again into an account of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ttmem.account.events import Allocated, DeviceOpened, Sees
+from ttmem.account.ledger import Ledger
+from ttmem.account.things import Thing
+
+
+def account_of(things: Iterable[Thing]) -> Ledger:
+    """An account in which exactly these things were allocated, in the order they were.
+
+    Which programs were resident then is not known any more, and the account says so.
+    """
+    ledger = Ledger()
+    for thing in sorted(things, key=lambda thing: thing.born):
+        holding = thing.holding
+        process = holding.source.process
+        source = ledger.source(process.seen, process.info, holding.source.name, holding.source.confidence)
+        if holding.number not in source.holdings:
+            kinds = sum(1 << kind for kind in holding.source.covered)
+            ledger.apply(thing.time, source, Sees(kinds, holding.source.trouble))
+            ledger.apply(thing.time, source, DeviceOpened(holding.number, holding.chip.info))
+        refs = thing.refs or 1
+        event = Allocated(holding.number, thing.kind, thing.address, thing.size, thing.program, refs, thing.extra)
+        ledger.apply(thing.time, source, event)
+    return ledger

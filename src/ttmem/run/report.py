@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a run when it has ended, as data: schema "ttmem.run/1"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ttmem.account import snapshot as snap
+from ttmem.account.kinds import KERNEL_KINDS, Kind, Pool
+from ttmem.account.ledger import Ledger
+from ttmem.account.things import Thing
+from ttmem.run.collect import Collector
+from ttmem.run.launch import Ended
+from ttmem.run.picture import account_of
+from ttmem.server.clock import rfc3339
+
+SCHEMA = "ttmem.run/1"
+
+Json = dict[str, Any]
+
+_PARTS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, *KERNEL_KINDS)
+
+
+def cause_of(thing: Thing) -> str:
+    """Why a thing may still have been there: programs stay in the program cache, and so does what they configured.
+
+    Whether an L1_SMALL buffer belongs to a cached program cannot be seen; nearly all do, so it is called likely.
+    """
+    if thing.kind in _PARTS:
+        return "program cache"
+    return "program cache, likely" if thing.kind is Kind.L1_SMALL else "tensor"
+
+
+def _by_size(things: Iterable[Thing]) -> list[Thing]:
+    return sorted(things, key=lambda thing: (-thing.size, thing.born))
+
+
+class Report:
+    """The figures of one run."""
+
+    def __init__(self, command: Sequence[str], ended: Ended, collector: Collector, host: str) -> None:
+        self.command = list(command)
+        self.ended = ended
+        self.ledger = collector.ledger
+        self.host = host
+        self.events, self.dropped = collector.ingest.rings.counts()
+        self.peak_time = collector.whole.peak.time
+        self.ended_at = collector.clock.now()
+        self.started_at = self.ended_at - ended.duration
+        self.at_peak = collector.at_peak()
+        self.left = _by_size(collector.left())
+        self.completeness = collector.ingest.rings.completeness()
+        self.troubles = sorted(
+            {s.trouble for p in (*self.ledger.processes.values(), *self.ledger.departed)
+             for s in p.sources.values() if s.trouble}
+        )  # fmt: skip
+
+    @property
+    def leaks(self) -> list[Thing]:
+        """What should not have been left: not what the program cache holds."""
+        return [thing for thing in self.left if cause_of(thing) == "tensor"]
+
+    def highest(self, pool: Pool) -> int:
+        """The most that allocators had taken of a pool on any one chip."""
+        return max((chip.pools[pool].reserved_peak for chip in self.ledger.chips.values()), default=0)
+
+    def data(self) -> Json:
+        final = account_of(self.left)
+        return {
+            "schema": SCHEMA,
+            "command": self.command,
+            "exit_code": self.ended.exit_code,
+            "duration_s": round(self.ended.duration, 3),
+            "events": self.events,
+            "dropped": self.dropped,
+            "completeness": self.completeness,
+            "unseen": [{"pid": pid, "name": name} for pid, name in sorted(self.ended.unseen.items())],
+            "trouble": self.troubles,
+            "anomalies": snap.anomalies(self.ledger.anomalies),
+            "peaks": snap.peaks(self.ledger),
+            "peak": self._snapshot(account_of(self.at_peak), self.peak_time or self.ended_at),
+            "final": self._snapshot(final, self.ended_at),
+            "left": [{**snap.thing(thing), "cause": cause_of(thing)} for thing in _by_size(final.things())],
+        }
+
+    def _snapshot(self, ledger: Ledger, time: float) -> Json:
+        sources = [{"name": "agent", "state": "ok" if self.events else "silent"}]
+        return snap.snapshot(ledger, time=rfc3339(time, 6), host=self.host, sources=sources)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's report as text: peak and end per chip and kind, what made the peak, what was left, what was odd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ttmem.account.kinds import KINDS, POOL_OF, Kind, Pool
+from ttmem.account.parties import Chip
+from ttmem.account.snapshot import anomalies
+from ttmem.account.things import Thing
+from ttmem.account.units import human
+from ttmem.api.words import anomaly_line
+from ttmem.run.report import Report, cause_of
+
+_SHOWN = 5
+_NAMES = {
+    Kind.DRAM: "DRAM buffers",
+    Kind.TRACE: "trace buffers",
+    Kind.L1: "L1 buffers",
+    Kind.L1_SMALL: "L1_SMALL buffers",
+    Kind.CB: "circular buffers",
+    Kind.DFB: "dataflow buffers",
+    Kind.SCRATCHPAD: "scratchpads",
+    Kind.KERNEL: "kernels",
+    Kind.FABRIC_KERNEL: "fabric kernels",
+    Kind.DISPATCH_KERNEL: "dispatch kernels",
+}
+_OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
+
+
+def render(report: Report) -> str:
+    """The whole summary."""
+    lines = ["", _headline(report)]
+    chips = [chip for chip in report.ledger.chips.values() if any(total.peak.value for total in chip.kinds)]
+    if not chips:
+        lines += ["", *_nothing(report)]
+    for chip in chips:
+        lines += ["", *_chip(report, chip), *_peak(report, chip)]
+    if chips:
+        lines += ["", *_left(report)]
+    lines += ["", *_odd(report)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _headline(report: Report) -> str:
+    lost = f"{report.dropped:,} lost" if report.dropped else "none lost"
+    share = "not audited" if report.completeness is None else f"{100 * report.completeness:.4g} % complete"
+    return (
+        f"ttmem run: exit {report.ended.exit_code} after {report.ended.duration:.1f} s; "
+        f"{report.events:,} records, {lost}; {share}"
+    )
+
+
+def _nothing(report: Report) -> list[str]:
+    if report.ended.unseen:
+        return ["Nothing was seen of the devices that were used."]
+    return ["No process of this command opened a device."]
+
+
+def _chip(report: Report, chip: Chip) -> list[str]:
+    geometry = chip.geometry
+    board = chip.info.board or (geometry.arch.label if geometry else "")
+    lines = [f"chip {chip.uid}  {board}".rstrip(), f"  {'':22} {'peak':>11} {'at the end':>11}"]
+    ends = [0] * len(KINDS)
+    for thing in report.left:
+        if thing.holding.chip is chip:
+            ends[thing.kind] += thing.counted
+    for kind in KINDS:
+        peak = chip.kinds[kind].peak.value
+        if peak:
+            note = "of all cached programs, which take turns" if kind in _OF_PROGRAMS else ""
+            name = _NAMES.get(kind, kind.label)
+            lines.append(f"  {name:22} {human(peak):>11} {human(ends[kind]):>11}   {note}")
+    if geometry is not None:
+        for pool, name, capacity in (
+            (Pool.DRAM, "DRAM taken", geometry.dram_capacity),
+            (Pool.L1, "L1 taken by buffers", geometry.cores * (geometry.l1_size - geometry.l1_base)),
+        ):
+            taken = chip.pools[pool].reserved_peak
+            end = sum(t.taken or 0 for t in report.left if t.holding.chip is chip and POOL_OF[t.kind] is pool)
+            share = f"{100 * taken / capacity if capacity else 0:.2g} % of {human(capacity)}"
+            lines.append(f"  {name:22} {human(taken):>11} {human(end):>11}   peak is {share}")
+    return lines
+
+
+def _peak(report: Report, chip: Chip) -> list[str]:
+    """What the peak of each pool's buffers was made of; they rarely come at the same time."""
+    lines = []
+    for kind in (Kind.DRAM, Kind.L1):
+        peak = chip.kinds[kind].peak
+        if peak.value:
+            live = [t for t in report.ledger.things() if t.kind is kind and t.holding.chip is chip]
+            after = max(0.0, peak.time - report.started_at)
+            lines.append(f"  at the peak of {_NAMES[kind]}, {human(peak.value)} after {after:.2f} s, the largest were:")
+            lines += [f"    {_line(thing)}" for thing in peak.largest(live, _SHOWN)]
+    return lines
+
+
+def _left(report: Report) -> list[str]:
+    if not report.left:
+        return ["left at the end: nothing"]
+    lines = [f"left at the end: {human(sum(t.counted for t in report.left))} in {len(report.left):,} things"]
+    causes: dict[str, list[Thing]] = {}
+    for thing in report.left:
+        causes.setdefault(cause_of(thing), []).append(thing)
+    for cause, things in sorted(causes.items(), key=lambda item: item[0] != "tensor"):
+        size = human(sum(t.counted for t in things))
+        if cause == "tensor":
+            count = f"{len(things):,} {'buffer' if len(things) == 1 else 'buffers'}"
+            lines.append(f"  tensors: {size} in {count} that nobody freed, largest:")
+            lines += _largest(things, "  ")
+        else:
+            what = "program cache (likely: L1_SMALL)" if "likely" in cause else "program cache"
+            lines.append(f"  {what}: {size} in {len(things):,} things; clear_program_cache() gives them back")
+    return lines
+
+
+def _largest(things: Sequence[Thing], indent: str = "") -> list[str]:
+    order = sorted(things, key=lambda thing: (-thing.counted, thing.born))
+    lines = [f"{indent}  {_line(thing)}" for thing in order[:_SHOWN]]
+    rest = order[_SHOWN:]
+    if rest:
+        lines.append(f"{indent}  and {len(rest):,} more, {human(sum(t.counted for t in rest))}")
+    return lines
+
+
+def _line(thing: Thing) -> str:
+    tag = (thing.extra.tag if thing.extra is not None else None) or ""
+    program = f"  program {thing.program}" if thing.program else ""
+    name = _NAMES.get(thing.kind, thing.kind.label).removesuffix("s")
+    place = "" if thing.kind in (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL) else f"{thing.address:#x}"
+    return f"{human(thing.size):>10}  {name:<16} {place:<10} {tag}{program}"
+
+
+def _odd(report: Report) -> list[str]:
+    lines = [anomaly_line(anomalies(report.ledger.anomalies))]
+    if report.dropped:
+        lines.append(f"{report.dropped:,} records were overwritten before they could be read: peaks may be too low.")
+    lines += [f"The agent says: {line}" for trouble in report.troubles for line in trouble.splitlines()]
+    for pid, name in sorted(report.ended.unseen.items()):
+        lines.append(
+            f"pid {pid} ({name}) used a device through tt-metal and the agent saw nothing of it: its libraries are "
+            "bound past LD_PRELOAD (RTLD_DEEPBIND, -Bsymbolic, a static build), or the agent does not know this wheel."
+        )
+    return lines
