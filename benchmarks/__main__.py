@@ -12,10 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import client, ingest, ledger, startup
+from benchmarks import agent, client, ingest, ledger, startup
 from benchmarks.report import Report
 
-PARTS = {"ingest": ingest, "client": client, "ledger": ledger, "startup": startup}
+PARTS = {"agent": agent, "ingest": ingest, "client": client, "ledger": ledger, "startup": startup}
 
 
 def main() -> int:

@@ -15,6 +15,8 @@
 
 namespace ttmem {
 
+std::atomic<bool> paused{false};
+
 namespace {
 
 constexpr uint16_t kNowhere = 0xffff;
@@ -111,13 +113,21 @@ Agent* start(const Metal& metal) noexcept {
 
 Agent* Agent::current(const Metal& metal) noexcept {
     Guard* page = guard.load(std::memory_order_acquire);
-    if (page != nullptr) {
+    if (paused.load(std::memory_order_relaxed)) {
+        return nullptr;
+    }
+    if (page != nullptr && metal.coverage != 0) {
         Agent* agent = page->agent.load(std::memory_order_acquire);
         if (agent != nullptr) {
             return agent;
         }
     }
     return off || metal.coverage == 0 ? nullptr : start(metal);
+}
+
+Agent* Agent::announce(const Metal& metal) noexcept {
+    Agent* agent = current(metal);
+    return agent != nullptr || off || paused.load() ? agent : start(metal);
 }
 
 // -- meshes and their allocators ------------------------------------------------------------------------------------
@@ -140,7 +150,7 @@ uint16_t Agent::find_device(void* device) const noexcept {
     return kNowhere;
 }
 
-uint16_t Agent::home_of(const Metal& metal, void* allocator, void* device) noexcept {
+uint16_t Agent::home_of(const Metal& metal, void* allocator, void* device) {
     {
         Locked held(store.lock);
         uint16_t found = allocator != nullptr ? find_allocator(allocator) : find_device(device);
@@ -151,7 +161,7 @@ uint16_t Agent::home_of(const Metal& metal, void* allocator, void* device) noexc
     return make_home(metal, allocator, device);
 }
 
-uint16_t Agent::chip_index(const Metal& metal, void* device) noexcept {
+uint16_t Agent::chip_index(const Metal& metal, void* device) {
     uint32_t number = virtual_call<uint32_t>(device, kId);
     uint32_t arch = virtual_call<uint32_t>(device, kArch);
     uint64_t unique = 0;
@@ -191,7 +201,7 @@ uint16_t Agent::chip_index(const Metal& metal, void* device) noexcept {
     return static_cast<uint16_t>(header->chips_used++);
 }
 
-uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) noexcept {
+uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
     if (device == nullptr) {
         return kNowhere;
     }
@@ -276,7 +286,7 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) noe
     return index;
 }
 
-uint16_t Agent::part_of(uint16_t index, const uint32_t range[4]) noexcept {
+uint16_t Agent::part_of(uint16_t index, const uint32_t range[4]) {
     Home& home = homes_[index];
     if (uint64_t{home.rows} * home.columns != home.chips.size() || range[2] >= home.rows || range[3] >= home.columns) {
         return index;  // a mesh over several hosts: which of its chips are ours is not for us to guess
@@ -313,14 +323,17 @@ uint16_t Agent::part_of(uint16_t index, const uint32_t range[4]) noexcept {
     return made;
 }
 
-void Agent::opened(const Metal& metal, void* mesh) noexcept {
+void Agent::opened(const Metal& metal, void* mesh) {
+    if (!metal.has(kCall_mesh_allocator)) {
+        return;  // it becomes known with its first buffer
+    }
     void** owner = metal.call<void**>(kCall_mesh_allocator, mesh);
     if (owner != nullptr && *owner != nullptr) {
         home_of(metal, *owner, mesh);
     }
 }
 
-void Agent::closing(const Metal& metal, void* mesh) noexcept {
+void Agent::closing(const Metal& metal, void* mesh) {
     uint16_t index;
     void* allocator = nullptr;
     {
@@ -345,7 +358,7 @@ void Agent::closed(const Metal&, void* mesh) noexcept {
     }
 }
 
-void Agent::free_all(uint16_t index) noexcept {
+void Agent::free_all(uint16_t index) {
     Record* table = store.table();
     for (uint32_t slot = 0; slot < store.header()->table_high; slot++) {
         Record& thing = table[slot];
@@ -360,7 +373,7 @@ void Agent::free_all(uint16_t index) noexcept {
     home.buffers = home.inherited_buffers = 0;
 }
 
-void Agent::close_home(uint16_t index) noexcept {
+void Agent::close_home(uint16_t index) {
     free_all(index);
     for (Program& program : pool_) {
         if (program.impl != nullptr && program.has_home && program.home == index) {
@@ -378,31 +391,45 @@ void Agent::close_home(uint16_t index) noexcept {
 
 // -- buffers --------------------------------------------------------------------------------------------------------
 
-void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary) noexcept {
+void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary) {
     uint32_t type = metal.call<uint32_t>(kCall_buffer_type, buffer);
-    uint64_t size = metal.call<uint64_t>(kCall_buffer_size, buffer);
-    if (size == 0 || type > 4 || type == 2) {
+    Seen seen{};
+    seen.size = metal.call<uint64_t>(kCall_buffer_size, buffer);
+    if (seen.size == 0 || type > 4 || type == 2) {
         return;
     }
-    uint64_t per_bank = metal.call<uint64_t>(kCall_buffer_per_bank, buffer);
-    uint8_t layout =
+    seen.kind = static_cast<Kind>(type);
+    seen.address = address;
+    seen.flags = binary ? kBinary : 0;
+    seen.per_bank = metal.call<uint64_t>(kCall_buffer_per_bank, buffer);
+    seen.layout =
         metal.has(kCall_buffer_layout) ? static_cast<uint8_t>(metal.call<uint32_t>(kCall_buffer_layout, buffer)) : 255;
-    bool sharded = metal.has(kCall_buffer_cores) && layout != 0 && layout != 255;
-    uint32_t cores = sharded ? metal.call<uint32_t>(kCall_buffer_cores, buffer) : 0;
-    Kind kind = static_cast<Kind>(type);
-
-    store.lock.lock();
-    uint16_t index = find_allocator(allocator);
-    if (__builtin_expect(index == kNowhere, 0)) {
-        store.lock.unlock();
+    if (seen.layout != 0 && seen.layout != 255 && metal.has(kCall_buffer_cores)) {
+        seen.cores = static_cast<uint16_t>(metal.call<uint32_t>(kCall_buffer_cores, buffer));
+    }
+    uint16_t index;
+    {
+        Locked held(store.lock);
+        index = find_allocator(allocator);
+        if (__builtin_expect(index != kNowhere, 1)) {
+            keep(index, seen);
+        }
+    }
+    if (index == kNowhere) {
         index = make_home(metal, allocator, metal.call<void*>(kCall_buffer_device, buffer));
         if (index == kNowhere) {
             return;
         }
-        store.lock.lock();
+        Locked held(store.lock);
+        keep(index, seen);
     }
+    after_change(metal, index, allocator);
+}
+
+void Agent::keep(uint16_t index, const Seen& seen) noexcept {
     Home& home = homes_[index];
-    uint64_t key = key_of(index, kind, address);
+    uint8_t type = static_cast<uint8_t>(seen.kind);
+    uint64_t key = key_of(index, seen.kind, seen.address);
     uint32_t* taken = buffers_.find(key);
     if (taken != nullptr) {  // its free escaped us
         uint32_t old = *taken;
@@ -412,16 +439,16 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
         store.free(old, 0);
         store.header()->replaced++;
     }
-    uint64_t reserved = round_up(per_bank, home.unit);
+    uint64_t reserved = round_up(seen.per_bank, home.unit);
     uint32_t slot = store.allocate([&](Record& r) {
-        r.kind = kind;
-        r.layout = layout;
-        r.flags = binary ? kBinary : 0;
-        r.address = address;
-        r.size = size;
+        r.kind = seen.kind;
+        r.layout = seen.layout;
+        r.flags = seen.flags;
+        r.address = seen.address;
+        r.size = seen.size;
         r.per_bank = static_cast<uint32_t>(reserved);
         r.place = index;
-        r.core_count = static_cast<uint16_t>(cores);
+        r.core_count = seen.cores;
         r.name = operation(store);
     });
     if (slot != kNoSlot) {
@@ -429,11 +456,9 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
         home.ours[type] += reserved;
         home.buffers++;
     }
-    store.lock.unlock();
-    after_change(metal, index, allocator);
 }
 
-void Agent::freeing(const Metal& metal, void* allocator, void* buffer) noexcept {
+void Agent::freeing(const Metal& metal, void* allocator, void* buffer) {
     uint32_t type = metal.call<uint32_t>(kCall_buffer_type, buffer);
     uint64_t address = metal.call<uint64_t>(kCall_buffer_address, buffer);
     Locked held(store.lock);
@@ -451,7 +476,7 @@ void Agent::freeing(const Metal& metal, void* allocator, void* buffer) noexcept 
     store.free(found, 0);
 }
 
-void Agent::freed(const Metal& metal, void* allocator) noexcept {
+void Agent::freed(const Metal& metal, void* allocator) {
     uint16_t index;
     {
         Locked held(store.lock);
@@ -462,7 +487,7 @@ void Agent::freed(const Metal& metal, void* allocator) noexcept {
     }
 }
 
-void Agent::freeing_all(void* allocator, bool gone) noexcept {
+void Agent::freeing_all(void* allocator, bool gone) {
     Locked held(store.lock);
     uint16_t index = find_allocator(allocator);
     if (index != kNowhere) {
@@ -472,7 +497,7 @@ void Agent::freeing_all(void* allocator, bool gone) noexcept {
 
 // -- the audit ------------------------------------------------------------------------------------------------------
 
-void Agent::after_change(const Metal& metal, uint16_t index, void* allocator) noexcept {
+void Agent::after_change(const Metal& metal, uint16_t index, void* allocator) {
     Home& home = homes_[index];  // homes_ never moves: its room was reserved
     uint32_t events = __atomic_add_fetch(&home.events, 1, __ATOMIC_RELAXED);
     if (events % kLookEvery != 0 && events > kLookEvery / 8) {
@@ -485,7 +510,7 @@ void Agent::after_change(const Metal& metal, uint16_t index, void* allocator) no
     }
 }
 
-void Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected) noexcept {
+void Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected) {
     // Meaningful only while nobody else is between the allocator and our table.
     if (in_flight.load() != expected || !metal.has(kCall_statistics)) {
         return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agent knows about the process it lives in: meshes with their allocators, programs with their parts. The
-// hooks call these methods; none of them throws, waits, or holds the lock while it calls into tt-metal.
+// hooks call these methods; none of them waits, or holds the lock while it calls into tt-metal. What tt-metal throws
+// at a question of ours is caught by the hook that asked.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,9 @@
 #include "store.h"
 
 namespace ttmem {
+
+// While true the hooks do nothing but call the real functions. For measuring: what happens meanwhile is not seen.
+extern std::atomic<bool> paused;
 
 // A circular or dataflow buffer, scratchpad or kernel of a program, as a hook found it.
 struct Part {
@@ -33,23 +37,25 @@ public:
     // The agent of this process, made at the first call; nullptr if it is switched off or there is no memory.
     // A forked child gets one of its own.
     static Agent* current(const Metal& metal) noexcept;
+    // The same also for a libtt_metal of which nothing can be tracked: so that somebody says so.
+    static Agent* announce(const Metal& metal) noexcept;
 
-    void opened(const Metal& metal, void* mesh) noexcept;
-    void closing(const Metal& metal, void* mesh) noexcept;
+    void opened(const Metal& metal, void* mesh);
+    void closing(const Metal& metal, void* mesh);
     void closed(const Metal& metal, void* mesh) noexcept;
 
-    void allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary) noexcept;
-    void freeing(const Metal& metal, void* allocator, void* buffer) noexcept;
-    void freed(const Metal& metal, void* allocator) noexcept;
-    void freeing_all(void* allocator, bool gone) noexcept;
+    void allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary);
+    void freeing(const Metal& metal, void* allocator, void* buffer);
+    void freed(const Metal& metal, void* allocator);
+    void freeing_all(void* allocator, bool gone);
 
-    void compiled(const Metal& metal, void* program, void* device) noexcept;
-    void placed(const Metal& metal, void* program, void* device, Kind kind, const std::vector<Part>& parts) noexcept;
-    void scratchpads_placed(const Metal& metal, void* program, void* device) noexcept;
+    void compiled(const Metal& metal, void* program, void* device);
+    void placed(const Metal& metal, void* program, void* device, Kind kind, const std::vector<Part>& parts);
+    void scratchpads_placed(const Metal& metal, void* program, void* device);
     void program_gone(void* program) noexcept;
-    void added(const Metal& metal, void* workload, void* program, const void* range) noexcept;
+    void added(const Metal& metal, void* workload, void* program, const void* range);
     void workload_gone(void* workload) noexcept;
-    void ran(const Metal& metal, void* workload) noexcept;
+    void ran(const Metal& metal, void* workload);
     void cache_cleared(void* mesh) noexcept;
 
     Store store;
@@ -75,6 +81,14 @@ private:
         uint32_t unit;
     };
 
+    // A buffer as the allocator hook found it.
+    struct Seen {
+        Kind kind;
+        uint8_t layout, flags;
+        uint16_t cores;
+        uint64_t address, size, per_bank;
+    };
+
     struct Program {
         void* impl;
         void* workload;
@@ -90,23 +104,24 @@ private:
         bool has_range, has_home, compiled, ring_known;
     };
 
-    uint16_t home_of(const Metal& metal, void* allocator, void* device) noexcept;
+    uint16_t home_of(const Metal& metal, void* allocator, void* device);
     uint16_t find_allocator(void* allocator) const noexcept;
     uint16_t find_device(void* device) const noexcept;
-    uint16_t make_home(const Metal& metal, void* allocator, void* device) noexcept;
-    uint16_t chip_index(const Metal& metal, void* device) noexcept;
-    uint16_t part_of(uint16_t home, const uint32_t range[4]) noexcept;
-    void close_home(uint16_t index) noexcept;
-    void free_all(uint16_t index) noexcept;
-    void audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected) noexcept;
-    void after_change(const Metal& metal, uint16_t index, void* allocator) noexcept;
+    uint16_t make_home(const Metal& metal, void* allocator, void* device);
+    uint16_t chip_index(const Metal& metal, void* device);
+    uint16_t part_of(uint16_t home, const uint32_t range[4]);
+    void keep(uint16_t index, const Seen& seen) noexcept;
+    void close_home(uint16_t index);
+    void free_all(uint16_t index);
+    void audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected);
+    void after_change(const Metal& metal, uint16_t index, void* allocator);
 
-    Program& program_of(void* impl) noexcept;
-    void settle(Program& program, uint16_t home) noexcept;
-    void frame(Program& program, uint64_t ring) noexcept;
-    void replace(Program& program, Kind first, Kind last, const std::vector<Part>& parts) noexcept;
-    void add_part(Program& program, const Part& part) noexcept;
-    void drop(Program& program) noexcept;
+    Program& program_of(void* impl);
+    void settle(Program& program, uint16_t home);
+    void frame(Program& program, uint64_t ring);
+    void replace(Program& program, Kind first, Kind last, const std::vector<Part>& parts);
+    void add_part(Program& program, const Part& part);
+    void drop(Program& program);
     Program* find_program(void* impl) noexcept;
 
     bool forked_ = false;

@@ -66,20 +66,34 @@ struct Span {
     size_t size;
 };
 
+// Tells the agent. tt-metal may throw at a question of ours (a kernel that was never built, say): that is ours alone.
+template <typename Work>
+void tell(const Metal& metal, Agent* agent, Work work) noexcept {
+    if (agent == nullptr) {
+        return;
+    }
+    try {
+        work();
+    } catch (...) {
+        metal.swallowed();
+        __atomic_add_fetch(&agent->store.header()->failures, 1, __ATOMIC_RELAXED);
+    }
+}
+
 void lay_out(ttmem::Hook hook, Kind kind, void* program, void* device, void* caller) {
     const Metal& metal = metal_of(caller);
     Bracketed inside(program, kind);
     metal.real<void (*)(void*, void*)>(hook)(program, device);
-    if (Agent* agent = Agent::current(metal)) {
-        agent->placed(metal, program, device, kind, inside.bracket.parts);
+    if (metal.covers(kind)) {
+        Agent* agent = Agent::current(metal);
+        tell(metal, agent, [&] { agent->placed(metal, program, device, kind, inside.bracket.parts); });
     }
 }
 
 void free_all(ttmem::Hook hook, void* allocator, bool gone, void* caller) {
     const Metal& metal = metal_of(caller);
-    if (Agent* agent = Agent::current(metal)) {
-        agent->freeing_all(allocator, gone);
-    }
+    Agent* agent = Agent::current(metal);
+    tell(metal, agent, [&] { agent->freeing_all(allocator, gone); });
     metal.real<void (*)(void*)>(hook)(allocator);
 }
 
@@ -96,9 +110,7 @@ uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
     Agent* agent = Agent::current(metal);
     InFlight flying(agent);
     uint64_t address = metal.real<uint64_t (*)(void*, void*)>(ttmem::kHook_allocate_buffer)(self, buffer);
-    if (agent != nullptr) {
-        agent->allocated(metal, self, buffer, address, loading_binaries > 0);
-    }
+    tell(metal, agent, [&] { agent->allocated(metal, self, buffer, address, loading_binaries > 0); });
     return address;
 }
 
@@ -108,13 +120,9 @@ void ttmem_deallocate_buffer(void* self, void* buffer) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
     InFlight flying(agent);
-    if (agent != nullptr) {
-        agent->freeing(metal, self, buffer);
-    }
+    tell(metal, agent, [&] { agent->freeing(metal, self, buffer); });
     metal.real<void (*)(void*, void*)>(ttmem::kHook_deallocate_buffer)(self, buffer);
-    if (agent != nullptr) {
-        agent->freed(metal, self);
-    }
+    tell(metal, agent, [&] { agent->freed(metal, self); });
 }
 
 TTMEM_EXPORT void ttmem_deallocate_buffers(void* self)
@@ -140,10 +148,13 @@ bool ttmem_mesh_open(void* self, void* mesh, uint8_t queues, size_t small, size_
     const Metal& metal = metal_of(TTMEM_CALLER);
     auto real = metal.real<bool (*)(void*, void*, uint8_t, size_t, size_t, size_t, Span, bool)>(ttmem::kHook_mesh_open);
     bool opened = real(self, mesh, queues, small, trace, worker, banks, minimal);
-    if (Agent* agent = Agent::current(metal)) {
-        agent->opened(metal, mesh);
-        ttmem::follow_operations(agent->store);
-    }
+    Agent* agent = Agent::announce(metal);
+    tell(metal, agent, [&] {
+        if (metal.coverage != 0) {
+            agent->opened(metal, mesh);
+            ttmem::follow_operations(agent->store);
+        }
+    });
     return opened;
 }
 
@@ -152,13 +163,9 @@ TTMEM_EXPORT bool ttmem_mesh_close(void* self, void* mesh)
 bool ttmem_mesh_close(void* self, void* mesh) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
-    if (agent != nullptr) {
-        agent->closing(metal, mesh);
-    }
+    tell(metal, agent, [&] { agent->closing(metal, mesh); });
     bool closed = metal.real<bool (*)(void*, void*)>(ttmem::kHook_mesh_close)(self, mesh);
-    if (agent != nullptr) {
-        agent->closed(metal, mesh);
-    }
+    tell(metal, agent, [&] { agent->closed(metal, mesh); });
     return closed;
 }
 
@@ -169,10 +176,9 @@ TTMEM_EXPORT void ttmem_compile(void* self, void* device, bool slow)
 void ttmem_compile(void* self, void* device, bool slow) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*, void*, bool)>(ttmem::kHook_compile)(self, device, slow);
-    if (metal.coverage >> static_cast<int>(Kind::kKernel) & 1) {
-        if (Agent* agent = Agent::current(metal)) {
-            agent->compiled(metal, self, device);
-        }
+    if (metal.covers(Kind::kKernel)) {
+        Agent* agent = Agent::current(metal);
+        tell(metal, agent, [&] { agent->compiled(metal, self, device); });
     }
 }
 
@@ -193,10 +199,9 @@ TTMEM_EXPORT void ttmem_allocate_scratchpads(void* self, void* device)
 void ttmem_allocate_scratchpads(void* self, void* device) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*, void*)>(ttmem::kHook_allocate_scratchpads)(self, device);
-    if (metal.coverage >> static_cast<int>(Kind::kScratchpad) & 1) {
-        if (Agent* agent = Agent::current(metal)) {
-            agent->scratchpads_placed(metal, self, device);
-        }
+    if (metal.covers(Kind::kScratchpad)) {
+        Agent* agent = Agent::current(metal);
+        tell(metal, agent, [&] { agent->scratchpads_placed(metal, self, device); });
     }
 }
 
@@ -247,9 +252,8 @@ void ttmem_dfb_placed(void* self, uint64_t address, uint64_t size, uint64_t base
 TTMEM_EXPORT void ttmem_program_gone(void* self) TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImplD1Ev");
 void ttmem_program_gone(void* self) {
     const Metal& metal = metal_of(TTMEM_CALLER);
-    if (Agent* agent = Agent::current(metal)) {
-        agent->program_gone(self);
-    }
+    Agent* agent = Agent::current(metal);
+    tell(metal, agent, [&] { agent->program_gone(self); });
     metal.real<void (*)(void*)>(ttmem::kHook_program_gone)(self);
 }
 
@@ -259,17 +263,15 @@ void ttmem_add_program(void* self, const void* range, void** program) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     void* moved = *program;  // a Program is a pointer to its ProgramImpl, and about to be moved from
     metal.real<void (*)(void*, const void*, void**)>(ttmem::kHook_add_program)(self, range, program);
-    if (Agent* agent = Agent::current(metal)) {
-        agent->added(metal, self, moved, range);
-    }
+    Agent* agent = Agent::current(metal);
+    tell(metal, agent, [&] { agent->added(metal, self, moved, range); });
 }
 
 TTMEM_EXPORT void ttmem_workload_gone(void* self) TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImplD1Ev");
 void ttmem_workload_gone(void* self) {
     const Metal& metal = metal_of(TTMEM_CALLER);
-    if (Agent* agent = Agent::current(metal)) {
-        agent->workload_gone(self);
-    }
+    Agent* agent = Agent::current(metal);
+    tell(metal, agent, [&] { agent->workload_gone(self); });
     metal.real<void (*)(void*)>(ttmem::kHook_workload_gone)(self);
 }
 
@@ -288,9 +290,8 @@ TTMEM_EXPORT void ttmem_enqueue(void* queue, void** workload, bool blocking)
 void ttmem_enqueue(void* queue, void** workload, bool blocking) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*, void**, bool)>(ttmem::kHook_enqueue)(queue, workload, blocking);
-    if (Agent* agent = Agent::current(metal)) {
-        agent->ran(metal, *workload);  // a MeshWorkload is a pointer to its MeshWorkloadImpl
-    }
+    Agent* agent = Agent::current(metal);
+    tell(metal, agent, [&] { agent->ran(metal, *workload); });  // a MeshWorkload is a pointer to its MeshWorkloadImpl
 }
 
 TTMEM_EXPORT void ttmem_clear_cache(void* self)
@@ -298,7 +299,10 @@ TTMEM_EXPORT void ttmem_clear_cache(void* self)
 void ttmem_clear_cache(void* self) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*)>(ttmem::kHook_clear_cache)(self);
-    if (Agent* agent = Agent::current(metal)) {
-        agent->cache_cleared(self);
-    }
+    Agent* agent = Agent::current(metal);
+    tell(metal, agent, [&] { agent->cache_cleared(self); });
 }
+
+// -- for benchmarks -------------------------------------------------------------------------------------------------
+
+TTMEM_EXPORT void ttmem_agent_pause(int pause) { ttmem::paused.store(pause != 0); }

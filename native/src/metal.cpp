@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metal.h"
 
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -9,8 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-
-#include "layout.h"
 
 namespace ttmem {
 
@@ -175,6 +174,7 @@ const Requirement kRequirements[] = {
 };
 
 void check(Metal& metal) {
+    // Everything hangs on buffers: without them a place cannot be described, and nothing is done at all.
     for (const Requirement& need : kRequirements) {
         char sentence[160];
         const char* lacking = nullptr;
@@ -196,8 +196,11 @@ void check(Metal& metal) {
             continue;
         }
         std::snprintf(sentence, sizeof(sentence), "%s are not tracked: this libtt_metal %s %s", need.what,
-                      uncalled ? "calls without its linkage table" : "has no", lacking);
+                      uncalled ? "does not call through its linkage table:" : "has no", lacking);
         complain(metal, sentence);
+        if (&need == kRequirements) {
+            return;
+        }
     }
 }
 
@@ -240,6 +243,7 @@ const Metal* make(uintptr_t address) {
     for (uint32_t call = 0; call < kCallCount; call++) {
         metal.calls[call] = dlsym(handle, kCallNames[call]);
     }
+    metal.exception_globals = reinterpret_cast<void* (*)()>(dlsym(handle, "__cxa_get_globals"));
     metal.called = called_through_table(object);
     check_vtable(metal);
     check(metal);
@@ -293,6 +297,21 @@ const Metal* known(uintptr_t caller) noexcept {
 }
 
 }  // namespace
+
+void Metal::swallowed() const noexcept {
+    struct Globals {  // as the Itanium C++ ABI lays it out
+        void* caught;
+        unsigned int uncaught;
+    };
+    auto* ours = reinterpret_cast<Globals*>(abi::__cxa_get_globals());
+    auto* theirs = exception_globals == nullptr ? nullptr : static_cast<Globals*>(exception_globals());
+    if (ours->uncaught == ~0u) {  // we took one off that was never counted here
+        ours->uncaught = 0;
+        if (theirs != nullptr && theirs->uncaught > 0) {
+            theirs->uncaught--;
+        }
+    }
+}
 
 const Metal& metal_of(void* caller) noexcept {
     uintptr_t address = reinterpret_cast<uintptr_t>(caller);

@@ -70,7 +70,7 @@ Agent::Program* Agent::find_program(void* impl) noexcept {
     return index == nullptr ? nullptr : &pool_[*index];
 }
 
-Agent::Program& Agent::program_of(void* impl) noexcept {
+Agent::Program& Agent::program_of(void* impl) {
     if (Program* known = find_program(impl)) {
         return *known;
     }
@@ -92,13 +92,13 @@ Agent::Program& Agent::program_of(void* impl) noexcept {
 }
 
 // Says where a program runs: on the whole mesh, or on the part of it that its workload names.
-void Agent::settle(Program& program, uint16_t home) noexcept {
+void Agent::settle(Program& program, uint16_t home) {
     program.home = home;
     program.has_home = true;
     program.place = program.has_range ? part_of(home, program.range) : home;
 }
 
-void Agent::frame(Program& program, uint64_t ring) noexcept {
+void Agent::frame(Program& program, uint64_t ring) {
     uint32_t slot = program.frame == kNoSlot ? store.take_slot() : program.frame;
     uint8_t flags = program.frame == kNoSlot || slot == kNoSlot ? 0 : store.table()[slot].flags;
     const Record& record = store.append(Event::kProgram, [&](Record& r) {
@@ -117,7 +117,7 @@ void Agent::frame(Program& program, uint64_t ring) noexcept {
     program.frame = slot;
 }
 
-void Agent::add_part(Program& program, const Part& part) noexcept {
+void Agent::add_part(Program& program, const Part& part) {
     uint32_t count = part.cores.count();
     uint32_t slot = store.allocate([&](Record& r) {
         r.kind = part.kind;
@@ -138,7 +138,7 @@ void Agent::add_part(Program& program, const Part& part) noexcept {
 }
 
 // The parts of some kinds are now these; what was there before is gone.
-void Agent::replace(Program& program, Kind first, Kind last, const std::vector<Part>& parts) noexcept {
+void Agent::replace(Program& program, Kind first, Kind last, const std::vector<Part>& parts) {
     uint32_t* link = &program.parts;
     while (*link != 0) {
         uint32_t slot = *link - 1;
@@ -155,7 +155,7 @@ void Agent::replace(Program& program, Kind first, Kind last, const std::vector<P
     }
 }
 
-void Agent::drop(Program& program) noexcept {
+void Agent::drop(Program& program) {
     if (program.frame != kNoSlot || program.parts != 0) {
         store.append(Event::kDestroyed, [&](Record& r) {
             r.kind = Kind::kProgramFrame;
@@ -181,7 +181,7 @@ void Agent::drop(Program& program) noexcept {
     program.ring_known = false;
 }
 
-void Agent::placed(const Metal& metal, void* impl, void* device, Kind kind, const std::vector<Part>& parts) noexcept {
+void Agent::placed(const Metal& metal, void* impl, void* device, Kind kind, const std::vector<Part>& parts) {
     if (parts.empty()) {
         return;  // laid out before, or nothing of this kind
     }
@@ -200,7 +200,7 @@ void Agent::placed(const Metal& metal, void* impl, void* device, Kind kind, cons
     replace(program, kind, kind, parts);
 }
 
-void Agent::scratchpads_placed(const Metal& metal, void* impl, void* device) noexcept {
+void Agent::scratchpads_placed(const Metal& metal, void* impl, void* device) {
     std::vector<Part> parts;
     const Kernels& kernels = *metal.call<const Kernels*>(kCall_program_kernels, impl, kTensix);
     for (const auto& [_, kernel] : kernels) {
@@ -240,7 +240,7 @@ void Agent::scratchpads_placed(const Metal& metal, void* impl, void* device) noe
     placed(metal, impl, device, Kind::kScratchpad, distinct);
 }
 
-void Agent::compiled(const Metal& metal, void* impl, void* device) noexcept {
+void Agent::compiled(const Metal& metal, void* impl, void* device) {
     {
         Locked held(store.lock);
         Program* known = find_program(impl);
@@ -319,7 +319,7 @@ void Agent::program_gone(void* impl) noexcept {
     spare_.push_back(index);
 }
 
-void Agent::added(const Metal& metal, void* workload, void* impl, const void* range) noexcept {
+void Agent::added(const Metal& metal, void* workload, void* impl, const void* range) {
     struct Span {
         const uint32_t* data;
         uint64_t size;
@@ -391,7 +391,7 @@ void Agent::workload_gone(void* workload) noexcept {
     workloads_.erase(key);
 }
 
-void Agent::ran(const Metal& metal, void* workload) noexcept {
+void Agent::ran(const Metal& metal, void* workload) {
     uint64_t key = reinterpret_cast<uint64_t>(workload);
     for (;;) {
         void* unknown = nullptr;  // a program whose use of the ring nobody has asked for yet

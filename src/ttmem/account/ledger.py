@@ -39,7 +39,7 @@ from ttmem.account.graves import Graveyard
 from ttmem.account.grid import split_core_id
 from ttmem.account.identity import ChipInfo, ProcessInfo, assumed_uid
 from ttmem.account.kinds import FAMILY_OF, Confidence, Kind
-from ttmem.account.matching import SPACE_OF, buffer_key, find_elsewhere, match
+from ttmem.account.matching import SPACE_OF, find_elsewhere, match
 from ttmem.account.parties import Chip, Process, Source
 from ttmem.account.things import Holding, Part, PartKey, Program, Thing
 from ttmem.account.totals import WholeTotal
@@ -193,9 +193,18 @@ class Ledger:
             return self._anomaly(process, "dropped")
         elif not address:
             holding.unplaced.append(key)
-        if extra is None and not refs and source.generation is None:  # what _place does, for nearly every event
-            thing = holding.buffers[key] = Thing(holding, kind, address, size, self.seq, time, None)
-            (holding.leaves[kind] or new_leaf(holding, kind, self.seq, time)).add(size, self.seq, time)
+        if (
+            not refs
+            and source.generation is None
+            and (extra is None or (extra.reserved is not None and not extra.shared))
+        ):
+            # What _place does, for nearly every event.
+            thing = holding.buffers[key] = Thing(holding, kind, address, size, self.seq, time, extra)
+            leaf = holding.leaves[kind] or new_leaf(holding, kind, self.seq, time)
+            if extra is None:
+                leaf.add(size, self.seq, time)
+            else:
+                leaf.add_taken(size, extra.reserved, self.seq, time)  # type: ignore[arg-type]
             process.count += 1
             return thing
         thing = self._place(holding, kind, address, size, time, refs, extra)
@@ -258,13 +267,11 @@ class Ledger:
         leaf = holding.leaves[kind] or new_leaf(holding, kind, self.seq, time)
         source = holding.source
         source.process.count += 1
-        if extra is None:
-            leaf.add(size, self.seq, time)
-        else:
+        taken = thing.taken
+        if taken is None:
             leaf.add(thing.counted, self.seq, time)
-            taken = thing.taken
-            if taken is not None:
-                leaf.add_reserved(taken)
+        else:
+            leaf.add_taken(thing.counted, taken, self.seq, time)
         if refs:
             thing.refs = refs
         if source.generation is not None:
@@ -310,7 +317,7 @@ class Ledger:
                 if not certain:
                     self._anomaly(source.process, "ambiguous")
         else:
-            key = buffer_key(kind or Kind.DRAM, address, allocator)
+            key = (allocator << 66) | (address << 2) | SPACE_OF[kind or 0]
         thing = buffers.get(key)
         if thing is None:
             found, odd = find_elsewhere(holding, kind, address, size, allocator)
@@ -328,8 +335,14 @@ class Ledger:
             holding.unplaced.remove(key)
         thing.refs = 0
         leaf = holding.leaves[thing.kind]
-        if thing.extra is None and leaf is not None:  # what _remove does, for nearly every event
+        extra = thing.extra
+        if leaf is None:
+            self._remove(holding, thing)
+        elif extra is None:  # what _remove does, for nearly every event
             leaf.remove(thing, thing.size)
+            source.process.count -= 1
+        elif extra.reserved is not None and not extra.shared:
+            leaf.remove_taken(thing, thing.size, extra.reserved)
             source.process.count -= 1
         else:
             self._remove(holding, thing)
@@ -363,15 +376,12 @@ class Ledger:
         """Stop counting a thing, with the size it was counted with (rules 6, 7); the caller unfiles it."""
         leaf = holding.leaves[thing.kind]
         assert leaf is not None
-        extra = thing.extra
         holding.source.process.count -= 1
-        if extra is None:
-            leaf.remove(thing, thing.size)
-        else:
+        taken = thing.taken
+        if taken is None:
             leaf.remove(thing, thing.counted)
-            taken = thing.taken
-            if taken is not None:
-                leaf.remove_reserved(taken)
+        else:
+            leaf.remove_taken(thing, thing.counted, taken)
 
     def thin_graves(self, limit: int) -> bool:
         """Give back the memory of at most ``limit`` buried things beyond the cap; True if there is more to do."""

@@ -231,12 +231,18 @@ class Leaf(Total):
             if used > total.high:
                 total.rise(used, seq, time)
 
-    def add_reserved(self, reserved: int) -> None:
+    def add_taken(self, size: int, reserved: int, seq: int, time: float) -> None:
+        """The same for a thing of which it is known what the allocator took."""
         for total in self.chain:
-            total.reserved += reserved
+            used = total.used + size
+            total.used = used
+            total.count += 1
             total.known += 1
-            if total.reserved > total.reserved_peak:
-                total.reserved_peak = total.reserved
+            total.reserved = taken = total.reserved + reserved
+            if taken > total.reserved_peak:
+                total.reserved_peak = taken
+            if used > total.high:
+                total.rise(used, seq, time)
 
     def remove(self, thing: Thing, size: int) -> None:
         born = thing.born
@@ -246,7 +252,12 @@ class Leaf(Total):
             if born <= total.watch:
                 total.leave(thing)
 
-    def remove_reserved(self, reserved: int) -> None:
+    def remove_taken(self, thing: Thing, size: int, reserved: int) -> None:
+        born = thing.born
         for total in self.chain:
-            total.reserved -= reserved
+            total.used -= size
+            total.count -= 1
             total.known -= 1
+            total.reserved -= reserved
+            if born <= total.watch:
+                total.leave(thing)

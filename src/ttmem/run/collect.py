@@ -8,6 +8,7 @@ began to close its devices, or died without closing them.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import tempfile
 from collections.abc import Callable
@@ -54,9 +55,10 @@ class Collector:
         return self.ingest.fileno()
 
     def turn(self) -> None:
-        """Take in what there is."""
-        while self.ingest.turn():
-            pass
+        """Take in what there is: who connected, what they handed over, who died."""
+        self.ingest.turn()
+        while select.select([self.ingest], [], [], 0)[0]:
+            self.ingest.turn()
         while self.ingest.rings.follow(0.0):
             pass
         self.ingest.tick()

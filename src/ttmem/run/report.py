@@ -51,6 +51,7 @@ class Report:
         self.at_peak = collector.at_peak()
         self.left = _by_size(collector.left())
         self.completeness = collector.ingest.rings.completeness()
+        self.counters = collector.ingest.rings.counters()
         self.troubles = sorted(
             {s.trouble for p in (*self.ledger.processes.values(), *self.ledger.departed)
              for s in p.sources.values() if s.trouble}
@@ -77,6 +78,7 @@ class Report:
             "completeness": self.completeness,
             "unseen": [{"pid": pid, "name": name} for pid, name in sorted(self.ended.unseen.items())],
             "trouble": self.troubles,
+            "agent": self.counters,
             "anomalies": snap.anomalies(self.ledger.anomalies),
             "peaks": snap.peaks(self.ledger),
             "peak": self._snapshot(account_of(self.at_peak), self.peak_time or self.ended_at),

@@ -137,6 +137,9 @@ def _odd(report: Report) -> list[str]:
     lines = [anomaly_line(anomalies(report.ledger.anomalies))]
     if report.dropped:
         lines.append(f"{report.dropped:,} records were overwritten before they could be read: peaks may be too low.")
+    odd = [f"{name} {count}" for name, count in report.counters.items() if count]
+    if odd:
+        lines.append(f"The agent counted: {', '.join(odd)}")
     lines += [f"The agent says: {line}" for trouble in report.troubles for line in trouble.splitlines()]
     for pid, name in sorted(report.ended.unseen.items()):
         lines.append(

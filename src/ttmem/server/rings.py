@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ttmem.account.events import Event, Rejected
 from ttmem.account.parties import Source
 from ttmem.wire.ring import Ring, RingError
-from ttmem.wire.ring_events import RingFold
+from ttmem.wire.ring_events import COUNTERS, RingFold
 
 if TYPE_CHECKING:
     from ttmem.server.ingest import Ingest
     from ttmem.server.owners import Owner
 
 AGENT = "agent"
+_NONSENSE = (RingError, ValueError, LookupError, OverflowError)
 _SLICE = 2048  # records of one ring at a time
 
 
@@ -43,6 +44,7 @@ class Rings:
         self.records = 0  # of agents that are gone
         self.lost = 0
         self._completeness: list[float] = []
+        self._counters = dict.fromkeys(COUNTERS, 0)
 
     def __len__(self) -> int:
         return len(self._followers)
@@ -94,6 +96,14 @@ class Rings:
         folds = [follower.fold for follower in self._followers.values()]
         return self.records + sum(f.records for f in folds), self.lost + sum(f.lost for f in folds)
 
+    def counters(self) -> dict[str, int]:
+        """What all agents together found odd."""
+        total = dict(self._counters)
+        for follower in self._followers.values():
+            for name, value in follower.fold.counters().items():
+                total[name] += value
+        return total
+
     def completeness(self) -> float | None:
         """The worst of all audits of all agents; None if there was none."""
         folds = [follower.fold.completeness for follower in self._followers.values()]
@@ -110,26 +120,34 @@ class Rings:
             self.lost += follower.fold.lost
             if follower.fold.completeness is not None:
                 self._completeness.append(follower.fold.completeness)
+            for name, value in follower.fold.counters().items():
+                self._counters[name] += value
             follower.fold.ring.close()
 
     def _fold(self, followers: list[tuple[Owner, Follower]]) -> None:
         ingest = self._ingest
-        streams = [self._stream(number, *pair) for number, pair in enumerate(followers)]
+        if len(followers) == 1 and not ingest.observers:
+            owner, (fold, source) = followers[0]
+            try:
+                fold.fold(_SLICE, ingest.ledger, source)
+            except _NONSENSE as error:
+                self._give_up(owner, source, error)
+            return
+        streams = [self._stream(*pair) for pair in followers]
         events = streams[0] if len(streams) == 1 else merge(*streams, key=lambda item: item[0])
-        if ingest.observers:
-            for time, source, event in events:
-                ingest.emit(time, source, event)
-        else:
-            apply = ingest.ledger.apply
-            for time, source, event in events:
-                apply(time, source, event)
+        for time, source, event in events:
+            ingest.emit(time, source, event)
 
-    def _stream(self, number: int, owner: Owner, follower: Follower) -> Iterator[tuple[float, Source, Event]]:
-        source = follower.source
+    def _stream(self, owner: Owner, follower: Follower) -> Iterator[tuple[float, Source, Event]]:
+        fold, source = follower
         try:
-            for time, event in follower.fold.events(_SLICE):
+            for time, event in fold.events(_SLICE):
                 yield time, source, event
-        except (RingError, ValueError, IndexError, KeyError) as error:
-            self._drop(owner)
-            yield self._ingest.now(), source, Rejected(1)
-            self._ingest.warn(f"pid {source.process.info.pid}: its agent's memory makes no sense and is left: {error}")
+        except _NONSENSE as error:
+            self._give_up(owner, source, error)
+
+    def _give_up(self, owner: Owner, source: Source, error: Exception) -> None:
+        """The memory is another process's, and may say anything; what makes no sense costs that process its ring."""
+        self._drop(owner)
+        self._ingest.emit(self._ingest.now(), source, Rejected(1))
+        self._ingest.warn(f"pid {source.process.info.pid}: its agent's memory makes no sense and is left: {error}")

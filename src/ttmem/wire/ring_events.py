@@ -27,12 +27,17 @@ from ttmem.account.events import (
     ResyncEnd,
     Sees,
 )
-from ttmem.account.kinds import KINDS
+from ttmem.account.kinds import KINDS, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
 from ttmem.wire.ring import PROGRAM_FRAME, RAN, SHARED, Place, Ring, RingError, RingEvent, chip_info, geometry_of
 
 _ALLOCATED, _FREED, _RUN = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.RUN)
 _UNKNOWN_LAYOUT = 255
+COUNTERS = ("unknown_frees", "replaced", "table_full", "blobs_full", "failures")
 _GONE = (0, 0)
+_FIRST_PART = int(Kind.CB)
+_MOST_EXTRAS = 50_000
 
 
 class _Spot(NamedTuple):
@@ -58,49 +63,45 @@ class RingFold:
         self._open: dict[int, set[int]] = {}  # Metal's number -> places open there
         self._ran: dict[int, int] = {}  # Metal's number -> program launched last
         self._audits: dict[int, int] = {}  # place -> audits seen
+        self._extras: dict[tuple[int, ...], Extra] = {}
+        self._batch: list[tuple[int, ...]] = []
+        self._unkept = 0
         self._generation = 0
         self._greeted = False
 
     def events(self, limit: int) -> Iterator[tuple[float, Event]]:
         """The events of at most ``limit`` records. Apply each before asking for the next."""
-        if not self._greeted:
-            self._greeted = True
-            yield self._now(), Sees(self.ring.field("coverage"), self.ring.text("trouble") or None)
-            if self.ring.head >= self.ring.slots:  # we come late: the beginning is gone
-                yield from self._resync()
-        lost, records = self.ring.read(limit)
-        if lost:
-            self.lost += lost
-            yield self._now(), Lost(lost)
-            yield from self._resync()
-            lost, records = self.ring.read(limit)
-        self.records += len(records)
-        offset, spots = self._offset, self._spots
-        for record in records:
-            (_, nanoseconds, event, kind, layout, flags, _, address, size, per_bank, _, place, core_count, cores,
-             program, name) = record  # fmt: skip
-            time = nanoseconds * 1e-9 + offset
-            spot = spots.get(place) or self._spot(place)
-            if event == _ALLOCATED:
-                self.fresh = True
-                extra = self._extra(spot, kind, layout, flags, per_bank, core_count, cores, name)
-                for number in spot.numbers:
-                    yield time, Allocated(number, KINDS[kind], address, size, program, 0, extra)
-            elif event == _FREED:
-                mask = self._mask(cores) if program else 0
-                allocator = 0 if program else spot.allocator
-                for number in spot.numbers:
-                    yield time, Freed(number, KINDS[kind], address, size, program, allocator, mask)
-            elif event == _RUN:
-                for number in spot.numbers:
-                    if self._ran.get(number) != program:
-                        self._ran[number] = program
-                        yield time, ProgramRun(number, program, self._mask(cores))
-            else:
-                for rare in self._rare(record, spot):
-                    yield time, rare
-        if len(records) < limit:
+        yield from self._begin(limit)
+        for record in self._batch:
+            yield from self._one(record)
+        if len(self._batch) < limit:
             yield from self._audited()
+
+    def fold(self, limit: int, ledger: Ledger, source: Source) -> None:
+        """The same, straight into an account: nearly all records are buffers that come or go."""
+        for time, event in self._begin(limit):
+            ledger.apply(time, source, event)
+        allocated, freed = ledger.allocated, ledger.freed
+        offset, spots, extras, kinds = self._offset, self._spots, self._extras, KINDS
+        for record in self._batch:
+            (_, nanoseconds, happened, kind, layout, _, _, address, size, per_bank, _, place, core_count, _, program,
+             name) = record  # fmt: skip
+            if program or (happened != _ALLOCATED and happened != _FREED):
+                for time, event in self._one(record):
+                    ledger.apply(time, source, event)
+                continue
+            spot = spots.get(place) or self._spot(place)
+            if happened == _FREED:
+                for number in spot.numbers:
+                    freed(nanoseconds * 1e-9 + offset, source, number, kinds[kind], address, size, 0, spot.allocator)
+                continue
+            self.fresh = True
+            extra = extras.get((place, kind, layout, per_bank, core_count, name)) or self._extra(spot, record)
+            for number in spot.numbers:
+                allocated(nanoseconds * 1e-9 + offset, source, number, kinds[kind], address, size, 0, 0, extra)
+        if len(self._batch) < limit:
+            for time, event in self._audited():
+                ledger.apply(time, source, event)
 
     @property
     def behind(self) -> bool:
@@ -121,19 +122,68 @@ class RingFold:
         spot = self._spots[number] = _Spot(tuple(chip.number for chip in chips), place.whole + 1, banks)
         return spot
 
-    def _extra(
-        self, spot: _Spot, kind: int, layout: int, flags: int, per_bank: int, core_count: int, cores: int, name: int
-    ) -> Extra:
-        tag = self.ring.name(name)
-        if kind < 5:
-            known = None if layout == _UNKNOWN_LAYOUT else layout
-            return Extra(per_bank * spot.banks[kind], 0, spot.allocator, tag, False, known, core_count)
-        if tag is not None and "\t" in tag:  # a kernel: name, class, bytes of each binary
-            tag = "{} ({}: {} B)".format(*tag.split("\t", 2))
-        return Extra(None, self._mask(cores), 0, tag, bool(flags & SHARED))
+    def _begin(self, limit: int) -> Iterator[tuple[float, Event]]:
+        """Reads the next batch; what has to be said before it."""
+        if not self._greeted:
+            self._greeted = True
+            yield self._now(), Sees(self.ring.field("coverage"), self.ring.text("trouble") or None)
+            if self.ring.head >= self.ring.slots:  # we come late: the beginning is gone
+                yield from self._resync()
+        lost, self._batch = self.ring.read(limit)
+        if lost:
+            self.lost += lost
+            yield self._now(), Lost(lost)
+            yield from self._resync()
+            lost, self._batch = self.ring.read(limit)
+        self.records += len(self._batch)
+        full = self.ring.field("table_full")
+        if full > self._unkept:  # live, but in no table: counted as lost
+            yield self._now(), Lost(full - self._unkept)
+            self.lost += full - self._unkept
+            self._unkept = full
 
-    def _mask(self, cores: int) -> int:
-        return self.ring.mask(cores)
+    def counters(self) -> dict[str, int]:
+        """What the agent itself found odd."""
+        return {name: self.ring.field(name) for name in COUNTERS}
+
+    def _one(self, record: tuple[int, ...]) -> Iterator[tuple[float, Event]]:
+        """The events of one record: one for each chip."""
+        (_, nanoseconds, happened, kind, _, _, _, address, size, _, _, place, _, cores, program, _) = record
+        time = nanoseconds * 1e-9 + self._offset
+        spot = self._spots.get(place) or self._spot(place)
+        if happened == _ALLOCATED:
+            self.fresh = True
+            extra = self._extra(spot, record)
+            for number in spot.numbers:
+                yield time, Allocated(number, KINDS[kind], address, size, program, 0, extra)
+        elif happened == _FREED:
+            mask = self.ring.mask(cores) if program else 0
+            allocator = 0 if program else spot.allocator
+            for number in spot.numbers:
+                yield time, Freed(number, KINDS[kind], address, size, program, allocator, mask)
+        elif happened == _RUN:
+            for number in spot.numbers:
+                if self._ran.get(number) != program:
+                    self._ran[number] = program
+                    yield time, ProgramRun(number, program, self.ring.mask(cores))
+        else:
+            for rare in self._rare(record, spot):
+                yield time, rare
+
+    def _extra(self, spot: _Spot, record: tuple[int, ...]) -> Extra:
+        """What is known of a thing beside its place; the same for many, so they share one."""
+        (_, _, _, kind, layout, flags, _, _, _, per_bank, _, place, core_count, cores, _, name) = record
+        tag = self.ring.name(name)
+        if kind >= _FIRST_PART:
+            if tag is not None and "\t" in tag:  # a kernel: name, class, bytes of each binary
+                tag = "{} ({}: {} B)".format(*tag.split("\t", 2))
+            return Extra(None, self.ring.mask(cores), 0, tag, bool(flags & SHARED))
+        known = None if layout == _UNKNOWN_LAYOUT else layout
+        extra = Extra(per_bank * spot.banks[kind], 0, spot.allocator, tag, False, known, core_count)
+        if len(self._extras) >= _MOST_EXTRAS:
+            self._extras.clear()
+        self._extras[place, kind, layout, per_bank, core_count, name] = extra
+        return extra
 
     def _rare(self, record: tuple[int, ...], spot: _Spot) -> Iterator[Event]:
         event, place, program = record[2], record[11], record[14]
@@ -161,7 +211,7 @@ class RingFold:
 
     def _opened(self, number: int) -> Iterator[Event]:
         place = self.ring.place(number)
-        geometry = geometry_of(place, self._mask(place.cores))
+        geometry = geometry_of(place, self.ring.mask(place.cores))
         for chip in self.ring.chips_of(place):
             self._open.setdefault(chip.number, set()).add(number)
             yield DeviceOpened(chip.number, chip_info(chip, geometry))
@@ -219,13 +269,13 @@ class RingFold:
                 if record[5] & RAN:
                     ran.append((record[1], spot, program, record[13]))
                 continue
-            extra = self._extra(spot, kind, record[4], record[5], record[9], record[12], record[13], record[15])
+            extra = self._extra(spot, record)
             for number in spot.numbers:
                 yield time, Allocated(number, KINDS[kind], record[7], record[8], program, 1, extra)
         for nanoseconds, spot, program, cores in sorted(ran):
             for number in spot.numbers:
                 self._ran[number] = program
-                yield nanoseconds * 1e-9 + self._offset, ProgramRun(number, program, self._mask(cores))
+                yield nanoseconds * 1e-9 + self._offset, ProgramRun(number, program, self.ring.mask(cores))
         yield now, ResyncEnd(self._generation)
 
 

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the native agent costs the workload, and how fast its records reach the account."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+from tests.mock.wheel import remove_statistics, wheel
+
+from benchmarks.report import Report, spread
+from ttmem.agent import require
+from ttmem.run.collect import Collector
+
+PROGRAMS = Path(__file__).parent / "programs"
+EVENTS = 2_000_000
+RECORDS = 60_000  # less than the ring holds
+PAIRS = 200
+UID_SEED = 77
+
+
+def run(report: Report, folder: Path, rounds: int) -> None:
+    program = _build(folder)
+    _cost(report, program, rounds)
+    _drain(report, program, rounds)
+    _loop(report, folder)
+
+
+def _build(folder: Path) -> Path:
+    flags = ["-std=c++17", "-O2", "-Wall"]
+    library, program = folder / "libtt_metal.so", folder / "agent_events"
+    shared = ["-fPIC", "-shared", "-Wl,-soname,libtt_metal.so"]
+    subprocess.run(["g++", *flags, *shared, "-o", library, PROGRAMS / "tiny_metal.cpp"], check=True)
+    linked = [f"-L{folder}", "-ltt_metal", "-lpthread", f"-Wl,-rpath,{folder}"]
+    subprocess.run(["g++", *flags, "-o", program, PROGRAMS / "agent_events.cpp", *linked], check=True)
+    return program
+
+
+def _start(program: Path, **more: str) -> subprocess.Popen[str]:
+    env = {**os.environ, "LD_PRELOAD": str(require()), "TTMEM_SOCKET": "/nonexistent/ttmem.sock", **more}
+    return subprocess.Popen([program], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _ask(process: subprocess.Popen[str], line: str) -> str:
+    to, back = process.stdin, process.stdout
+    assert to is not None
+    assert back is not None
+    to.write(line + "\n")
+    to.flush()
+    return back.readline()
+
+
+def _cost(report: Report, program: Path, rounds: int) -> None:
+    report.title("The agent: nanoseconds an event from hook to ring, median (range)")
+    names = ("an empty call", "hooks paused", "hooks on", "one send() of a record")
+    figures: dict[str, list[float]] = {name: [] for name in names}
+    crowd: list[float] = []
+    process = _start(program)
+    for _ in range(rounds):
+        for name, value in zip(names, map(float, _ask(process, f"cost {EVENTS}").split())):
+            figures[name].append(value)
+        crowd.append(float(_ask(process, f"threads 4 {EVENTS // 8}")))
+    process.communicate()
+    for name, values in figures.items():
+        report.figure(name, spread(values, digits=1))
+    report.figure("hooks on, 4 threads at once", spread(crowd, digits=1))
+    added = statistics.median(figures["hooks on"]) - statistics.median(figures["hooks paused"])
+    sent = statistics.median(figures["one send() of a record"])
+    report.figure("added by the agent", f"{added:.0f}", f"a send() costs {sent / added:.0f} times as much")
+    report.budget("agent: an event", added, 150, "ns")
+
+
+def _drain(report: Report, program: Path, rounds: int) -> None:
+    report.title("From the ring into the account: records a second, median (range)")
+    rates: list[float] = []
+    with Collector(lambda text: print(text)) as collector:
+        process = _start(program, TTMEM_RUN_SOCKET=collector.path)
+        _ask(process, "fill 1000")
+        collector.turn()
+        for _ in range(rounds):
+            _ask(process, f"fill {RECORDS}")
+            before = collector.ingest.rings.counts()[0]
+            start = time.perf_counter()
+            collector.turn()
+            spent = time.perf_counter() - start
+            read, lost = collector.ingest.rings.counts()
+            assert (read - before, lost) == (RECORDS, 0)
+            rates.append(RECORDS / spent)
+        process.communicate()
+    report.figure("allocations and frees, one chip", spread(rates))
+    report.budget("agent: ring into the account", statistics.median(rates) / 1000, 300, "K records/s", at_least=True)
+
+
+def _loop(report: Report, folder: Path) -> None:
+    report.title("A real ttnn loop of cached operations, hooks on and off in turn in one process")
+    bench = wheel("3.12")
+    env = {
+        **bench.environment("n150", folder, UID_SEED),
+        "LD_PRELOAD": str(require()),
+        "TTMEM_SOCKET": "/nonexistent/ttmem.sock",
+    }
+    try:
+        command = [str(bench.python), str(PROGRAMS / "ttnn_loop.py"), str(PAIRS)]
+        done = subprocess.run(
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
+        )
+    finally:
+        remove_statistics("n150", UID_SEED)
+    pairs = [tuple(map(float, line.split())) for line in done.stdout.splitlines() if line[:1].isdigit()]
+    ratios = [on / off for on, off in pairs]
+    report.figure("microseconds an operation, hooks off", spread([off / 1000 for _, off in pairs], digits=1))
+    report.figure("microseconds an operation, hooks on", spread([on / 1000 for on, _ in pairs], digits=1))
+    slower = 100 * (statistics.median(ratios) - 1)
+    report.figure("median ratio of neighbours, on by off", f"{statistics.median(ratios):.4f}", f"{len(pairs)} pairs")
+    report.budget("agent: a cached ttnn operation is slower by", slower, 1.0, "%")
