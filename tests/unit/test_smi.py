@@ -147,7 +147,7 @@ def test_nobody_and_nothing() -> None:
         "No process has reported anything.",
         "",
         "Anomalies: none",
-        "Hint: set TT_ALLOC_TRACKING_ENABLED=1 before the workload starts.",
+        "Hint: `ttmem run -- COMMAND` tracks a program that uses ttnn; TT_ALLOC_TRACKING_ENABLED=1 a patched one.",
     ]
 
 

@@ -19,6 +19,7 @@ from ttmem.account.things import Thing
 from ttmem.account.totals import Peak, Total, keep_largest
 
 SCHEMA = "ttmem.snapshot/1"
+_OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
 _KINDS_OF = {pool: [kind for kind in KINDS if POOL_OF[kind] is pool] for pool in Pool}
 
 # tt-metal's TensorMemoryLayout.
@@ -101,6 +102,16 @@ def _ring_used(chip: Chip) -> int | None:
     return max(rings, default=None)
 
 
+def _at_once(chip: Chip, used: dict[Kind, int | None]) -> int | None:
+    """L1 in use at one time: of the parts of all cached programs only the resident ones, where that is known."""
+    known = {kind: size for kind, size in used.items() if size is not None and POOL_OF[kind] is Pool.L1}
+    if not known:
+        return None
+    resident = {kind: chip.resident_bytes(kind) for kind in _OF_PROGRAMS if kind in known}
+    known.update({kind: size for kind, size in resident.items() if size is not None})
+    return sum(known.values())
+
+
 def _held(chip: Chip, kind: Kind) -> Json:
     """Circular or dataflow buffers: of all cached programs, and of those that ran last on their cores (rule 9)."""
     held = _used(chip, kind)
@@ -156,6 +167,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
             "peak": l1_pool.peak.value if used[Kind.L1] is not None else None,
             "largest_free": _largest_free(chip, 1),
             "banks": geometry.cores if geometry else None,
+            "at_once": _at_once(chip, used),
             "buffers": used[Kind.L1],
             "small": {
                 "used": used[Kind.L1_SMALL],

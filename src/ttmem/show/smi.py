@@ -49,7 +49,7 @@ def _chip_table(chips: list[Json], colour: bool) -> list[str]:
         board = chip["board"] or chip["arch"] or "-"
         lines.append(
             f"{chip['uid']:<20} {board:<12} {_of(_level(dram), dram)} {_bar(_level(dram), dram['capacity'], colour)}"
-            f"{_of(_l1_level(l1), l1)} {percent(_l1_level(l1), l1['capacity']):>4}"
+            f"{_of(l1['at_once'], l1)} {percent(l1['at_once'], l1['capacity']):>4}"
         )
     return lines
 
@@ -57,15 +57,6 @@ def _chip_table(chips: list[Json], colour: bool) -> list[str]:
 def _level(pool: Json) -> int | None:
     """What a bar shows: what the allocator took where that is known, else what was asked for."""
     level: int | None = pool["reserved"] if pool["reserved"] is not None else pool["used"]
-    return level
-
-
-def _l1_level(l1: Json) -> int | None:
-    """L1 in use at once: of the circular and dataflow buffers of all cached programs, only the resident ones."""
-    if l1["used"] is None:
-        return None
-    idle = [part["held"] - part["resident"] for part in (l1["cb"], l1["dfb"]) if part["resident"] is not None]
-    level: int = l1["used"] - sum(idle)
     return level
 
 
@@ -101,8 +92,7 @@ def _breakdown(chip: Json) -> list[str]:
     row("scratchpads", l1["scratchpad"])
     row("kernels", l1["kernels"])
     row("firmware", l1["firmware"])
-    level = _l1_level(l1)
-    at_once = f"{human(level)} at once, " if level != l1["used"] else ""
+    at_once = f"{human(l1['at_once'])} at once, " if l1["at_once"] != l1["used"] else ""
     row("L1 total", l1["used"], f"   {at_once}peak {human(l1['peak'])}{_basis(l1)}")
     row("fabric kernels", system["fabric_kernels"], "   on ethernet cores, outside the grid")
     row("dispatch kernels", system["dispatch_kernels"], "   on dispatch cores, outside the grid")
@@ -111,7 +101,9 @@ def _breakdown(chip: Json) -> list[str]:
     row("host memory", memory["host"]["used"])
     known = [f"{human(size)} {name}" for name, size in memory["confidence"].items() if size]
     unknown = f"; not known: {', '.join(memory['missing'])}" if memory["missing"] else ""
-    lines.append(f"  {', '.join(known) or 'nothing reported'}{unknown}")
+    share = memory["completeness"]
+    audited = "" if share is None else f"; {100 * share:.4g} % of what the allocators say"
+    lines.append(f"  {', '.join(known) or 'nothing reported'}{audited}{unknown}")
     return lines
 
 
@@ -165,8 +157,13 @@ def _share(share: Json | None) -> str:
 
 def _hints(picture: Json) -> list[str]:
     hints = []
+    for process in picture["processes"]:
+        for source in process["sources"]:
+            hints += [f"pid {process['pid']}: {line}" for line in (source["trouble"] or "").splitlines()]
     if any(chip["identity"] == "assumed" for chip in picture["chips"]):
         hints.append('Hint: "assumed:N" is some process\'s device N; a client that names its chip makes it certain.')
     if picture["server"] is not None and not picture["processes"]:
-        hints.append("Hint: set TT_ALLOC_TRACKING_ENABLED=1 before the workload starts.")
+        hints.append(
+            "Hint: `ttmem run -- COMMAND` tracks a program that uses ttnn; TT_ALLOC_TRACKING_ENABLED=1 a patched one."
+        )
     return hints
