@@ -49,7 +49,7 @@ struct Guard {
 };
 std::atomic<Guard*> guard{nullptr};
 std::atomic<uint32_t> starter{0};  // pid of the process one of whose threads is starting an agent
-bool off = false;
+std::atomic<bool> off{false};
 
 }  // namespace
 
@@ -72,7 +72,7 @@ Agent* start(const Metal& metal) noexcept {
     Guard* page = guard.load();
     Agent* agent = page != nullptr ? page->agent.load() : nullptr;
     const char* wish = getenv("TTMEM_AGENT");
-    off = off || (wish != nullptr && std::strcmp(wish, "0") == 0);
+    off = off.load() || (wish != nullptr && std::strcmp(wish, "0") == 0);
     if (agent == nullptr && !off) {
         bool forked = page != nullptr;
         if (page == nullptr) {
@@ -105,7 +105,7 @@ Agent* start(const Metal& metal) noexcept {
                 agent = nullptr;
             }
         }
-        off = off || agent == nullptr;  // no second try: a process without memory has other worries
+        off = off.load() || agent == nullptr;  // no second try: a process without memory has other worries
     }
     starter.store(0);
     return agent;
@@ -250,6 +250,10 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
     place.l1_base = metal.call<uint64_t>(kCall_base_address, allocator, &l1);
     place.dram_base = metal.call<uint64_t>(kCall_base_address, allocator, &dram);
     place.l1_size = place.l1_base + place.banks[1].size + place.banks[3].size;
+    if (metal.has(kCall_max_unreserved) && place.l1_size > 0) {
+        uint64_t unreserved = metal.call<uint32_t>(kCall_max_unreserved);
+        place.map_end = unreserved < place.l1_size ? place.l1_size - unreserved : 0;
+    }
     if (metal.has(kCall_has_bank)) {
         for (uint64_t y = 0; y < Cores::kRows; y++) {
             for (uint64_t x = 0; x < 32; x++) {

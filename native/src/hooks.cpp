@@ -205,16 +205,15 @@ void ttmem_allocate_scratchpads(void* self, void* device) {
     }
 }
 
-TTMEM_EXPORT void ttmem_cb_placed(void* self, const std::vector<uint64_t>& ranges, uint64_t address, uint64_t size,
-                                  bool global, const void* device)
+TTMEM_EXPORT void ttmem_cb_placed(void* self, const void* cores, uint64_t address, uint64_t size, bool global,
+                                  const void* device)
     TTMEM_NAMED("_ZN2tt8tt_metal12GraphTracker17track_allocate_cbERKNS0_12CoreRangeSetEmmbPKNS0_7IDeviceE");
-void ttmem_cb_placed(void* self, const std::vector<uint64_t>& ranges, uint64_t address, uint64_t size, bool global,
-                     const void* device) {
+void ttmem_cb_placed(void* self, const void* cores, uint64_t address, uint64_t size, bool global, const void* device) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*, const void*, uint64_t, uint64_t, bool, const void*)>(ttmem::kHook_cb_placed)(
-        self, &ranges, address, size, global, device);
+        self, cores, address, size, global, device);
     Bracket* bracket = innermost;
-    if (bracket == nullptr || bracket->kind != Kind::kCb) {
+    if (bracket == nullptr || bracket->kind != Kind::kCb || !metal.covers(Kind::kCb)) {
         return;
     }
     if (bracket->device == nullptr) {
@@ -222,7 +221,8 @@ void ttmem_cb_placed(void* self, const std::vector<uint64_t>& ranges, uint64_t a
     }
     if (bracket->device == device) {
         Part part{Kind::kCb, global ? ttmem::kShared : uint8_t{0}, address, static_cast<uint32_t>(size), {}, 0};
-        for (size_t i = 0; i + 4 <= ranges.size(); i += 4) {  // a CoreRangeSet is a vector of four words each
+        const auto& ranges = *metal.call<const std::vector<uint64_t>*>(ttmem::kCall_core_ranges, cores);
+        for (size_t i = 0; i + 4 <= ranges.size(); i += 4) {  // a CoreRange is four words
             part.cores.add_range(ranges.data() + i);
         }
         bracket->parts.push_back(part);

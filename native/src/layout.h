@@ -111,8 +111,9 @@ struct Place {
     uint64_t audits;
     uint64_t mismatches;
     uint64_t audited;  // time of the last one
+    uint64_t map_end;  // where a core's firmware ends and its kernel ring begins, 0 unknown
     Bank banks[5];     // by BufferType
-    uint8_t spare[216];
+    uint8_t spare[208];
 };
 static_assert(sizeof(Place) == 512);
 constexpr uint32_t kNoMesh = 0xffffffff;

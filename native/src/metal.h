@@ -46,6 +46,8 @@ namespace ttmem {
     X(num_banks, "_ZNK2tt8tt_metal13AllocatorImpl13get_num_banksERKNS0_10BufferTypeE")                                \
     X(bank_size, "_ZNK2tt8tt_metal13AllocatorImpl13get_bank_sizeERKNS0_10BufferTypeE")                                \
     X(base_address, "_ZNK2tt8tt_metal13AllocatorImpl23get_base_allocator_addrERKNS0_10HalMemTypeE")                   \
+    X(max_unreserved, "_ZN2tt8tt_metal3hal33get_max_worker_l1_unreserved_sizeEv")                                     \
+    X(core_ranges, "_ZNK2tt8tt_metal12CoreRangeSet6rangesEv")                                                         \
     X(statistics, "_ZNK2tt8tt_metal13AllocatorImpl14get_statisticsERKNS0_10BufferTypeE")                              \
     X(num_buffers, "_ZNK2tt8tt_metal13AllocatorImpl25get_num_allocated_buffersEv")                                    \
     X(has_bank, "_ZNK2tt8tt_metal13AllocatorImpl8has_bankENS0_10BufferTypeERKNS_7xy_pairE")                           \

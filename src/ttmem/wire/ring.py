@@ -15,7 +15,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from ttmem.account.geometry import Arch, Geometry, board_geometry
+from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.identity import ChipInfo, assumed_uid
 
 MAGIC = int.from_bytes(b"ttmemrng", "little")
@@ -47,9 +47,9 @@ PLACE_FIELDS = (
     ("turn", 0, "I"), ("state", 4, "I"), ("mesh", 8, "I"), ("whole", 12, "I"), ("chips", 16, "I"),
     ("chip_count", 20, "I"), ("arch", 24, "I"), ("cores", 28, "I"), ("l1_size", 32, "Q"), ("l1_base", 40, "Q"),
     ("dram_base", 48, "Q"), ("buffers_ours", 56, "Q"), ("buffers_theirs", 64, "Q"), ("audits", 72, "Q"),
-    ("mismatches", 80, "Q"), ("audited", 88, "Q"),
+    ("mismatches", 80, "Q"), ("audited", 88, "Q"), ("map_end", 96, "Q"),
 )  # fmt: skip
-BANKS_AT, BANK_SIZE, BANK_COUNT = 96, 40, 5
+BANKS_AT, BANK_SIZE, BANK_COUNT = 104, 40, 5
 BANK_FIELDS = (
     ("size", 0, "Q"), ("ours", 8, "Q"), ("theirs", 16, "Q"), ("largest_free", 24, "Q"), ("banks", 32, "I"),
     ("unit", 36, "I"),
@@ -137,6 +137,7 @@ class Place(NamedTuple):
     audits: int
     mismatches: int
     audited: int
+    map_end: int
     banks: tuple[Bank, ...]
 
 
@@ -357,10 +358,8 @@ def geometry_of(place: Place, grid: int) -> Geometry:
     width = max((row.bit_length() for row in rows), default=0)
     height = max((y + 1 for y, row in enumerate(rows) if row), default=0)
     dram, small, trace = place.banks[0], place.banks[3], place.banks[4]
-    table = board_geometry(None, arch)
-    ring = table.ring_size if table is not None else 0
     return Geometry(
-        arch, width, height, place.l1_size, place.l1_base, max(0, place.l1_base - ring), dram.banks,
+        arch, width, height, place.l1_size, place.l1_base, place.map_end or place.l1_base, dram.banks,
         place.dram_base + dram.size + trace.size, small.size, trace.size, True,
     )  # fmt: skip
 
