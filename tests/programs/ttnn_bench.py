@@ -21,6 +21,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     options.add_argument("--board", default="n150")
     options.add_argument("--fabric", action="store_true", help="start the routers on the ethernet cores")
     options.add_argument("--trace-region-size", type=int, default=0)
+    options.add_argument("--ring-size", type=int, default=0, help="bytes of a core's kernel ring; 0 for ttnn's choice")
     options.add_argument("--report-fd", type=int, help="write JSON lines there; without it they go to stdout")
     options.add_argument("--ack-fd", type=int, help="wait there for one byte after each line")
     return options
@@ -42,6 +43,8 @@ class Reporter:
 
 def open_board(options: argparse.Namespace) -> Any:
     sizes = {"l1_small_size": L1_SMALL_SIZE, "trace_region_size": options.trace_region_size}
+    if options.ring_size:
+        sizes["worker_l1_size"] = ttnn._ttnn.device.get_max_worker_l1_unreserved_size() - options.ring_size
     if options.fabric:
         ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
     if options.board not in MESHES:
@@ -55,8 +58,8 @@ def close_board(options: argparse.Namespace, device: Any) -> None:
     (ttnn.close_mesh_device if options.board in MESHES else ttnn.close_device)(device)
 
 
-def account(device: Any) -> dict[str, Any]:
-    """What ttnn says is allocated."""
+def account(device: Any, listed: bool = True) -> dict[str, Any]:
+    """What ttnn says is allocated; its list of buffers only on request, for it may hold some that are no more."""
     views = {}
     for name in BUFFER_TYPES:
         view = ttnn.get_memory_view(device, getattr(ttnn.BufferType, name))
@@ -66,8 +69,9 @@ def account(device: Any) -> dict[str, Any]:
             "largest_free_per_bank": view.largest_contiguous_bytes_free_per_bank,
             "total_per_bank": view.total_bytes_per_bank,
         }
-    buffers = ttnn._ttnn.reports.get_buffers([device])
+    buffers = ttnn._ttnn.reports.get_buffers([device]) if listed else []
     return {
+        "chips": list(device.get_device_ids()),
         "views": views,
         "buffers": sorted([buffer.buffer_type.value, buffer.address] for buffer in buffers),
         "program_cache": device.num_program_cache_entries(),

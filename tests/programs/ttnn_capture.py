@@ -30,7 +30,7 @@ RANGE = re.compile(r"\[(\d+)-(\d+) - (\d+)-(\d+)\]")
 Operation = Callable[[], Any]
 
 
-def operations(device: Any) -> dict[str, Operation]:
+def operations(device: Any, fabric: bool) -> dict[str, Operation]:
     """The operations; their inputs are made here, once, so that only the operation itself runs later."""
 
     def new(*shape: int, layout: Any = TILE, dtype: Any = ttnn.bfloat16, memory: Any = None) -> Any:
@@ -55,7 +55,9 @@ def operations(device: Any) -> dict[str, Operation]:
         "stride": (1, 1),
         "padding": (1, 1),
     }
+    across = {"all_gather": lambda: ttnn.all_gather(a, dim=3, cluster_axis=1)} if fabric else {}
     return {
+        **across,  # each chip has a program of its own
         "matmul": lambda: ttnn.matmul(a, b),
         "add": lambda: ttnn.add(a, same),
         "add_sharded": lambda: ttnn.add(pieces, pieces, memory_config=sharded),
@@ -162,7 +164,7 @@ def main() -> None:
     kernels = Kernels()
     device = open_board(chosen)
     report(op="open", phase="ran", error=None, kernels=kernels.new(), program_cache=0)
-    known = operations(device)
+    known = operations(device, chosen.fabric)
     for name in chosen.ops.split(",") if chosen.ops else known:
         device.clear_program_cache()
         kernels.new()

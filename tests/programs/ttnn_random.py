@@ -32,12 +32,13 @@ def step(weight: int = 2) -> Callable[[Step], Step]:
 class Program:
     """The tensors that are alive, and ways to get at some."""
 
-    def __init__(self, device: Any, seed: int, threads: int) -> None:
+    def __init__(self, device: Any, seed: int, threads: int, trace_region_size: int) -> None:
         self.device = device
         self.random = random.Random(seed)
         self.threads = threads
         self.live: list[Any] = []
-        self.kinds = [kind for kind in STEPS if kind != "threads" or threads]
+        possible = {"threads": threads, "trace": trace_region_size}
+        self.kinds = [kind for kind in STEPS if possible.get(kind, True)]
         self.weights = [STEPS[kind][1] for kind in self.kinds]
 
     def run(self) -> tuple[str, str | None]:
@@ -99,7 +100,7 @@ def _plain(tensor: Any) -> bool:
         and tensor.dtype == ttnn.bfloat16
         and tensor.layout == TILE
         and not tensor.is_sharded()
-        and tensor.memory_config().buffer_type != ttnn.BufferType.L1_SMALL
+        and tensor.memory_config().buffer_type in (ttnn.BufferType.DRAM, ttnn.BufferType.L1)
         and all(side in SIDES for side in shape[2:])
     )
 
@@ -117,6 +118,18 @@ def l1(p: Program) -> Any:
 @step()
 def row_major(p: Program) -> Any:
     return p.new(p.side() + p.random.randrange(32), p.side(), layout=ROW_MAJOR)
+
+
+@step()
+def narrow(p: Program) -> Any:
+    """Rows of no round number of bytes: what the allocator takes is not what was asked for."""
+    return p.new(p.side(), 8 * p.random.randint(1, 7), layout=ROW_MAJOR)
+
+
+@step()
+def trace(p: Program) -> Any:
+    """In the region for traces, where on mock nothing else is ever allocated."""
+    return p.new(32, p.side(), memory=ttnn.MemoryConfig(ttnn.TensorMemoryLayout.INTERLEAVED, ttnn.BufferType.TRACE))
 
 
 @step()
@@ -302,7 +315,9 @@ def max_pool2d(p: Program) -> Any:
 @step()
 def round_trip(p: Program) -> Any:
     """To the host and back; the tensor on the device is let go in between."""
-    a = p.pop() or p.new()
+    a = p.pop()
+    if a is None or not a.is_allocated():  # ttnn dereferences nothing if its buffer went with a view of it
+        a = p.new()
     host, memory = ttnn.from_device(a), a.memory_config()
     del a
     return ttnn.to_device(host, p.device, memory_config=memory)
@@ -394,12 +409,12 @@ def main() -> None:
     report = Reporter(chosen.report_fd, chosen.ack_fd)
     device = open_board(chosen)
     report(step=0, what="open", error=None, **account(device))
-    program = Program(device, chosen.seed, chosen.threads)
+    program = Program(device, chosen.seed, chosen.threads, chosen.trace_region_size)
     for number in range(1, chosen.steps + 1):
         what, error = program.run()
         report(step=number, what=what, error=error, **account(device))
     close_board(chosen, device)
-    report(step=chosen.steps + 1, what="close", error=None, views={}, buffers=[], program_cache=0)
+    report(step=chosen.steps + 1, what="close", error=None, chips=[], views={}, buffers=[], program_cache=0)
 
 
 if __name__ == "__main__":

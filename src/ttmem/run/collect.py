@@ -18,6 +18,7 @@ from ttmem.account.parties import Source
 from ttmem.account.snapshot import counts
 from ttmem.account.things import Thing
 from ttmem.account.totals import WholeTotal
+from ttmem.run.picture import Made, programs_of
 from ttmem.server.clock import Clock
 from ttmem.server.ingest import Ingest
 from ttmem.server.legacy_log import LegacyLog
@@ -33,7 +34,7 @@ class Collector:
         self.ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=self.clock.now)
         self.ingest.warn = warn
         self.ingest.rings.closing = self._closing
-        self._left: dict[tuple[int, int | None, int], list[Thing]] = {}
+        self._left: dict[tuple[int, int | None, int], tuple[list[Thing], list[Made]]] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="ttmem-run-")
         self.path = os.path.join(self._folder.name, "run.sock")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -74,8 +75,13 @@ class Collector:
 
     def left(self) -> list[Thing]:
         """What each process held when it began to close its devices, or when it ended."""
-        return [thing for things in self._left.values() for thing in things]
+        return [thing for things, _ in self._left.values() for thing in things]
+
+    def programs_left(self) -> list[Made]:
+        """The programs that were cached then."""
+        return [program for _, programs in self._left.values() for program in programs]
 
     def _closing(self, source: Source) -> None:
         process = source.process
-        self._left[process.info.key] = [thing for holding in process.holdings() for thing in holding.things()]
+        things = [thing for holding in process.holdings() for thing in holding.things()]
+        self._left[process.info.key] = (things, programs_of(process))

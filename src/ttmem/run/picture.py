@@ -4,13 +4,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from ttmem.account.events import Allocated, DeviceOpened, Sees
+from ttmem.account.events import Allocated, DeviceOpened, ProgramCompiled, Sees
 from ttmem.account.ledger import Ledger
-from ttmem.account.things import Thing
+from ttmem.account.parties import Process
+from ttmem.account.things import Holding, Thing
 
 
-def account_of(things: Iterable[Thing]) -> Ledger:
+class Made(NamedTuple):
+    """A program as it was when a picture was taken."""
+
+    holding: Holding
+    event: ProgramCompiled
+
+
+def programs_of(process: Process) -> list[Made]:
+    """What is known of a process's programs beside their parts."""
+    return [
+        Made(holding, ProgramCompiled(holding.number, one.ident, one.ring or 0, one.metal_id or 0, one.tag))
+        for holding in process.holdings()
+        for one in holding.programs.values()
+    ]
+
+
+def account_of(things: Iterable[Thing], programs: Iterable[Made] = ()) -> Ledger:
     """An account in which exactly these things were allocated, in the order they were.
 
     Which programs were resident then is not known any more, and the account says so.
@@ -27,4 +45,9 @@ def account_of(things: Iterable[Thing]) -> Ledger:
         refs = thing.refs or 1
         event = Allocated(holding.number, thing.kind, thing.address, thing.size, thing.program, refs, thing.extra)
         ledger.apply(thing.time, source, event)
+    for holding, compiled in programs:
+        process = holding.source.process
+        source = ledger.source(process.seen, process.info, holding.source.name, holding.source.confidence)
+        if holding.number in source.holdings:  # else all its parts were elsewhere
+            ledger.apply(process.seen, source, compiled)
     return ledger

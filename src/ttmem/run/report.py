@@ -50,6 +50,7 @@ class Report:
         self.started_at = self.ended_at - ended.duration
         self.at_peak = collector.at_peak()
         self.left = _by_size(collector.left())
+        self._programs_left = collector.programs_left()
         self.completeness = collector.ingest.rings.completeness()
         self.counters = collector.ingest.rings.counters()
         self.troubles = sorted(
@@ -67,7 +68,7 @@ class Report:
         return max((chip.pools[pool].reserved_peak for chip in self.ledger.chips.values()), default=0)
 
     def data(self) -> Json:
-        final = account_of(self.left)
+        final = account_of(self.left, self._programs_left)
         return {
             "schema": SCHEMA,
             "command": self.command,
