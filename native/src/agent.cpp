@@ -90,6 +90,8 @@ Agent* start(const Metal& metal) noexcept {
             agent = new (memory) Agent();
             if (agent->store.create(pid)) {
                 agent->forked_ = forked;
+                const char* mode = getenv("TT_METAL_ALLOCATOR_MODE_HYBRID");
+                agent->hybrid_ = mode != nullptr && mode[0] == '1';
                 agent->next_part_ = static_cast<uint32_t*>(parts);
                 agent->homes_.reserve(kPlaces);
                 Header* header = agent->store.header();
@@ -276,18 +278,46 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
     Locked held(store.lock);
     uint16_t found = find_allocator(allocator);
     Header* header = store.header();
-    if (found != kNowhere || homes_.size() == kPlaces) {
+    if (found != kNowhere) {
         return found;
     }
-    uint16_t index = static_cast<uint16_t>(homes_.size());
+    uint16_t index = free_place();
+    if (index == kNowhere) {
+        header->places_full++;
+        return index;
+    }
     place.whole = index;
     place.chips = store.blob(home.chips.data(), static_cast<uint32_t>(home.chips.size() * 2));
     place.cores = store.core_set(home.grid);
-    homes_.push_back(std::move(home));
-    store.places()[index] = place;
-    header->places_used = index + 1;
+    set_place(index, place, std::move(home));
     store.append(Event::kOpened, [&](Record& r) { r.place = index; });
     return index;
+}
+
+// A new place, or when there are no more the one that was closed longest ago.
+uint16_t Agent::free_place() const noexcept {
+    if (homes_.size() < kPlaces) {
+        return static_cast<uint16_t>(homes_.size());
+    }
+    for (uint32_t step = 1; step <= kPlaces; step++) {
+        uint16_t index = static_cast<uint16_t>((last_place_ + step) % kPlaces);
+        if (store.places()[index].state == 2) {
+            return index;
+        }
+    }
+    return kNowhere;
+}
+
+void Agent::set_place(uint16_t index, const Place& place, Home&& home) {
+    if (index == homes_.size()) {
+        homes_.push_back(std::move(home));
+    } else {
+        homes_[index] = std::move(home);
+    }
+    last_place_ = index;
+    store.places()[index] = place;
+    Header* header = store.header();
+    header->places_used = header->places_used > index ? header->places_used : index + 1u;
 }
 
 uint16_t Agent::part_of(uint16_t index, const uint32_t range[4]) {
@@ -310,10 +340,10 @@ uint16_t Agent::part_of(uint16_t index, const uint32_t range[4]) {
             return static_cast<uint16_t>(i);
         }
     }
-    if (homes_.size() == kPlaces || blob == 0) {
+    uint16_t made = free_place();
+    if (made == kNowhere || blob == 0) {
         return index;
     }
-    uint16_t made = static_cast<uint16_t>(homes_.size());
     Place place = store.places()[index];
     place.chips = blob;
     place.chip_count = static_cast<uint32_t>(chips.size());
@@ -321,9 +351,7 @@ uint16_t Agent::part_of(uint16_t index, const uint32_t range[4]) {
     part.metal = home.metal;
     part.grid = home.grid;
     part.chips = std::move(chips);
-    homes_.push_back(std::move(part));
-    store.places()[made] = place;
-    store.header()->places_used = made + 1;
+    set_place(made, place, std::move(part));
     return made;
 }
 
@@ -408,6 +436,10 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
     seen.per_bank = metal.call<uint64_t>(kCall_buffer_per_bank, buffer);
     seen.layout =
         metal.has(kCall_buffer_layout) ? static_cast<uint8_t>(metal.call<uint32_t>(kCall_buffer_layout, buffer)) : 255;
+    if (hybrid_ && seen.kind == Kind::kL1 && metal.has(kCall_buffer_page)) {
+        uint64_t page = metal.call<uint64_t>(kCall_buffer_page, buffer), unit = metal.call<uint32_t>(kCall_alignment, allocator, 0u);
+        seen.per_bank = page == 0 ? seen.per_bank : seen.per_bank / page * round_up(page, unit);
+    }
     if (seen.layout != 0 && seen.layout != 255 && metal.has(kCall_buffer_cores)) {
         seen.cores = static_cast<uint16_t>(metal.call<uint32_t>(kCall_buffer_cores, buffer));
     }
@@ -516,7 +548,9 @@ void Agent::after_change(const Metal& metal, uint16_t index, void* allocator) {
 
 void Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected) {
     // Meaningful only while nobody else is between the allocator and our table.
-    if (in_flight.load() != expected || !metal.has(kCall_statistics)) {
+    // A chip's own list mirrors the mesh's buffers in hybrid mode, so its sums are not those of its buffers.
+    bool mirrored = hybrid_ && store.places()[index].mesh == kNoMesh;
+    if (in_flight.load() != expected || !metal.has(kCall_statistics) || mirrored) {
         return;
     }
     uint64_t head = __atomic_load_n(&store.header()->head, __ATOMIC_ACQUIRE);

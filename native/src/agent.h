@@ -109,6 +109,8 @@ private:
     uint16_t find_device(void* device) const noexcept;
     uint16_t make_home(const Metal& metal, void* allocator, void* device);
     uint16_t chip_index(const Metal& metal, void* device);
+    uint16_t free_place() const noexcept;
+    void set_place(uint16_t index, const Place& place, Home&& home);
     uint16_t part_of(uint16_t home, const uint32_t range[4]);
     void keep(uint16_t index, const Seen& seen) noexcept;
     void close_home(uint16_t index);
@@ -125,6 +127,7 @@ private:
     Program* find_program(void* impl) noexcept;
 
     bool forked_ = false;
+    bool hybrid_ = false;  // TT_METAL_ALLOCATOR_MODE_HYBRID: L1 pages are rounded one by one, chips have lists of their own
     std::vector<Home> homes_;
     Map buffers_;    // place, kind and address -> slot
     Map programs_;   // ProgramImpl -> index
@@ -133,6 +136,7 @@ private:
     std::vector<uint32_t> spare_;
     uint32_t* next_part_ = nullptr;  // slot -> slot + 1 of the next part of the same program
     uint32_t last_number_ = 0;
+    uint16_t last_place_ = 0;
 };
 
 }  // namespace ttmem

@@ -156,7 +156,8 @@ struct Header {
     uint64_t replaced;   // an address was handed out that the table thought taken
     uint64_t names;      // 1 once ttnn's operations are named
     uint64_t failures;   // times the agent gave up on something because tt-metal threw
-    uint8_t spare2[56];
+    uint64_t places_full;  // allocators not followed because all places were open
+    uint8_t spare2[48];
     char wheel[256];   // path of libtt_metal.so
     char trouble[512]; // what is inert and why, one sentence each, separated by newlines
     uint8_t rest[3072];

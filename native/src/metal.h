@@ -40,6 +40,7 @@ namespace ttmem {
     X(buffer_device, "_ZNK2tt8tt_metal6Buffer6deviceEv")                                                              \
     X(buffer_address, "_ZNK2tt8tt_metal6Buffer7addressEv")                                                            \
     X(buffer_per_bank, "_ZNK2tt8tt_metal6Buffer21aligned_size_per_bankEv")                                            \
+    X(buffer_page, "_ZNK2tt8tt_metal6Buffer17aligned_page_sizeEv")                                                    \
     X(buffer_cores, "_ZNK2tt8tt_metal6Buffer9num_coresEv")                                                            \
     X(buffer_sharded, "_ZNK2tt8tt_metal6Buffer14has_shard_specEv")                                                    \
     X(alignment, "_ZNK2tt8tt_metal13AllocatorImpl13get_alignmentENS0_10BufferTypeE")                                  \

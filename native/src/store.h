@@ -96,6 +96,9 @@ public:
     template <typename Fill>
     uint32_t allocate(Fill fill) noexcept {
         uint32_t slot = take_slot();
+        if (slot == kNoSlot) {
+            return slot;  // counted; without a place in the table its end could not be told
+        }
         const Record& record = append(Event::kAllocated, [&](Record& r) {
             fill(r);
             r.slot = slot;

@@ -34,7 +34,7 @@ HEADER_FIELDS = (
     ("active", 80, "Q"), ("wanted", 88, "Q"),
     ("head", 128, "Q"), ("table_high", 136, "I"), ("blobs_used", 140, "I"), ("places_used", 144, "I"),
     ("chips_used", 148, "I"), ("table_full", 152, "Q"), ("blobs_full", 160, "Q"), ("unknown_frees", 168, "Q"),
-    ("replaced", 176, "Q"), ("names", 184, "Q"), ("failures", 192, "Q"),
+    ("replaced", 176, "Q"), ("names", 184, "Q"), ("failures", 192, "Q"), ("places_full", 200, "Q"),
     ("wheel", 256, "256s"), ("trouble", 512, "512s"),
 )  # fmt: skip
 RECORD_FIELDS = (

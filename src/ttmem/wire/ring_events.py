@@ -30,11 +30,22 @@ from ttmem.account.events import (
 from ttmem.account.kinds import KINDS, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
-from ttmem.wire.ring import PROGRAM_FRAME, RAN, SHARED, Place, Ring, RingError, RingEvent, chip_info, geometry_of
+from ttmem.wire.ring import (
+    NO_MESH,
+    PROGRAM_FRAME,
+    RAN,
+    SHARED,
+    Place,
+    Ring,
+    RingError,
+    RingEvent,
+    chip_info,
+    geometry_of,
+)
 
 _ALLOCATED, _FREED, _RUN = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.RUN)
 _UNKNOWN_LAYOUT = 255
-COUNTERS = ("unknown_frees", "replaced", "table_full", "blobs_full", "failures")
+COUNTERS = ("unknown_frees", "replaced", "table_full", "blobs_full", "places_full", "failures")
 _GONE = (0, 0)
 _FIRST_PART = int(Kind.CB)
 _MOST_EXTRAS = 50_000
@@ -46,6 +57,7 @@ class _Spot(NamedTuple):
     numbers: tuple[int, ...]  # Metal's numbers of its chips
     allocator: int
     banks: tuple[int, ...]  # by buffer kind
+    mesh: bool  # False: a chip by itself, where a buffer lies on its own cores only
 
 
 class RingFold:
@@ -119,7 +131,8 @@ class RingFold:
             raise RingError(f"place {number} was never opened")
         chips = self.ring.chips_of(place)
         banks = tuple(bank.banks for bank in place.banks)
-        spot = self._spots[number] = _Spot(tuple(chip.number for chip in chips), place.whole + 1, banks)
+        numbers = tuple(chip.number for chip in chips)
+        spot = self._spots[number] = _Spot(numbers, place.whole + 1, banks, place.mesh != NO_MESH)
         return spot
 
     def _begin(self, limit: int) -> Iterator[tuple[float, Event]]:
@@ -179,7 +192,8 @@ class RingFold:
                 tag = "{} ({}: {} B)".format(*tag.split("\t", 2))
             return Extra(None, self.ring.mask(cores), 0, tag, bool(flags & SHARED))
         known = None if layout == _UNKNOWN_LAYOUT else layout
-        extra = Extra(per_bank * spot.banks[kind], 0, spot.allocator, tag, False, known, core_count)
+        banks = spot.banks[kind] if spot.mesh or not core_count else core_count
+        extra = Extra(per_bank * banks, 0, spot.allocator, tag, False, known, core_count)
         if len(self._extras) >= _MOST_EXTRAS:
             self._extras.clear()
         self._extras[place, kind, layout, per_bank, core_count, name] = extra
@@ -210,15 +224,24 @@ class RingFold:
             raise RingError(f"record {record[0]} says {event}, which means nothing")
 
     def _opened(self, number: int) -> Iterator[Event]:
+        self._forget(number)  # the number may have been another mesh's
         place = self.ring.place(number)
         geometry = geometry_of(place, self.ring.mask(place.cores))
         for chip in self.ring.chips_of(place):
             self._open.setdefault(chip.number, set()).add(number)
             yield DeviceOpened(chip.number, chip_info(chip, geometry))
 
+    def _forget(self, number: int) -> None:
+        """What was remembered of a place and its parts."""
+        gone = {part for part, spot in self._spots.items() if part == number or spot.allocator == number + 1}
+        for part in gone:
+            del self._spots[part]
+        self._extras = {key: extra for key, extra in self._extras.items() if key[0] not in gone}
+
     def _closed(self, number: int, spot: _Spot) -> Iterator[Event]:
         self._take_audit(number)  # the last one, made when it began to close
         self._audits.pop(number, None)
+        self._forget(number)
         for chip in spot.numbers:
             left = self._open.get(chip, set())
             left.discard(number)
@@ -253,10 +276,16 @@ class RingFold:
         now = self._now()
         yield now, ResyncBegin(self._generation)
         things = self.ring.live()
+        before, self._open = self._open, {}
+        self._audits.clear()
+        self._ran.clear()
         for number, place in enumerate(self.ring.places()):
             if place.state == 1 and place.whole == number:
                 for event in self._opened(number):
                     yield now, event
+        for chip, places in before.items():
+            for closed in places - self._open.get(chip, set()):
+                yield now, Audited(chip, closed + 1, _GONE, _GONE, _GONE, _GONE)
         ran = []
         for record in things:
             spot = self._spots.get(record[11]) or self._spot(record[11])

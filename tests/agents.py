@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A collector for the native agents of workloads: takes their memory and keeps the account of all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from tests.mock.program import Program
+from tests.mock.wheel import wheel
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import KERNEL_KINDS, KINDS, Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.account.things import Thing
+from ttmem.agent import require
+from ttmem.wire.ring import PROGRAM_FRAME, SHARED, Record, Ring, RingEvent
+from ttmem.wire.ring_events import RingFold
+
+_HELLO = 4096  # more than an agent says
+_PEER = struct.Struct("3i")
+_ALL = 1 << 16
+
+
+class Live(NamedTuple):
+    """A live thing on one chip, in the words that records and account have in common."""
+
+    number: int  # the chip's, in its process
+    kind: Kind
+    address: int
+    size: int
+    program: int
+    reserved: int | None
+    cores: int
+    shared: bool
+
+
+class Kernel(NamedTuple):
+    """A kernel of a program, as the agent names it."""
+
+    program: int
+    name: str
+    sizes: list[int]  # of its binaries
+    cores: int
+    per_core: int
+    kind: Kind
+
+
+class Agent:
+    """One process's memory: its account is folded by the code of the server, and its records are kept beside that."""
+
+    def __init__(self, pid: int, fd: int, ledger: Ledger) -> None:
+        self.pid = pid
+        self._fd = fd
+        self._records = Ring(os.dup(fd))
+        self.ring = Ring(os.dup(fd))
+        self.fold = RingFold(self.ring, 0.0)
+        self.source: Source = ledger.source(0.0, ProcessInfo(pid=pid, start=1), "agent", Confidence.EXACT)
+        self.history: list[Record] = []
+        self._parts: defaultdict[int, defaultdict[tuple[int, ...], list[Record]]] = defaultdict(
+            lambda: defaultdict(list)
+        )  # what is live by the records so far: program -> what they say -> records
+
+    def drain(self, ledger: Ledger) -> None:
+        while True:
+            for time, event in self.fold.events(_ALL):
+                ledger.apply(time, self.source, event)
+            if not self.fold.behind:
+                break
+        lost, records = self._records.read(_ALL)
+        assert lost == 0
+        for record in map(Record._make, records):
+            self.history.append(record)
+            self._follow(record)
+
+    def _follow(self, record: Record) -> None:
+        things = self._parts[record.program][record.place, record.kind, record.address, record.cores, record.size]
+        if record.event == RingEvent.ALLOCATED:
+            things.append(record)
+            # Several circular buffers of a program may lie on one tensor; nothing else shares its place.
+            assert len(things) == 1 or record.flags & SHARED, f"allocated twice: {record}"
+        elif record.event == RingEvent.FREED:
+            things.pop()
+        elif record.event == RingEvent.DESTROYED:
+            del self._parts[record.program]
+
+    def close(self) -> None:
+        self.ring.close()
+        self._records.close()
+        os.close(self._fd)
+
+    def last_change(self, number: int) -> Record:
+        """The youngest record of a buffer in that place."""
+        return next(r for r in reversed(self.history) if r.place == number and r.kind < Kind.CB and r.event in _CHANGES)
+
+    def kernels(self) -> list[Kernel]:
+        """Every kernel of every live program once, on however many chips it is."""
+        found = []
+        for things in (things for parts in self._parts.values() for things in parts.values()):
+            for record in things:
+                if KINDS[record.kind % len(KINDS)] in KERNEL_KINDS:
+                    name, _, sizes = (self.ring.name(record.name) or "").split("\t")
+                    found.append(
+                        Kernel(
+                            *(record.program, name, [int(size) for size in sizes.split(",")]),
+                            *(self.ring.mask(record.cores), record.per_bank, KINDS[record.kind]),
+                        )
+                    )
+        return found
+
+    # -- three ways to what is live, which must be one -----------------------------------------------------------
+
+    def live_in_table(self) -> list[Live]:
+        """By the table that the agent keeps."""
+        with contextlib.closing(Ring(os.dup(self._fd))) as ring:
+            return sorted(self._live(map(Record._make, ring.live())))
+
+    def live_in_records(self) -> list[Live]:
+        """By every record there ever was, matched by what they say and not by their slots in the table."""
+        things = (things for parts in self._parts.values() for things in parts.values())
+        return sorted(self._live(chain.from_iterable(things)))
+
+    def live_in_account(self) -> list[Live]:
+        """By the ledger."""
+        found = []
+        for holding in self.source.holdings.values():
+            programs = [
+                (0, holding.buffers.values()),
+                *((p.ident, p.parts.values()) for p in holding.programs.values()),
+            ]
+            for program, things in programs:
+                for thing in things:
+                    found += [self._of_account(holding.number, program, thing)] * thing.refs
+        return sorted(found)
+
+    def _live(self, records: Iterable[Record]) -> Iterator[Live]:
+        places = self.ring.places()
+        for record in records:
+            if record.kind == PROGRAM_FRAME:
+                continue
+            place, kind = places[record.place], KINDS[record.kind]
+            reserved = record.per_bank * place.banks[kind].banks if kind < Kind.CB else None
+            cores = self.ring.mask(record.cores)
+            for chip in self.ring.chips_of(place):
+                yield Live(
+                    *(chip.number, kind, record.address, record.size),
+                    *(record.program, reserved, cores, bool(record.flags & SHARED)),
+                )
+
+    @staticmethod
+    def _of_account(number: int, program: int, thing: Thing) -> Live:
+        extra = thing.extra
+        assert extra is not None
+        assert thing.refs == 1 or extra.shared
+        return Live(
+            *(number, thing.kind, thing.address, thing.size),
+            *(program, extra.reserved, extra.cores, extra.shared),
+        )
+
+
+_CHANGES = (RingEvent.ALLOCATED, RingEvent.FREED)
+
+
+class Collector:
+    """Listens where `ttmem run` would.
+
+    >>> with watched("3.12", "ttnn_random", "n150", folder) as (collector, program):
+    ...     for record in program.records():
+    ...         collector.drain()
+    ...         compare(record, collector.ledger)
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.ledger = Ledger()
+        self.agents: dict[int, Agent] = {}
+        self._connections: list[socket.socket] = []
+        path = str(folder / "run.sock")
+        self.environment = {
+            "LD_PRELOAD": str(require()),
+            "TTMEM_RUN_SOCKET": path,
+            "TTMEM_SOCKET": str(folder / "no-server.sock"),
+        }
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(path)
+        self._listener.listen()
+        self._listener.setblocking(False)
+
+    def drain(self) -> None:
+        """Fold in everything that all agents have written so far."""
+        self._accept()
+        for agent in self.agents.values():
+            agent.drain(self.ledger)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            self._connections.append(connection)
+            connection.settimeout(10)
+            _, descriptors, _, _ = socket.recv_fds(connection, _HELLO, 1)
+            assert len(descriptors) == 1, "the agent had no memory to hand over"
+            pid, _, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+            assert pid not in self.agents, "one process hands its memory over twice"
+            self.agents[pid] = Agent(pid, descriptors[0], self.ledger)
+
+    def __enter__(self) -> Collector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for agent in self.agents.values():
+            agent.close()
+        for connection in self._connections:
+            connection.close()
+        self._listener.close()
+
+
+@contextlib.contextmanager
+def watched(
+    python: str,
+    name: str,
+    board: str,
+    folder: Path,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[tuple[Collector, Program]]:
+    """A program of tests/programs under the agent, and the collector it reports to."""
+    with Collector(folder) as collector:
+        every = {**collector.environment, **(environment or {})}
+        with Program(wheel(python), name, board, folder, *arguments, environment=every) as program:
+            yield collector, program

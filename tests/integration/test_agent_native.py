@@ -1,0 +1,646 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native agent inside a workload on a stand-in for tt-metal: what it wrote is what the workload itself counted.
+
+The workload (native/tests/workload.cpp) keeps its own account and prints it. Three things must agree with it: the
+agent's live table, the fold of the agent's ring, and what the allocator itself says.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from native.tests.build import ROOT, Build, build
+
+from tests.support import PATIENCE, wait_until
+from ttmem.wire.ring import BINARY, NO_MESH, PROGRAM_FRAME, RAN, SHARED, Record, Ring, RingEvent
+
+DRAM, L1, L1_SMALL, TRACE, CB, DFB, SCRATCHPAD, KERNEL, FABRIC_KERNEL, DISPATCH_KERNEL = 0, 1, 3, 4, 5, 6, 7, 8, 9, 10
+BUFFERS = {DRAM, L1, L1_SMALL, TRACE}
+ALL_KINDS = {DRAM, L1, L1_SMALL, TRACE, CB, DFB, SCRATCHPAD, KERNEL, FABRIC_KERNEL, DISPATCH_KERNEL}
+L1_BASE = 105824
+SLOW = 4  # a sanitizer's runtime, on a busy machine
+
+
+# -- the other end of the agent's socket ----------------------------------------------------------------------------
+
+
+class Hello(NamedTuple):
+    """One connection of an agent: who, what it said, and the memory it handed over."""
+
+    pid: int
+    text: bytes
+    memory: int | None
+    connection: socket.socket
+
+
+class Reader:
+    """Listens where `ttmem run` would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "run.sock")
+        self.hellos: list[Hello] = []
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(self.path)
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._accept)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            text, fds, _, _ = socket.recv_fds(connection, 4096, 4)
+            if text == b"that is all":
+                connection.close()
+                return
+            pid = int.from_bytes(raw[:4], "little")
+            self.hellos.append(Hello(pid, text, fds[0] if fds else None, connection))
+
+    def close(self) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as last:
+            last.connect(self.path)
+            last.sendall(b"that is all")
+        self._thread.join(PATIENCE)
+        self._listener.close()
+        for hello in self.hellos:
+            hello.connection.close()
+
+
+class Outcome(NamedTuple):
+    """How a workload ended."""
+
+    pid: int
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def devices(self) -> dict[str, dict[str, Any]]:
+        return {line["device"]: line for line in self.lines if "device" in line}
+
+
+def steady() -> None:
+    """Older thread sanitizers do not start where addresses are randomised more than they expect."""
+    ctypes.CDLL(None).personality(0x0040000)  # ADDR_NO_RANDOMIZE; where that is refused, it may still work
+
+
+class Stage:
+    """Starts workloads, with the agent or without."""
+
+    def __init__(self, built: Build, folder: Path) -> None:
+        self.built = built
+        self.folder = folder
+        self.reader = Reader(folder)
+        self.rings: list[Ring] = []
+        self.running: list[subprocess.Popen[str]] = []
+
+    def environment(self, agent: bool, **more: str) -> dict[str, str]:
+        runtime = self.built.runtime
+        preload = [runtime] if runtime else []
+        if agent:
+            preload.append(str(self.built.agent))
+        environment = {
+            "PATH": os.environ["PATH"],
+            "LD_PRELOAD": " ".join(preload),
+            "TTMEM_SOCKET": str(self.folder / "nobody.sock"),
+            "TTMEM_RUN_SOCKET": self.reader.path,
+            "FAKE_METAL": self.built.fake(),
+            "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:exitcode=99",
+            "TSAN_OPTIONS": "exitcode=99:halt_on_error=0:die_after_fork=0",
+        }
+        return environment | more
+
+    def start(self, *command: str, agent: bool = True, program: str = "workload", **more: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [self.built.program(program), *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=self.environment(agent, **more),
+            preexec_fn=steady if self.built.variant == "thread" else None,
+        )  # fmt: skip
+        self.running.append(process)
+        return process
+
+    def run(self, *command: str, agent: bool = True, program: str = "workload", **more: str) -> Outcome:
+        return self.end(self.start(*command, agent=agent, program=program, **more))
+
+    def end(self, process: subprocess.Popen[str]) -> Outcome:
+        out, err = process.communicate(timeout=PATIENCE * SLOW)
+        return Outcome(process.pid, process.returncode, out, err)
+
+    def ring(self, pid: int | None = None, other_than: int | None = None) -> Ring:
+        """The memory of one process."""
+
+        def found() -> Hello | None:
+            for hello in self.reader.hellos:
+                if hello.pid == pid or (pid is None and hello.pid != other_than):
+                    return hello
+            return None
+
+        hello = wait_until(found, "the agent's hello")
+        assert hello.text[:3] == b"\xf7T\x10"
+        assert hello.text[10:16] == b"\x03agent"
+        assert hello.memory is not None, "the agent handed no memory over"
+        ring = Ring(os.dup(hello.memory))
+        self.rings.append(ring)
+        return ring
+
+    def close(self) -> None:
+        for process in self.running:
+            process.kill()
+            process.wait(PATIENCE)
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+        self.reader.close()
+        for ring in self.rings:
+            ring.close()
+        for hello in self.reader.hellos:
+            if hello.memory is not None:
+                os.close(hello.memory)
+
+
+@pytest.fixture
+def stage_of(folder: Path) -> Iterator[Callable[[str], Stage]]:
+    stages: list[Stage] = []
+
+    def make(variant: str) -> Stage:
+        stages.append(Stage(build(variant), folder))
+        return stages[-1]
+
+    yield make
+    for stage in stages:
+        stage.close()
+
+
+@pytest.fixture
+def stage(stage_of: Callable[[str], Stage]) -> Stage:
+    return stage_of("plain")
+
+
+# -- comparing ------------------------------------------------------------------------------------------------------
+
+
+def fold(ring: Ring) -> dict[int, Record]:
+    """The live things as the ring alone tells them; that a free names the thing it frees is checked on the way."""
+    ring.cursor = 0
+    table: dict[int, Record] = {}
+    while True:
+        lost, records = ring.read(1000)
+        assert lost == 0
+        if not records:
+            return table
+        for record in map(Record._make, records):
+            if record.event in (RingEvent.ALLOCATED, RingEvent.PROGRAM):
+                known = table.get(record.slot)
+                if record.event == RingEvent.PROGRAM and known is not None:
+                    assert known.program == record.program
+                else:
+                    assert known is None, f"slot {record.slot} is taken"
+                table[record.slot] = record
+            elif record.event == RingEvent.FREED:
+                gone = table.pop(record.slot)
+                assert (gone.kind, gone.address, gone.size, gone.place) == (
+                    record.kind, record.address, record.size, record.place,
+                )  # fmt: skip
+            elif record.event == RingEvent.RUN:
+                frame = table[record.slot]
+                assert frame.program == record.program
+                table[record.slot] = frame._replace(time=record.time, flags=frame.flags | RAN)
+            elif record.event == RingEvent.DESTROYED:
+                table = {slot: thing for slot, thing in table.items() if thing.program != record.program}
+            elif record.event == RingEvent.CLOSED:
+                assert not [t for t in table.values() if t.place == record.place and t.kind in BUFFERS]
+
+
+def things_of(ring: Ring) -> list[Record]:
+    """What is live: the table and the fold of the ring say the same."""
+    live = [Record._make(record) for record in ring.live()]
+    assert live == sorted(fold(ring).values())
+    return live
+
+
+def label(ring: Ring, place: int) -> str:
+    """How the workload calls a place."""
+    described = ring.place(place)
+    whole = ring.place(described.whole)
+    if whole.mesh == NO_MESH:
+        return f"chip {ring.chips_of(whole)[0].number}"
+    return f"mesh {whole.mesh}"
+
+
+def cores_in(ring: Ring, blob: int) -> set[tuple[int, int]]:
+    mask = int.from_bytes(ring.blob(blob), "little")
+    return {(i % 64, i // 64) for i in range(mask.bit_length()) if mask >> i & 1}
+
+
+def seen_buffers(ring: Ring, device: str) -> list[list[int]]:
+    return sorted(
+        [t.kind, t.address, t.size, t.per_bank, t.layout, t.core_count, t.flags & BINARY != 0]
+        for t in things_of(ring)
+        if t.kind in BUFFERS and label(ring, t.place) == device
+    )
+
+
+def seen_programs(ring: Ring, device: str) -> dict[int, Any]:
+    """By Metal's number: the frame, and the parts."""
+    seen: dict[int, Any] = {}
+    things = [thing for thing in things_of(ring) if thing.program and label(ring, thing.place) == device]
+    numbers = {thing.program: thing.address for thing in things if thing.kind == PROGRAM_FRAME}
+    for thing in things:
+        mine = seen.setdefault(numbers[thing.program], {"parts": []})
+        chips = ring.place(thing.place).chip_count
+        cores = frozenset(cores_in(ring, thing.cores))
+        if thing.kind == PROGRAM_FRAME:
+            mine |= {"ring": thing.size, "ran": thing.flags & RAN != 0, "chips": chips, "cores": cores}
+        else:
+            assert thing.size == thing.per_bank * len(cores)
+            assert thing.core_count == len(cores)
+            mine["parts"].append((thing.kind, thing.address, thing.per_bank, cores, thing.flags & SHARED != 0, chips))
+    for mine in seen.values():
+        mine["parts"].sort(key=repr)
+    return seen
+
+
+def expected_programs(device: dict[str, Any], kinds: set[int]) -> dict[int, Any]:
+    """What a program of the stand-in must look like, from its description."""
+    expected: dict[int, Any] = {}
+    for program in device["programs"]:
+        if not program["compiled"]:
+            continue
+        x, y, x_end, y_end = program["cores"]
+        cores = frozenset((i, j) for i in range(x, x_end + 1) for j in range(y, y_end + 1))
+        chips = program["chips"]
+        parts: list[tuple[Any, ...]] = []
+        for i in range(program["kernels"]):
+            kind, address = (FABRIC_KERNEL, 1 << 32 | i) if i % 3 == 2 else (KERNEL, i)
+            size = sum(1000 + 16 * i + binary for binary in range(3 if i % 3 == 0 else 1))
+            parts.append((kind, address, size, cores, False, chips))
+        if program["laid_out"]:
+            at = L1_BASE
+            for i in range(program["cbs"]):
+                shared = bool(program["global"]) and i == 0
+                parts.append((CB, 1000000 if shared else at, 2048 * (i + 1), cores, shared, chips))
+                at += 0 if shared else 2048 * (i + 1)
+            at = L1_BASE + 100000
+            for i in range(program["dfbs"]):
+                parts.append((DFB, at, 512 * (i + 1), cores, False, chips))
+                at += 512 * (i + 1)
+            parts += [
+                (SCRATCHPAD, L1_BASE + 200000 + 1024 * i, 128 * (i + 1), cores, False, chips)
+                for i in range(program["scratchpads"])
+            ]
+        expected[program["id"]] = {
+            "parts": sorted((part for part in parts if part[0] in kinds), key=repr),
+            "ring": 192 + 64 * program["kernels"] if program["ran"] else 0,
+            "ran": bool(program["ran"]), "chips": chips, "cores": cores,
+        }  # fmt: skip
+    return expected
+
+
+def coverage(ring: Ring) -> set[int]:
+    return {kind for kind in range(64) if ring.field("coverage") >> kind & 1}
+
+
+def compare(ring: Ring, devices: dict[str, dict[str, Any]], kinds: set[int] = ALL_KINDS) -> None:
+    """Everything the workload counted is in the memory, and nothing else."""
+    assert ring.field("table_full") == ring.field("blobs_full") == ring.field("replaced") == 0
+    for name, device in devices.items():
+        wanted = sorted([*buffer[:6], bool(buffer[6])] for buffer in device["buffers"])
+        assert seen_buffers(ring, name) == (wanted if kinds >= BUFFERS else [])
+        assert seen_programs(ring, name) == expected_programs(device, kinds)
+    assert {label(ring, thing.place) for thing in things_of(ring)} <= set(devices)
+
+
+def agrees_with_itself(ring: Ring) -> None:
+    """The audit against the allocator's own numbers ran and found nothing."""
+    audited = [place for place in ring.places() if place.audits]
+    assert audited
+    for place in audited:
+        assert place.mismatches == 0, place
+
+
+def clean(outcome: Outcome, code: int = 0) -> None:
+    assert outcome.err == ""
+    assert outcome.code == code
+
+
+def test_the_stand_in_has_every_function_the_agent_knows(stage: Stage) -> None:
+    names = re.findall(r'X\(\w+, "(\w+)"\)', (ROOT / "native" / "src" / "metal.h").read_text())
+    nm = subprocess.run(["nm", "-D", "--defined-only", stage.built.fake()], capture_output=True, text=True, check=True)
+    assert len(names) > 50
+    assert set(names) - {line.split()[-1] for line in nm.stdout.splitlines()} == set()
+
+
+# -- exactness ------------------------------------------------------------------------------------------------------
+
+VARIANTS = ["plain", "address", "thread"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("program", ["workload", "workload_open"])
+def test_one_thread_is_exact_and_nothing_changes_for_the_workload(
+    stage_of: Callable[[str], Stage], variant: str, program: str
+) -> None:
+    stage = stage_of(variant)
+    for seed in ("1", "2", "3"):
+        alone = stage.run("life", seed, "1", "400", agent=False, program=program)
+        clean(alone)
+        outcome = stage.run("life", seed, "1", "400", program=program)
+        clean(outcome)
+        assert outcome.out == alone.out
+        ring = stage.ring(outcome.pid)
+        assert ring.field("pid") == outcome.pid
+        assert ring.text("wheel").endswith("/metal/libtt_metal.so")
+        assert ring.text("trouble") == ""
+        assert coverage(ring) == ALL_KINDS
+        assert sum(len(device["buffers"]) for device in outcome.devices.values()) > 20
+        compare(ring, outcome.devices)
+        agrees_with_itself(ring)
+        # Nothing was freed wholesale behind the agent's back: only those whose memory had gone already are unknown.
+        assert ring.field("unknown_frees") < 40
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("threads", ["4", "8"])
+def test_many_threads_are_exact_at_the_end(stage_of: Callable[[str], Stage], variant: str, threads: str) -> None:
+    stage = stage_of(variant)
+    outcome = stage.run("life", "5", threads, "300")
+    clean(outcome)
+    ring = stage.ring(outcome.pid)
+    compare(ring, outcome.devices)
+    agrees_with_itself(ring)
+    counted = next(line["allocator says"] for line in outcome.lines if "allocator says" in line)
+    assert counted == [len(outcome.devices[f"mesh {i}"]["buffers"]) for i in (4, 5)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_address_is_never_told_to_be_taken_twice(stage_of: Callable[[str], Stage], variant: str) -> None:
+    """A free is told before it happens, an allocation after: however threads pass an address on."""
+    stage = stage_of(variant)
+    outcome = stage.run("tug_of_war", "1", "8", "3500")
+    clean(outcome)
+    ring = stage.ring(outcome.pid)
+    compare(ring, outcome.devices)
+    assert ring.field("replaced") == ring.field("unknown_frees") == 0
+
+
+def test_places_describe_chips_banks_and_grid(stage: Stage) -> None:
+    outcome = stage.run("life", "1", "1", "100")
+    clean(outcome)
+    ring = stage.ring(outcome.pid)
+    place = next(place for place in ring.places() if place.mesh == 4 and place.chip_count == 4)
+    assert (place.arch, place.map_end, place.l1_base, place.dram_base) == (2, 35168, L1_BASE, 32)
+    assert [(bank.banks, bank.size, bank.unit) for bank in place.banks] == [
+        (12, 1 << 30, 32), (64, 1360544, 32), (0, 0, 0), (64, 32768, 32), (12, 90112, 32),
+    ]  # fmt: skip
+    assert place.l1_size == L1_BASE + 1360544 + 32768
+    assert cores_in(ring, place.cores) == {(x, y) for x in range(8) for y in range(8)}
+    chips = ring.chips_of(place)
+    assert [(chip.number, chip.unique_id, chip.remote) for chip in chips] == [(i, 0x1000 + i, i % 2) for i in range(4)]
+    assert {place.state for place in ring.places() if place.mesh < 4} == {2}
+
+
+def test_every_open_is_closed_in_the_ring(stage: Stage) -> None:
+    outcome = stage.run("life", "1", "2", "100")
+    clean(outcome)
+    ring = stage.ring(outcome.pid)
+    _, records = ring.read(1 << 16)
+    story: dict[int, list[str]] = {}
+    for record in map(Record._make, records):
+        if record.event in (RingEvent.OPENED, RingEvent.CLOSING, RingEvent.CLOSED, RingEvent.CACHE_CLEARED):
+            story.setdefault(record.place, []).append(RingEvent(record.event).name)
+    stories = {label(ring, place): told for place, told in story.items()}
+    assert stories["mesh 0"] == stories["mesh 1"] == stories["mesh 3"] == ["OPENED", "CLOSING", "CLOSED"]
+    assert stories["mesh 2"] == ["OPENED", "CACHE_CLEARED", "CLOSING", "CLOSED"]
+    assert stories["mesh 4"] == stories["mesh 5"] == stories["chip 1"] == ["OPENED"]
+
+
+def test_a_process_may_open_and_close_without_end(stage: Stage) -> None:
+    """A test suite opens a device for each of its tests."""
+    outcome = stage.run("many_lives", "1", "1", "600")
+    clean(outcome)
+    compare(stage.ring(outcome.pid), outcome.devices)
+
+
+# -- fork, ends, copies ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["plain", "address"])
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_fork_gives_the_child_a_memory_of_its_own(stage_of: Callable[[str], Stage], variant: str, threads: str) -> None:
+    stage = stage_of(variant)
+    outcome = stage.run("fork", "3", threads, "200")
+    clean(outcome)
+    devices = outcome.devices
+    parent = stage.ring(outcome.pid)
+    child = stage.ring(None, other_than=outcome.pid)
+    assert parent.field("pid") == outcome.pid
+    assert child.field("pid") != outcome.pid
+    assert len(stage.reader.hellos) == 2
+    compare(parent, {"mesh 0": devices["mesh 0"]})
+    compare(child, {"mesh 0": devices["child's mesh 0"]})
+    threads_of_parent = {Record._make(r).thread for r in _all(parent)}
+    threads_of_child = {Record._make(r).thread for r in _all(child)}
+    assert outcome.pid in threads_of_parent
+    assert child.field("pid") in threads_of_child
+    assert not threads_of_parent & threads_of_child
+    agrees_with_itself(parent)
+
+
+def test_the_audit_of_a_forked_child_leaves_out_what_it_inherited(stage: Stage) -> None:
+    outcome = stage.run("fork", "3", "1", "200")
+    clean(outcome)
+    agrees_with_itself(stage.ring(None, other_than=outcome.pid))
+
+
+def _all(ring: Ring) -> list[tuple[int, ...]]:
+    ring.cursor = 0
+    return ring.read(1 << 16)[1]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_process_that_ends_at_once_leaves_everything_readable(stage_of: Callable[[str], Stage], variant: str) -> None:
+    stage = stage_of(variant)
+    outcome = stage.run("exit", "2", "2", "200")
+    clean(outcome, 5)
+    compare(stage.ring(outcome.pid), outcome.devices)
+
+
+def test_a_killed_process_leaves_everything_readable(stage: Stage) -> None:
+    process = stage.start("wait", "2", "1", "200")
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(5)]
+    process.kill()
+    outcome = stage.end(process)
+    assert outcome.code == -9
+    devices = {line["device"]: line for line in map(json.loads, lines) if "device" in line}
+    compare(stage.ring(outcome.pid), devices)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_two_copies_of_the_library_are_kept_apart(stage_of: Callable[[str], Stage], variant: str) -> None:
+    stage = stage_of(variant)
+    copy = stage.folder / "copy" / "libtt_metal.so"
+    copy.parent.mkdir()
+    shutil.copy(stage.built.fake(), copy)
+    outcome = stage.run("two", "4", "2", "200", program="workload_open", FAKE_METAL_TOO=str(copy))
+    clean(outcome)
+    ring = stage.ring(outcome.pid)
+    devices = outcome.devices
+    # Both number their meshes from 0, so the places of one mesh number are told apart by what is in them.
+    for number in (4, 5):
+        wanted = sorted(
+            [*buffer[:6], bool(buffer[6])]
+            for which in ("first", "second")
+            for buffer in devices[f"{which} mesh {number}"]["buffers"]
+        )
+        assert seen_buffers(ring, f"mesh {number}") == wanted
+        places = [i for i, place in enumerate(ring.places()) if place.mesh == number and place.whole == i]
+        assert len(places) == 2
+        each = [sorted(t.address for t in things_of(ring) if t.place == i and t.kind in BUFFERS) for i in places]
+        assert sorted(each) == sorted(
+            sorted(b[1] for b in devices[f"{which} mesh {number}"]["buffers"]) for which in ("first", "second")
+        )
+    assert ring.field("replaced") == 0
+
+
+# -- when something is missing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["plain", "address"])
+def test_out_of_descriptors_the_memory_becomes_visible_later(stage_of: Callable[[str], Stage], variant: str) -> None:
+    stage = stage_of(variant)
+    alone = stage.start("descriptors", "6", "1", "300", agent=False)
+    assert alone.stdin is not None
+    alone.stdin.write("x")
+    without = stage.end(alone)
+    clean(without)
+    process = stage.start("descriptors", "6", "1", "300")
+    ring = stage.ring(process.pid)  # comes once the limit is raised
+    before = ring.head
+    assert before > 100
+    assert process.stdin is not None
+    process.stdin.write("x")
+    outcome = stage.end(process)
+    clean(outcome)
+    assert outcome.out == without.out
+    assert ring.head > before
+    compare(ring, outcome.devices)
+    agrees_with_itself(ring)
+
+
+def test_memfd_refused_disturbs_nobody(stage: Stage) -> None:
+    alone = stage.run("seccomp", "1", "1", "200", agent=False)
+    outcome = stage.run("seccomp", "1", "1", "200")
+    clean(alone)
+    clean(outcome)
+    assert outcome.out == alone.out
+    assert all(hello.memory is None for hello in stage.reader.hellos)
+
+
+def test_a_limit_on_file_sizes_disturbs_nobody(stage: Stage) -> None:
+    """Past RLIMIT_FSIZE a process is sent SIGXFSZ, also for a file in memory."""
+    alone = stage.run("small_files", "1", "1", "200", agent=False)
+    outcome = stage.run("small_files", "1", "1", "200")
+    clean(alone)
+    clean(outcome)
+    assert outcome.out == alone.out
+
+
+def test_deepbind_bypasses_the_agent_unharmed(stage: Stage) -> None:
+    alone = stage.run("deepbind", "1", "1", "200", agent=False, program="workload_open")
+    outcome = stage.run("deepbind", "1", "1", "200", program="workload_open")
+    clean(alone)
+    clean(outcome)
+    assert outcome.out == alone.out
+    assert stage.reader.hellos == []
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_switched_off(stage_of: Callable[[str], Stage], variant: str) -> None:
+    stage = stage_of(variant)
+    alone = stage.run("threads", "1", "1", "200", agent=False)
+    outcome = stage.run("threads", "1", "1", "200", TTMEM_AGENT="0")
+    clean(outcome)
+    assert outcome.out == alone.out  # the count of threads at the end, too
+    clean(stage.run("life", "1", "4", "200", TTMEM_AGENT="0"))
+    assert stage.reader.hellos == []
+
+
+def test_the_agent_has_one_thread(stage: Stage) -> None:
+    counts = [
+        next(line["threads"] for line in stage.run("threads", "1", "1", "50", agent=agent).lines if "threads" in line)
+        for agent in (False, True)
+    ]
+    assert counts == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "command", [["/bin/true"], ["bash", "-c", "echo hi; grep Threads /proc/self/status"], ["g++", "--version"]]
+)
+def test_a_process_without_tt_metal_is_left_alone(stage: Stage, command: list[str]) -> None:
+    ends = [
+        subprocess.run(command, env=stage.environment(agent), capture_output=True, timeout=PATIENCE)
+        for agent in (False, True)
+    ]
+    assert (ends[0].returncode, ends[0].stdout, ends[0].stderr) == (ends[1].returncode, ends[1].stdout, ends[1].stderr)
+    assert b"Threads:\t1" in ends[1].stdout or command[0] != "bash"
+    assert stage.reader.hellos == []
+
+
+# -- wheels that are not known --------------------------------------------------------------------------------------
+
+
+def unknown_wheel(stage: Stage, name: str) -> tuple[Outcome, Ring | None]:
+    fake = stage.built.fake(name)
+    alone = stage.run("life", "2", "1", "200", agent=False, program="workload_open", FAKE_METAL=fake)
+    outcome = stage.run("life", "2", "1", "200", program="workload_open", FAKE_METAL=fake)
+    clean(alone)
+    clean(outcome)
+    assert outcome.out == alone.out
+    return outcome, stage.ring(outcome.pid) if stage.reader.hellos else None
+
+
+def test_a_wheel_without_statistics_has_no_audit(stage: Stage) -> None:
+    outcome, ring = unknown_wheel(stage, "no_statistics")
+    assert ring is not None
+    compare(ring, outcome.devices)
+    assert coverage(ring) == ALL_KINDS
+    assert all(place.audits == 0 for place in ring.places())
+
+
+def test_a_wheel_without_mark_address_has_no_dataflow_buffers(stage: Stage) -> None:
+    outcome, ring = unknown_wheel(stage, "no_mark_address")
+    assert ring is not None
+    assert coverage(ring) == ALL_KINDS - {DFB}
+    assert "dataflow buffers" in ring.text("trouble")
+    assert "dfb_placed" in ring.text("trouble")
+    compare(ring, outcome.devices, ALL_KINDS - {DFB})
+    agrees_with_itself(ring)
+
+
+@pytest.mark.parametrize(
+    "name", ["no_buffer_size", "no_allocate_buffer", "no_mesh_allocator", "other_slots", "symbolic"]
+)
+def test_a_wheel_whose_buffers_cannot_be_seen_runs_as_ever(stage: Stage, name: str) -> None:
+    """If there is a memory at all, it claims no buffers, says why, and holds none."""
+    _, ring = unknown_wheel(stage, name)
+    if ring is not None:
+        if name != "no_mesh_allocator":
+            assert not coverage(ring) & BUFFERS
+        assert ring.text("trouble")
+        assert not [thing for thing in things_of(ring) if thing.kind not in coverage(ring) | {PROGRAM_FRAME}]

@@ -1,0 +1,623 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reader of the agent's memory against memory files no agent would write, and against one that is being written."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from struct import pack_into, unpack_from
+
+import pytest
+from native.tests.build import build
+
+from ttmem.wire.ring import (
+    BANKS_AT,
+    CHIP_SIZE,
+    HEADER_FIELDS,
+    HEADER_SIZE,
+    MAGIC,
+    MAX_BLOB,
+    NO_SLOT,
+    PLACE_SIZE,
+    RAN,
+    RECORD,
+    RECORD_SIZE,
+    VERSION,
+    Record,
+    Ring,
+    RingError,
+    RingEvent,
+)
+
+SLOTS, TABLE, PLACES, CHIPS, BLOBS = 16, 32, 4, 4, 4096
+OFFSETS = {name: (offset, code) for name, offset, code in HEADER_FIELDS}
+
+
+class Memory:
+    """A memory file written by hand, small enough to overflow everything in it."""
+
+    def __init__(self, size: int | None = None, seals: int = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW) -> None:
+        self.at = {"places_at": HEADER_SIZE}
+        self.at["chips_at"] = self.at["places_at"] + PLACES * PLACE_SIZE
+        self.at["ring_at"] = self.at["chips_at"] + CHIPS * CHIP_SIZE
+        self.at["table_at"] = self.at["ring_at"] + SLOTS * RECORD_SIZE
+        self.at["blobs_at"] = self.at["table_at"] + TABLE * RECORD_SIZE
+        whole = self.at["blobs_at"] + BLOBS
+        self.size = whole if size is None else size
+        self.fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.fd, self.size)
+        self.map = mmap.mmap(self.fd, self.size) if self.size else None
+        if self.size >= HEADER_SIZE:
+            self.put(
+                magic=MAGIC, version=VERSION, total=whole, places=PLACES, chips=CHIPS, ring_slots=SLOTS,
+                table_slots=TABLE, blobs_size=BLOBS, blobs_used=8, **self.at,
+            )  # fmt: skip
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
+
+    def put(self, **fields: int) -> None:
+        for name, value in fields.items():
+            offset, code = OFFSETS[name]
+            pack_into("<" + code, self.map, offset, value)
+
+    def ring(self, record: Record) -> None:
+        RECORD.pack_into(self.map, self.at["ring_at"] + record.sequence % SLOTS * RECORD_SIZE, *record)
+
+    def table(self, record: Record, slot: int | None = None) -> None:
+        slot = record.slot if slot is None else slot
+        RECORD.pack_into(self.map, self.at["table_at"] + slot * RECORD_SIZE, *record)
+
+    def append(self, event: RingEvent = RingEvent.ALLOCATED, slot: int = NO_SLOT, **fields: int) -> Record:
+        """As the agent does it, but for the table."""
+        (head,) = unpack_from("<Q", self.map, OFFSETS["head"][0])
+        plain = dict.fromkeys(Record._fields, 0) | {"sequence": head + 1, "event": int(event), "slot": slot}
+        record = Record(**(plain | fields))
+        self.ring(record)
+        self.put(head=head + 1)
+        return record
+
+    def allocate(self, slot: int, **fields: int) -> Record:
+        record = self.append(RingEvent.ALLOCATED, slot, **fields)
+        self.table(record)
+        (high,) = unpack_from("<I", self.map, OFFSETS["table_high"][0])
+        self.put(table_high=max(high, slot + 1))
+        return record
+
+    def free(self, slot: int) -> None:
+        self.append(RingEvent.FREED, slot)
+        pack_into("<Q", self.map, self.at["table_at"] + slot * RECORD_SIZE, 0)
+
+    def open(self) -> Ring:
+        return Ring(os.dup(self.fd))
+
+    def close(self) -> None:
+        if self.map is not None:
+            self.map.close()
+        os.close(self.fd)
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    made = Memory()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ring(memory: Memory) -> Iterator[Ring]:
+    opened = memory.open()
+    yield opened
+    opened.close()
+
+
+# -- what is refused ------------------------------------------------------------------------------------------------
+
+
+def refused(fd: int) -> str:
+    """Why; and the descriptor is closed all the same."""
+    with pytest.raises(RingError) as error:
+        Ring(fd)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("seals", [0, fcntl.F_SEAL_GROW, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL])
+def test_unsealed(seals: int) -> None:
+    memory = Memory(seals=seals)
+    assert refused(os.dup(memory.fd)) == "it is not sealed against shrinking"
+    memory.close()
+
+
+def test_sealed_against_writing_is_refused_or_read() -> None:
+    """Older kernels do not map such a file; newer ones do."""
+    memory = Memory(seals=fcntl.F_SEAL_SHRINK)
+    assert memory.map is not None
+    memory.map.close()
+    fcntl.fcntl(memory.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    with contextlib.suppress(RingError):
+        Ring(os.dup(memory.fd)).close()
+    os.close(memory.fd)
+
+
+def test_no_memory_file(tmp_path: object) -> None:
+    assert refused(os.open("/dev/zero", os.O_RDONLY)) == "it is not a memory file"
+    assert refused(os.open(__file__, os.O_RDONLY)) == "it is not a memory file"
+    read_end, write_end = os.pipe()
+    assert refused(read_end) == "it is not a memory file"
+    assert refused(write_end) == "it is not a memory file"
+
+
+@pytest.mark.parametrize("size", [0, 1, HEADER_SIZE - 1])
+def test_too_short_for_a_header(size: int) -> None:
+    memory = Memory(size)
+    assert refused(os.dup(memory.fd)) == f"it has {size} bytes"
+    memory.close()
+
+
+def test_nothing_but_a_header() -> None:
+    memory = Memory(HEADER_SIZE)
+    assert "do not fit 4096 bytes" in refused(os.dup(memory.fd))
+    memory.close()
+
+
+def test_far_too_large() -> None:
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 1 << 40)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    assert refused(fd) == f"it has {1 << 40} bytes"
+
+
+def test_another_mark_or_version(memory: Memory) -> None:
+    memory.put(version=VERSION + 1)
+    assert refused(os.dup(memory.fd)) == f"it is version {VERSION + 1}, this reader knows version {VERSION}"
+    memory.put(magic=0)
+    assert refused(os.dup(memory.fd)) == "it does not begin with the agent's mark"
+
+
+@pytest.mark.parametrize("at", ["places_at", "chips_at", "ring_at", "table_at", "blobs_at"])
+def test_parts_beyond_the_end(memory: Memory, at: str) -> None:
+    for offset in (0, HEADER_SIZE - 1, memory.size, memory.size - 1, memory.size + 1, 0xFFFFFFFF):
+        memory.put(**{at: offset})
+        assert "do not fit" in refused(os.dup(memory.fd))
+
+
+@pytest.mark.parametrize("count", ["places", "chips", "ring_slots", "table_slots", "blobs_size"])
+def test_parts_that_are_too_many_or_none(memory: Memory, count: str) -> None:
+    for number in (0, 1 << 20, 0xFFFFFFFF):
+        memory.put(**{count: number})
+        assert "do not fit" in refused(os.dup(memory.fd))
+
+
+def test_a_ring_of_one_slot_is_refused_or_moves_on(memory: Memory) -> None:
+    """With one slot, every record is about to be overwritten: a reader must not wait for one for ever."""
+    memory.put(ring_slots=1, head=7)
+    try:
+        ring = memory.open()
+    except RingError:
+        return
+    lost, records = ring.read(100)
+    assert (lost, records, ring.cursor) == (7, [], 7)
+    ring.close()
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+def test_records_come_once_and_in_order(memory: Memory, ring: Ring) -> None:
+    assert ring.read(10) == (0, [])
+    wrote = [memory.append(address=i) for i in range(5)]
+    assert ring.read(3) == (0, [tuple(r) for r in wrote[:3]])
+    assert ring.cursor == 3
+    assert ring.read(10) == (0, [tuple(r) for r in wrote[3:]])
+    assert ring.read(10) == (0, [])
+
+
+def test_the_ring_goes_round(memory: Memory, ring: Ring) -> None:
+    expected = 0
+    for burst in (1, 7, 15, 3, 15, 15, 2, 14, 15, 15):
+        wrote = [memory.append(address=i) for i in range(burst)]
+        assert ring.read(SLOTS) == (0, [tuple(r) for r in wrote])
+        expected += burst
+    assert ring.cursor == expected == ring.head
+
+
+@pytest.mark.parametrize("limit", [1, 5, SLOTS, 1000])
+def test_what_was_overwritten_is_counted(memory: Memory, ring: Ring, limit: int) -> None:
+    wrote = [memory.append(address=i) for i in range(100)]
+    lost, got = 0, []
+    while True:
+        missed, records = ring.read(limit)
+        lost += missed
+        got += records
+        if not records:
+            break
+    # One less than there are slots: the oldest may be half overwritten by a record that is not complete.
+    assert got == [tuple(r) for r in wrote[-(SLOTS - 1) :]]
+    assert lost == 100 - (SLOTS - 1)
+
+
+def test_what_is_overwritten_while_it_is_copied_is_thrown_away(memory: Memory, ring: Ring) -> None:
+    wrote = [memory.append(address=i) for i in range(10)]
+    copy = ring._copy
+
+    def slow_copy(first: int, last: int) -> bytes:
+        wrote.extend(memory.append(address=100 + i) for i in range(9))  # 4 of the 10 are gone now, 1 is about to go
+        ring._copy = copy  # type: ignore[method-assign]
+        return copy(first, last)
+
+    ring._copy = slow_copy  # type: ignore[method-assign]
+    lost, records = ring.read(100)
+    assert lost == 4
+    assert records == [tuple(r) for r in wrote[4:10]]
+    assert ring.read(100) == (0, [tuple(r) for r in wrote[10:]])
+
+
+def test_everything_overwritten_while_it_is_copied(memory: Memory, ring: Ring) -> None:
+    wrote = [memory.append(address=i) for i in range(10)]
+    copy = ring._copy
+
+    def slow_copy(first: int, last: int) -> bytes:
+        wrote.extend(memory.append(address=100 + i) for i in range(100))
+        ring._copy = copy  # type: ignore[method-assign]
+        return copy(first, last)
+
+    ring._copy = slow_copy  # type: ignore[method-assign]
+    assert ring.read(100) == (10, [])
+    lost, records = ring.read(100)
+    assert lost + len(records) == 100
+    assert records == [tuple(r) for r in wrote[-(SLOTS - 1) :]]
+
+
+def test_a_head_without_its_record(memory: Memory, ring: Ring) -> None:
+    memory.put(head=5)
+    with pytest.raises(RingError, match="record 0 stands where 1 should"):
+        ring.read(100)
+
+
+def test_a_head_that_goes_back_or_jumps(memory: Memory, ring: Ring) -> None:
+    for i in range(5):
+        memory.append(address=i)
+    ring.read(100)
+    memory.put(head=2)
+    assert ring.read(100) == (0, [])
+    memory.put(head=(1 << 64) - 1)
+    with pytest.raises(RingError, match="should"):
+        ring.read(100)
+
+
+# -- the live table -------------------------------------------------------------------------------------------------
+
+
+def test_live_is_the_table(memory: Memory, ring: Ring) -> None:
+    things = [memory.allocate(slot, address=slot) for slot in range(5)]
+    memory.free(2)
+    del things[2]
+    assert ring.live() == [tuple(thing) for thing in things]
+    assert ring.cursor == 6
+
+
+def test_what_changes_while_the_table_is_copied_is_put_right(memory: Memory, ring: Ring) -> None:
+    for slot in range(3):
+        memory.allocate(slot, address=slot)
+    field = ring.field
+
+    def slow_field(name: str) -> int:
+        answer = field(name)
+        if name == "table_high":
+            ring.field = field  # type: ignore[method-assign]
+            memory.free(0)
+            memory.allocate(3, address=77)  # beyond what will be copied
+            memory.allocate(0, address=88)
+        return answer
+
+    ring.field = slow_field  # type: ignore[method-assign]
+    assert [record[7] for record in ring.live()] == [1, 2, 77, 88]
+    assert ring.cursor == 6
+
+
+def test_programs_run_and_go(memory: Memory, ring: Ring) -> None:
+    copied = ring.field("table_high")
+    assert copied == 0
+    field = ring.field
+
+    def meanwhile(name: str) -> int:
+        answer = field(name)
+        if name == "table_high":
+            ring.field = field  # type: ignore[method-assign]
+            for program in (1, 2):
+                memory.append(RingEvent.PROGRAM, 10 * program, program=program)
+                memory.append(RingEvent.ALLOCATED, 10 * program + 1, program=program)
+            memory.append(RingEvent.RUN, 20, program=2, time=55)
+            memory.append(RingEvent.DESTROYED, 10, program=1)
+            memory.append(RingEvent.CACHE_CLEARED)
+        return answer
+
+    ring.field = meanwhile  # type: ignore[method-assign]
+    frame, part = (Record._make(record) for record in ring.live())
+    assert (frame.slot, frame.time, frame.flags) == (20, 55, RAN)
+    assert part.slot == 21
+
+
+@pytest.mark.parametrize("event", ["allocated", "freed", "program", "run", "destroyed"])
+def test_a_record_whose_change_of_the_table_is_not_made_yet_counts(memory: Memory, ring: Ring, event: str) -> None:
+    """The agent writes the record, then the table: it may be preempted, or killed for ever, between the two."""
+    frame = memory.append(RingEvent.PROGRAM, 0, program=7)
+    memory.table(frame)
+    memory.put(table_high=1)
+    part = memory.allocate(1, program=7, address=1)
+    buffer = memory.allocate(2, address=2)
+    expected = [frame, part, buffer]
+    if event == "allocated":
+        expected.append(memory.append(RingEvent.ALLOCATED, 3, address=3))
+    elif event == "freed":
+        memory.append(RingEvent.FREED, 2, address=2)
+        expected = [frame, part]
+    elif event == "program":
+        expected.append(memory.append(RingEvent.PROGRAM, 3, program=8))
+    elif event == "run":
+        run = memory.append(RingEvent.RUN, 0, program=7, time=99)
+        expected[0] = frame._replace(time=run.time, flags=RAN)
+    else:
+        memory.append(RingEvent.DESTROYED, 0, program=7)
+        expected = [buffer]
+    assert ring.live() == [tuple(thing) for thing in expected]
+    assert ring.cursor == ring.head
+
+
+def test_a_thing_there_was_no_room_for_is_in_no_slot(memory: Memory, ring: Ring) -> None:
+    """The table was full: the record says so, and neither table nor account can keep the thing."""
+    memory.allocate(0, address=1)
+    field = ring.field
+
+    def meanwhile(name: str) -> int:
+        answer = field(name)
+        if name == "table_high":
+            ring.field = field  # type: ignore[method-assign]
+            memory.append(RingEvent.ALLOCATED, NO_SLOT, address=2)
+            memory.append(RingEvent.PROGRAM, NO_SLOT, program=3)
+        return answer
+
+    ring.field = meanwhile  # type: ignore[method-assign]
+    assert [record[7] for record in ring.live()] == [1]
+
+
+def test_a_table_higher_than_it_is(memory: Memory, ring: Ring) -> None:
+    memory.allocate(TABLE - 1, address=5)
+    memory.put(table_high=0xFFFFFFFF)
+    assert memory.map is not None
+    memory.map[memory.at["blobs_at"] :] = b"\xff" * BLOBS  # what lies behind the table is no part of it
+    assert [record[7] for record in ring.live()] == [5]
+
+
+def test_a_table_that_never_holds_still(memory: Memory, ring: Ring) -> None:
+    field = ring.field
+
+    def rushing(name: str) -> int:
+        for _ in range(SLOTS):
+            memory.append()
+        return field(name)
+
+    ring.field = rushing  # type: ignore[method-assign]
+    with pytest.raises(RingError, match="faster than it can be copied"):
+        ring.live()
+
+
+# -- blobs, places, chips -------------------------------------------------------------------------------------------
+
+
+def test_blobs(memory: Memory, ring: Ring) -> None:
+    at = memory.at["blobs_at"]
+    pack_into("<I4s", memory.map, at + 8, 4, b"name")
+    assert ring.blob(8) == b"name"
+    assert ring.blob(0) == b""
+
+
+def test_blobs_that_cannot_be(memory: Memory, ring: Ring) -> None:
+    at = memory.at["blobs_at"]
+    for offset, length in ((8, MAX_BLOB + 1), (16, 0xFFFFFFFF), (BLOBS - 8, 5), (BLOBS - 4, 1), (24, BLOBS - 27)):
+        pack_into("<I", memory.map, at + offset, length)
+        assert ring.blob(offset) == b""
+    pack_into("<I", memory.map, at + 24, BLOBS - 28)
+    assert len(ring.blob(24)) == BLOBS - 28  # to the last byte
+    for number in (BLOBS, BLOBS - 3, BLOBS + 1000, 0xFFFFFFFF):
+        assert ring.blob(number) == b""
+
+
+def test_blobs_do_not_fill_the_readers_memory(memory: Memory, ring: Ring) -> None:
+    """Overlapping blobs could make 4 KiB of every byte: what is remembered stays about as large as what is there."""
+    for offset in range(8, BLOBS - 4, 4):
+        pack_into("<I", memory.map, memory.at["blobs_at"] + offset, (BLOBS - offset - 4) // 2)
+    for number in range(BLOBS):
+        ring.blob(number)
+    assert sum(len(blob) for blob in ring._blobs.values()) <= 4 * BLOBS
+
+
+def test_places_and_chips_out_of_range(memory: Memory, ring: Ring) -> None:
+    for number in (PLACES, -1, 65535):
+        with pytest.raises(RingError, match="there is no place"):
+            ring.place(number)
+    for number in (CHIPS, -1, 65535):
+        with pytest.raises(RingError, match="there is no chip"):
+            ring.chip(number)
+    memory.put(places_used=1000)
+    assert len(ring.places()) == PLACES
+
+
+def test_a_place_and_its_chips(memory: Memory, ring: Ring) -> None:
+    at = memory.at["places_at"] + PLACE_SIZE
+    pack_into("<IIII", memory.map, at, 2, 1, 9, 1)
+    pack_into("<II", memory.map, at + 16, 8, 2)
+    pack_into("<QQQQII", memory.map, at + BANKS_AT + 40, 1360544, 1, 2, 3, 64, 32)
+    pack_into("<IHH", memory.map, memory.at["blobs_at"] + 8, 4, 3, 1)
+    pack_into("<QI", memory.map, memory.at["chips_at"] + 3 * CHIP_SIZE, 0xABC, 5)
+    place = ring.place(1)
+    assert (place.state, place.mesh, place.whole, place.banks[1].size, place.banks[1].unit) == (1, 9, 1, 1360544, 32)
+    assert [(chip.unique_id, chip.number) for chip in ring.chips_of(place)] == [(0xABC, 5), (0, 0)]
+
+
+def test_a_place_whose_writer_died_half_way(memory: Memory, ring: Ring) -> None:
+    pack_into("<II", memory.map, memory.at["places_at"], 3, 1)
+    assert ring.place(0).turn == 3
+
+
+def test_a_place_that_is_never_finished_does_not_hold_the_reader(memory: Memory, ring: Ring) -> None:
+    """A writer that goes on changing the turn for ever must not keep a server from everything else."""
+    at = memory.at["places_at"]
+    pack_into("<I", memory.map, at, 1)
+    alive, asked = ring._writer_alive, 0
+
+    def counted(place: int, seen: int) -> bool:
+        nonlocal asked
+        asked += 1
+        if asked > 10000:
+            raise TimeoutError("the reader still waits")
+        pack_into("<I", memory.map, place, (seen + 2) & 0xFFFFFFFF)
+        return alive(place, seen)
+
+    ring._writer_alive = counted  # type: ignore[method-assign]
+    with contextlib.suppress(RingError):
+        ring.place(0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_bytes_are_read_or_refused(seed: int) -> None:
+    """Whatever stands in there: an answer or a RingError, within the bounds."""
+    numbers = random.Random(seed)
+    memory = Memory()
+    assert memory.map is not None
+    memory.map[HEADER_SIZE:] = numbers.randbytes(memory.size - HEADER_SIZE)
+    dynamic = ("head", "table_high", "blobs_used", "places_used", "chips_used")
+    memory.put(**{name: numbers.choice([0, 5, 40, numbers.getrandbits(32)]) for name in dynamic})
+    for _ in range(numbers.randrange(3)):
+        name = numbers.choice(["ring_slots", "table_slots", "ring_at", "table_at", "blobs_at", "places", "chips_at"])
+        memory.put(**{name: numbers.choice([1, 2, 3, HEADER_SIZE, numbers.randrange(memory.size)])})
+    for place in range(PLACES):  # or each waits for its turn
+        pack_into("<I", memory.map, memory.at["places_at"] + place * PLACE_SIZE, 2)
+    try:
+        ring = memory.open()
+    except RingError:
+        memory.close()
+        return
+    for ask in (lambda: ring.read(100), ring.live, ring.places, lambda: [ring.chips_of(p) for p in ring.places()]):
+        with contextlib.suppress(RingError):
+            ask()
+    for _ in range(100):
+        assert len(ring.blob(numbers.getrandbits(numbers.randrange(1, 33)))) <= MAX_BLOB
+    ring.close()
+    memory.close()
+
+
+# -- beside a writer that goes on -----------------------------------------------------------------------------------
+
+
+class Writer:
+    """native/tests/ring_writer.cpp: threads that write through the agent's own code until told to stop."""
+
+    def __init__(self, threads: int) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            self.process = subprocess.Popen(
+                [build().program("ring_writer"), "threads", str(theirs.fileno()), str(threads)],
+                pass_fds=[theirs.fileno()], stdin=subprocess.PIPE,
+            )  # fmt: skip
+            _, fds, _, _ = socket.recv_fds(ours, 1, 1)
+        self.fd = fds[0]
+
+    def open(self) -> Ring:
+        return Ring(os.dup(self.fd))
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(30)
+        os.close(self.fd)
+
+
+@pytest.fixture
+def writer() -> Iterator[Writer]:
+    made = Writer(4)
+    yield made
+    made.close()
+
+
+class Follower:
+    """The fold of every record, from the first on: what is live must be at each moment."""
+
+    def __init__(self, ring: Ring) -> None:
+        self.ring = ring
+        self.table: dict[int, Record] = {}
+
+    def follow(self, until: int) -> list[tuple[int, ...]]:
+        while self.ring.cursor < until:
+            lost, records = self.ring.read(until - self.ring.cursor)
+            assert lost == 0, "the test's own reader was too slow"
+            for record in map(Record._make, records):
+                if record.event in (RingEvent.ALLOCATED, RingEvent.PROGRAM):
+                    self.table[record.slot] = record
+                elif record.event == RingEvent.FREED:
+                    del self.table[record.slot]
+                elif record.event == RingEvent.RUN:
+                    frame = self.table[record.slot]
+                    self.table[record.slot] = frame._replace(time=record.time, flags=frame.flags | RAN)
+                elif record.event == RingEvent.DESTROYED:
+                    gone = [slot for slot, thing in self.table.items() if thing.program == record.program]
+                    for slot in gone:
+                        del self.table[slot]
+        return sorted(self.table.values())
+
+
+def test_live_is_the_fold_at_every_moment(writer: Writer) -> None:
+    reader, follower = writer.open(), Follower(writer.open())
+    looked = 0
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        live = reader.live()
+        assert live == follower.follow(reader.cursor)
+        looked += 1
+    assert looked > 20
+    assert reader.head > 5000
+    assert len(live) > 100
+    reader.close()
+    follower.ring.close()
+
+
+def test_live_then_read_goes_on_without_a_gap(writer: Writer) -> None:
+    """As the server does it: the table once, then every record after it."""
+    reader = writer.open()
+    table = {record[10]: Record._make(record) for record in reader.live()}
+    follower = Follower(reader)
+    follower.table = table
+    for _ in range(50):
+        time.sleep(0.005)
+        folded = follower.follow(reader.head)
+        fresh = writer.open()
+        live = fresh.live()
+        assert follower.follow(fresh.cursor) == live
+        assert folded
+        fresh.close()
+    reader.close()
+
+
+def test_a_writer_killed_anywhere_leaves_a_whole_account() -> None:
+    for _ in range(10):
+        writer = Writer(4)
+        follower = Follower(writer.open())
+        deadline = time.monotonic() + 10
+        while follower.ring.head < 3000 and time.monotonic() < deadline:
+            follower.follow(follower.ring.head)
+        writer.process.send_signal(signal.SIGKILL)
+        writer.process.wait(30)
+        reader = writer.open()
+        assert reader.live() == follower.follow(reader.head)
+        assert reader.cursor == reader.head
+        reader.close()
+        follower.ring.close()
+        writer.close()
