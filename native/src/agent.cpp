@@ -315,7 +315,11 @@ void Agent::set_place(uint16_t index, const Place& place, Home&& home) {
         homes_[index] = std::move(home);
     }
     last_place_ = index;
-    store.places()[index] = place;
+    Place& there = store.places()[index];
+    uint32_t turn = __atomic_add_fetch(&there.turn, 1, __ATOMIC_ACQ_REL);
+    there = place;
+    there.turn = turn;
+    __atomic_add_fetch(&there.turn, 1, __ATOMIC_ACQ_REL);
     Header* header = store.header();
     header->places_used = header->places_used > index ? header->places_used : index + 1u;
 }
@@ -414,7 +418,7 @@ void Agent::close_home(uint16_t index) {
     }
     store.append(Event::kClosed, [&](Record& r) { r.place = index; });
     for (size_t i = 0; i < homes_.size(); i++) {
-        if (i == index || store.places()[i].whole == index) {
+        if (store.places()[i].state == 1 && (i == index || store.places()[i].whole == index)) {
             store.places()[i].state = 2;
             homes_[i].allocator = homes_[i].device = nullptr;
         }
@@ -457,9 +461,19 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
             return;
         }
         Locked held(store.lock);
+        if (forked_) {  // the allocator counted it already when it was asked what the child was born with
+            inherited_less(index, type, seen.per_bank);
+        }
         keep(index, seen);
     }
     after_change(metal, index, allocator);
+}
+
+// One buffer less of those that a forked child was born with.
+void Agent::inherited_less(uint16_t index, uint32_t type, uint64_t per_bank) noexcept {
+    Home& home = homes_[index];
+    home.inherited[type] = less(home.inherited[type], round_up(per_bank, home.unit));
+    home.inherited_buffers = less(home.inherited_buffers, 1);
 }
 
 void Agent::keep(uint16_t index, const Seen& seen) noexcept {
@@ -497,12 +511,16 @@ void Agent::keep(uint16_t index, const Seen& seen) noexcept {
 void Agent::freeing(const Metal& metal, void* allocator, void* buffer) {
     uint32_t type = metal.call<uint32_t>(kCall_buffer_type, buffer);
     uint64_t address = metal.call<uint64_t>(kCall_buffer_address, buffer);
+    uint64_t per_bank = forked_ ? metal.call<uint64_t>(kCall_buffer_per_bank, buffer) : 0;
     Locked held(store.lock);
     uint16_t index = find_allocator(allocator);
     uint64_t key = key_of(index, static_cast<Kind>(type), address);
     uint32_t* slot = index == kNowhere || type > 4 ? nullptr : buffers_.find(key);
     if (slot == nullptr) {
         store.header()->unknown_frees += !forked_;
+        if (forked_ && index != kNowhere && type <= 4) {
+            inherited_less(index, type, per_bank);
+        }
         return;
     }
     uint32_t found = *slot;
@@ -540,18 +558,17 @@ void Agent::after_change(const Metal& metal, uint16_t index, void* allocator) {
         return;
     }
     uint64_t now = Store::now();
-    if (now >= __atomic_load_n(&home.next_audit, __ATOMIC_RELAXED)) {
+    if (now >= __atomic_load_n(&home.next_audit, __ATOMIC_RELAXED) && audit(metal, index, allocator, 1)) {
         __atomic_store_n(&home.next_audit, now + kAuditEvery, __ATOMIC_RELAXED);
-        audit(metal, index, allocator, 1);
     }
 }
 
-void Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected) {
+bool Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected) {
     // Meaningful only while nobody else is between the allocator and our table.
     // A chip's own list mirrors the mesh's buffers in hybrid mode, so its sums are not those of its buffers.
     bool mirrored = hybrid_ && store.places()[index].mesh == kNoMesh;
     if (in_flight.load() != expected || !metal.has(kCall_statistics) || mirrored) {
-        return;
+        return false;
     }
     uint64_t head = __atomic_load_n(&store.header()->head, __ATOMIC_ACQUIRE);
     uint64_t count = metal.has(kCall_num_buffers) ? metal.call<uint64_t>(kCall_num_buffers, allocator) : 0;
@@ -564,7 +581,7 @@ void Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t 
     Locked held(store.lock);
     Home& home = homes_[index];
     if (store.header()->head != head || in_flight.load() != expected || home.allocator != allocator) {
-        return;
+        return false;
     }
     Place& place = store.places()[index];
     __atomic_add_fetch(&place.turn, 1, __ATOMIC_ACQ_REL);
@@ -582,6 +599,7 @@ void Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t 
     place.mismatches += !equal;
     place.audited = Store::now();
     __atomic_add_fetch(&place.turn, 1, __ATOMIC_ACQ_REL);
+    return true;
 }
 
 }  // namespace ttmem

@@ -110,12 +110,13 @@ private:
     uint16_t make_home(const Metal& metal, void* allocator, void* device);
     uint16_t chip_index(const Metal& metal, void* device);
     uint16_t free_place() const noexcept;
+    void inherited_less(uint16_t index, uint32_t type, uint64_t per_bank) noexcept;
     void set_place(uint16_t index, const Place& place, Home&& home);
     uint16_t part_of(uint16_t home, const uint32_t range[4]);
     void keep(uint16_t index, const Seen& seen) noexcept;
     void close_home(uint16_t index);
     void free_all(uint16_t index);
-    void audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected);
+    bool audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected);
     void after_change(const Metal& metal, uint16_t index, void* allocator);
 
     Program& program_of(void* impl);

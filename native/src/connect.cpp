@@ -28,12 +28,27 @@ struct Reader {
     char paths[kMostPaths][kPathSize];
     int path_count;
     int socket;
+    uint64_t inode;  // of the socket: a workload that closes descriptors it does not know may get its number
 };
 
 struct Link {
     Store* store;
     Reader readers[2];
+    uint64_t memory_inode;
 };
+
+uint64_t inode_of(int fd) {
+    struct stat info;
+    return fd >= 0 && fstat(fd, &info) == 0 ? info.st_ino : 0;
+}
+
+// Forgets a connection; its descriptor is closed only if it still is ours.
+void drop(Reader& reader) {
+    if (reader.socket >= 0 && inode_of(reader.socket) == reader.inode) {
+        close(reader.socket);
+    }
+    reader.socket = -1;
+}
 
 void add_path(Reader& reader, const char* format, const char* a, unsigned number) {
     if (reader.path_count < kMostPaths) {
@@ -114,7 +129,7 @@ bool introduce(int fd, int memory) {
     return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof(hello));
 }
 
-void connect_to(Reader& reader, Store& store) {
+void connect_to(Reader& reader, int memory) {
     for (int i = 0; i < reader.path_count && reader.socket < 0; i++) {
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0) {
@@ -124,8 +139,9 @@ void connect_to(Reader& reader, Store& store) {
         address.sun_family = AF_UNIX;
         std::memcpy(address.sun_path, reader.paths[i], kPathSize);
         if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 && trusted(fd, reader.paths[i]) &&
-            introduce(fd, store.fd())) {
+            introduce(fd, memory)) {
             reader.socket = fd;
+            reader.inode = inode_of(fd);
         } else {
             close(fd);
         }
@@ -134,10 +150,18 @@ void connect_to(Reader& reader, Store& store) {
 
 // True if everybody who could be reached has been.
 bool connect_all(Link& link) {
+    bool hidden = link.store->fd() < 0;
     bool done = link.store->publish();
+    if (hidden && done) {  // whoever was told that there is no memory is told anew
+        link.memory_inode = inode_of(link.store->fd());
+        for (Reader& reader : link.readers) {
+            drop(reader);
+        }
+    }
+    bool ours = link.memory_inode != 0 && inode_of(link.store->fd()) == link.memory_inode;
     for (Reader& reader : link.readers) {
         if (reader.socket < 0 && reader.path_count > 0) {
-            connect_to(reader, *link.store);
+            connect_to(reader, ours ? link.store->fd() : -1);
             done = done && reader.socket >= 0;
         }
     }
@@ -161,11 +185,12 @@ void* keep_up(void* data) {
         }
         for (Reader& reader : link.readers) {
             char ignored[256];  // a reader says welcome, and nothing that matters
-            if (reader.socket >= 0) {
+            if (reader.socket >= 0 && inode_of(reader.socket) != reader.inode) {
+                drop(reader);
+            } else if (reader.socket >= 0) {
                 ssize_t got = recv(reader.socket, ignored, sizeof(ignored), MSG_DONTWAIT);
                 if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-                    close(reader.socket);
-                    reader.socket = -1;
+                    drop(reader);
                 }
             }
         }
@@ -182,6 +207,7 @@ void link_up(Store& store) noexcept {
     }
     link->store = &store;
     link->readers[0].socket = link->readers[1].socket = -1;
+    link->memory_inode = inode_of(store.fd());
     find_paths(*link);
     connect_all(*link);
     // Signals are the workload's; the thread takes none.

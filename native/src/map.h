@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace ttmem {

@@ -162,15 +162,16 @@ const Requirement kRequirements[] = {
      bit(Kind::kScratchpad),
      {kHook_allocate_scratchpads, kHook_program_gone},
      2,
-     {kCall_program_kernels, kCall_kernel_scratchpads, kCall_kernel_args, kCall_kernel_on_core},
-     4},
+     {kCall_program_id, kCall_mesh_allocator, kCall_chip_allocator, kCall_program_kernels, kCall_kernel_scratchpads,
+      kCall_kernel_args, kCall_kernel_on_core},
+     7},
     {"kernels",
      bit(Kind::kKernel) | bit(Kind::kFabricKernel) | bit(Kind::kDispatchKernel),
      {kHook_compile, kHook_program_gone},
      2,
      {kCall_program_kernels, kCall_kernel_name, kCall_kernel_on_core, kCall_kernel_packed, kCall_compute_vtable,
-      kCall_data_vtable, kCall_ethernet_vtable},
-     7},
+      kCall_data_vtable, kCall_ethernet_vtable, kCall_program_id, kCall_mesh_allocator, kCall_chip_allocator},
+     10},
 };
 
 void check(Metal& metal) {
@@ -251,6 +252,16 @@ const Metal* make(uintptr_t address) {
     return &metal;
 }
 
+// The first of the hooked functions that is to be found there: not every wheel has every one.
+void* any_hook(void* where) {
+    for (const char* name : kHookNames) {
+        if (void* found = dlsym(where, name)) {
+            return found;
+        }
+    }
+    return nullptr;
+}
+
 const Metal* resolve(uintptr_t caller) {
     Object object;
     if (!object_at(caller, object)) {
@@ -259,14 +270,14 @@ const Metal* resolve(uintptr_t caller) {
     // The caller's own view first: the object and what it links against. Then whatever comes after us.
     void* real = nullptr;
     if (void* handle = dlopen(object.path[0] != 0 ? object.path : nullptr, RTLD_NOLOAD | RTLD_LAZY)) {
-        real = dlsym(handle, kHookNames[kHook_allocate_buffer]);
+        real = any_hook(handle);
         dlclose(handle);
     }
     Object found, own;
     bool ours = real != nullptr && object_at(reinterpret_cast<uintptr_t>(real), found) &&
                 object_at(reinterpret_cast<uintptr_t>(&resolve), own) && found.begin == own.begin;
     if (real == nullptr || ours) {
-        real = dlsym(RTLD_NEXT, kHookNames[kHook_allocate_buffer]);
+        real = any_hook(RTLD_NEXT);
     }
     if (real == nullptr) {
         return nullptr;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,6 +36,11 @@ void relax() noexcept {
 }
 
 int make_file() noexcept {
+    // Past this limit ftruncate does not just fail: it sends SIGXFSZ, which ends the process.
+    rlimit most;
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY && most.rlim_cur < kTotal) {
+        return -1;
+    }
     int fd = static_cast<int>(syscall(SYS_memfd_create, "ttmem", 2u /* MFD_ALLOW_SEALING */ | 1u /* MFD_CLOEXEC */));
     if (fd < 0) {
         return -1;
@@ -220,7 +226,7 @@ void Store::keep(uint32_t slot, const Record& record) noexcept {
 }
 
 void Store::forget(uint32_t slot) noexcept {
-    table()[slot].sequence = 0;
+    __atomic_store_n(&table()[slot].sequence, 0, __ATOMIC_RELEASE);
     free_slots_[free_count_++] = slot;
 }
 

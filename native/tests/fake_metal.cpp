@@ -119,6 +119,7 @@ public:
     IDevice* device() const;
     uint64_t address() const;
     uint64_t aligned_size_per_bank() const;
+    uint64_t aligned_page_size() const;
     std::optional<uint32_t> num_cores() const;
     bool has_shard_spec() const;
 
@@ -138,6 +139,7 @@ std::optional<uint32_t> Buffer::num_cores() const {
     return layout_ == TensorMemoryLayout::INTERLEAVED ? std::nullopt : std::optional<uint32_t>(cores_);
 }
 bool Buffer::has_shard_spec() const { return layout_ != TensorMemoryLayout::INTERLEAVED; }
+uint64_t Buffer::aligned_page_size() const { return 16; }
 uint64_t Buffer::aligned_size_per_bank() const {
     uint64_t banks = fake::kBankCount[static_cast<int>(type_)];
     uint64_t bytes = has_shard_spec() ? (size_ + cores_ - 1) / cores_ : (size_ + banks - 1) / banks;

@@ -161,9 +161,6 @@ def test_a_random_program(board: str, steps: int, arguments: tuple[str, ...], py
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_scene(scene: str, python: str, folder: Path, request: pytest.FixtureRequest) -> None:
-    if scene == "opened_often":
-        reason = "the agent has room for 256 places and then counts nothing, without a word"
-        request.applymarker(pytest.mark.xfail(reason=reason, raises=AssertionError))
     states: dict[str, tuple[int, list[Any]]] = {}
     with watched(python, "ttnn_scenes", SCENES[scene], folder, "--scene", scene) as (collector, program):
         oracle = Oracle(collector, program)
@@ -240,7 +237,6 @@ def test_a_buffer_with_an_address_for_each_core(folder: Path) -> None:
         assert not collector.ledger.anomalies
 
 
-@pytest.mark.xfail(reason="reserved bytes are computed as the plain allocator does", raises=AssertionError)
 def test_narrow_rows_on_the_hybrid_allocator(folder: Path) -> None:
     with watched("3.12", "ttnn_scenes", "n150", folder, "--scene", "narrow_rows", environment=HYBRID) as (
         collector,

@@ -65,7 +65,7 @@ _CHIP = Struct("<" + "".join(code for _, _, code in CHIP_FIELDS))
 _HEADER = {name: (Struct("<" + code), offset) for name, offset, code in HEADER_FIELDS}
 _BLOB_LENGTH = Struct("<I")
 MAX_BLOB = 4096
-_MOST_BYTES = 1 << 30
+_MOST_BYTES = 1 << 28
 
 # UMD's BoardType codes, named as sysfs names them.
 BOARDS = {3: "n150", 4: "n300", 5: "p100", 6: "p150", 7: "p300", 8: "galaxy-wormhole", 9: "galaxy-wormhole",
@@ -171,6 +171,7 @@ class Ring:
             raise
         self.cursor = 0
         self._blobs: dict[int, bytes] = {}
+        self._blob_bytes = 0
         self._masks: dict[int, int] = {0: 0}
         self._names: dict[int, str | None] = {0: None}
         self._ring_at, self.slots = self.field("ring_at"), self.field("ring_slots")
@@ -236,7 +237,8 @@ class Ring:
         right from there; if the ring ran over meanwhile, once more.
         """
         for _ in range(100):
-            self.cursor = self.head
+            # The newest record again: its change of the table comes after it and may not be made yet.
+            self.cursor = max(0, self.head - 1)
             high = min(self.field("table_high"), self._table_slots)
             raw = self._map[self._table_at : self._table_at + high * RECORD_SIZE]
             table = {slot: record for slot, record in enumerate(RECORD.iter_unpack(raw)) if record[0]}
@@ -259,7 +261,14 @@ class Ring:
         (length,) = _BLOB_LENGTH.unpack_from(self._map, at)
         if length > MAX_BLOB or number + 4 + length > self._blobs_size:
             return b""
-        found = self._blobs[number] = self._map[at + 4 : at + 4 + length]
+        found = self._map[at + 4 : at + 4 + length]
+        self._blob_bytes += length
+        if self._blob_bytes > self._blobs_size:  # more than can be there: blobs that overlap
+            self._blob_bytes = length
+            self._blobs.clear()
+            self._masks = {0: 0}
+            self._names = {0: None}
+        self._blobs[number] = found
         return found
 
     def mask(self, number: int) -> int:
@@ -279,7 +288,7 @@ class Ring:
         if not 0 <= number < self._place_count:
             raise RingError(f"there is no place {number}")
         at = self._places_at + number * PLACE_SIZE
-        while True:
+        for _ in range(100):
             raw = self._map[at : at + PLACE_SIZE]
             (turn,) = _BLOB_LENGTH.unpack_from(self._map, at)
             fields = _PLACE.unpack_from(raw)
@@ -319,11 +328,15 @@ class Ring:
             at, items = self.field(name), self.field(count)
             if not HEADER_SIZE <= at <= size or not 0 < items * each <= size - at:
                 raise RingError(f"its {count} at {at} do not fit {size} bytes")
+        if self.field("ring_slots") < 2:
+            raise RingError("its ring has one slot, which is always about to be overwritten")
 
 
 def _apply(table: dict[int, tuple[int, ...]], record: tuple[int, ...]) -> None:
     """Bring a copy of the table up to one record."""
     event, slot = record[2], record[10]
+    if slot == NO_SLOT and event != RingEvent.DESTROYED:
+        return  # there was no room for it
     if event == RingEvent.ALLOCATED or event == RingEvent.PROGRAM:
         table[slot] = record
     elif event == RingEvent.FREED:
@@ -348,7 +361,10 @@ def _mapped(fd: int) -> mmap.mmap:
     size = os.fstat(fd).st_size
     if not HEADER_SIZE <= size <= _MOST_BYTES:
         raise RingError(f"it has {size} bytes")
-    return mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
+    try:
+        return mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
+    except OSError as error:
+        raise RingError(f"it cannot be mapped: {error.strerror}") from None
 
 
 def geometry_of(place: Place, grid: int) -> Geometry:
