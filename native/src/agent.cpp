@@ -43,11 +43,6 @@ uint64_t less(uint64_t value, uint64_t part) { return value > part ? value - par
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return unit == 0 ? value : (value + unit - 1) / unit * unit; }
 
-// A page that a forked child finds empty: so it knows that it is not the process it was copied from.
-struct Guard {
-    std::atomic<Agent*> agent;
-};
-std::atomic<Guard*> guard{nullptr};
 std::atomic<uint32_t> starter{0};  // pid of the process one of whose threads is starting an agent
 std::atomic<bool> off{false};
 
@@ -64,12 +59,12 @@ Agent* start(const Metal& metal) noexcept {
         } else if (starter.compare_exchange_weak(other, pid)) {
             break;
         }
-        Guard* page = guard.load();
+        Agent::Guard* page = Agent::guard_.load();
         if (page != nullptr && page->agent.load() != nullptr) {
             return page->agent.load();
         }
     }
-    Guard* page = guard.load();
+    Agent::Guard* page = Agent::guard_.load();
     Agent* agent = page != nullptr ? page->agent.load() : nullptr;
     const char* wish = getenv("TTMEM_AGENT");
     off = off.load() || (wish != nullptr && std::strcmp(wish, "0") == 0);
@@ -78,7 +73,7 @@ Agent* start(const Metal& metal) noexcept {
         if (page == nullptr) {
             void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (memory != MAP_FAILED && madvise(memory, 4096, MADV_WIPEONFORK) == 0) {
-                page = new (memory) Guard{};
+                page = new (memory) Agent::Guard{};
             }
         }
         void* memory = page == nullptr ? MAP_FAILED
@@ -101,7 +96,7 @@ Agent* start(const Metal& metal) noexcept {
                 std::memcpy(header->wheel, metal.path, sizeof(header->wheel) - 1);
                 std::memcpy(header->trouble, metal.trouble, sizeof(header->trouble) - 1);
                 page->agent.store(agent);
-                guard.store(page);
+                Agent::guard_.store(page);
                 link_up(agent->store);
             } else {
                 agent = nullptr;
@@ -113,18 +108,10 @@ Agent* start(const Metal& metal) noexcept {
     return agent;
 }
 
-Agent* Agent::current(const Metal& metal) noexcept {
-    Guard* page = guard.load(std::memory_order_acquire);
-    if (paused.load(std::memory_order_relaxed)) {
-        return nullptr;
-    }
-    if (page != nullptr && metal.coverage != 0) {
-        Agent* agent = page->agent.load(std::memory_order_acquire);
-        if (agent != nullptr) {
-            return agent;
-        }
-    }
-    return off || metal.coverage == 0 ? nullptr : start(metal);
+std::atomic<Agent::Guard*> Agent::guard_{nullptr};
+
+Agent* Agent::find(const Metal& metal) noexcept {
+    return off || metal.coverage == 0 || paused.load() ? nullptr : start(metal);
 }
 
 Agent* Agent::announce(const Metal& metal) noexcept {
@@ -508,7 +495,7 @@ void Agent::keep(uint16_t index, const Seen& seen) noexcept {
     }
 }
 
-void Agent::freeing(const Metal& metal, void* allocator, void* buffer) {
+uint16_t Agent::freeing(const Metal& metal, void* allocator, void* buffer) {
     uint32_t type = metal.call<uint32_t>(kCall_buffer_type, buffer);
     uint64_t address = metal.call<uint64_t>(kCall_buffer_address, buffer);
     uint64_t per_bank = forked_ ? metal.call<uint64_t>(kCall_buffer_per_bank, buffer) : 0;
@@ -521,21 +508,17 @@ void Agent::freeing(const Metal& metal, void* allocator, void* buffer) {
         if (forked_ && index != kNowhere && type <= 4) {
             inherited_less(index, type, per_bank);
         }
-        return;
+        return kNowhere;
     }
     uint32_t found = *slot;
     homes_[index].ours[type] -= store.table()[found].per_bank;
     homes_[index].buffers--;
     buffers_.erase(key);
     store.free(found, 0);
+    return index;
 }
 
-void Agent::freed(const Metal& metal, void* allocator) {
-    uint16_t index;
-    {
-        Locked held(store.lock);
-        index = find_allocator(allocator);
-    }
+void Agent::freed(const Metal& metal, void* allocator, uint16_t index) {
     if (index != kNowhere) {
         after_change(metal, index, allocator);
     }
@@ -553,7 +536,8 @@ void Agent::freeing_all(void* allocator, bool gone) {
 
 void Agent::after_change(const Metal& metal, uint16_t index, void* allocator) {
     Home& home = homes_[index];  // homes_ never moves: its room was reserved
-    uint32_t events = __atomic_add_fetch(&home.events, 1, __ATOMIC_RELAXED);
+    uint32_t events = __atomic_load_n(&home.events, __ATOMIC_RELAXED) + 1;  // a lost count only shifts the next look
+    __atomic_store_n(&home.events, events, __ATOMIC_RELAXED);
     if (events % kLookEvery != 0 && events > kLookEvery / 8) {
         return;
     }

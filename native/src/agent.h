@@ -13,9 +13,6 @@
 
 namespace ttmem {
 
-// While true the hooks do nothing but call the real functions. For measuring: what happens meanwhile is not seen.
-extern std::atomic<bool> paused;
-
 // A circular or dataflow buffer, scratchpad or kernel of a program, as a hook found it.
 struct Part {
     Kind kind;
@@ -36,7 +33,12 @@ class Agent {
 public:
     // The agent of this process, made at the first call; nullptr if it is switched off or there is no memory.
     // A forked child gets one of its own.
-    static Agent* current(const Metal& metal) noexcept;
+    static Agent* current(const Metal& metal) noexcept {
+        Guard* page = guard_.load(std::memory_order_acquire);
+        Agent* agent = page == nullptr ? nullptr : page->agent.load(std::memory_order_acquire);
+        bool there = agent != nullptr && metal.coverage != 0 && !paused.load(std::memory_order_relaxed);
+        return __builtin_expect(there, 1) ? agent : find(metal);
+    }
     // The same also for a libtt_metal of which nothing can be tracked: so that somebody says so.
     static Agent* announce(const Metal& metal) noexcept;
 
@@ -45,8 +47,8 @@ public:
     void closed(const Metal& metal, void* mesh) noexcept;
 
     void allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary);
-    void freeing(const Metal& metal, void* allocator, void* buffer);
-    void freed(const Metal& metal, void* allocator);
+    uint16_t freeing(const Metal& metal, void* allocator, void* buffer);  // gives what freed() wants
+    void freed(const Metal& metal, void* allocator, uint16_t index);
     void freeing_all(void* allocator, bool gone);
 
     void compiled(const Metal& metal, void* program, void* device);
@@ -63,6 +65,13 @@ public:
 
 private:
     friend Agent* start(const Metal& metal) noexcept;
+
+    // A page that a forked child finds empty: so it knows that it is not the process it was copied from.
+    struct Guard {
+        std::atomic<Agent*> agent;
+    };
+    static std::atomic<Guard*> guard_;
+    static Agent* find(const Metal& metal) noexcept;
 
     // The private side of a Place.
     struct Home {

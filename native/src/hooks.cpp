@@ -120,9 +120,10 @@ void ttmem_deallocate_buffer(void* self, void* buffer) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
     InFlight flying(agent);
-    tell(metal, agent, [&] { agent->freeing(metal, self, buffer); });
+    uint16_t index = 0xffff;
+    tell(metal, agent, [&] { index = agent->freeing(metal, self, buffer); });
     metal.real<void (*)(void*, void*)>(ttmem::kHook_deallocate_buffer)(self, buffer);
-    tell(metal, agent, [&] { agent->freed(metal, self); });
+    tell(metal, agent, [&] { agent->freed(metal, self, index); });
 }
 
 TTMEM_EXPORT void ttmem_deallocate_buffers(void* self)

@@ -13,6 +13,8 @@
 
 namespace ttmem {
 
+Metal first_copy;
+
 namespace {
 
 const char* const kHookNames[] = {
@@ -43,7 +45,7 @@ struct Caller {
 
 constexpr int kMostCopies = 4;
 constexpr int kMostCallers = 32;
-Metal copies[kMostCopies];
+Metal further[kMostCopies - 1];
 std::atomic<int> copy_count{0};
 Caller callers[kMostCallers];
 std::atomic<int> caller_count{0};
@@ -56,6 +58,8 @@ struct Object {
     ElfW(Addr) base;
     const char* path;
 };
+
+Metal& copy(int number) { return number == 0 ? first_copy : further[number - 1]; }
 
 int find_object(dl_phdr_info* info, size_t, void* data) {
     Object& object = *static_cast<Object*>(data);
@@ -225,13 +229,12 @@ const Metal* make(uintptr_t address) {
         return nullptr;
     }
     for (int i = 0; i < count; i++) {
-        if (copies[i].begin == object.begin) {
-            return &copies[i];
+        if (copy(i).begin == object.begin) {
+            return &copy(i);
         }
     }
-    Metal& metal = copies[count];
+    Metal& metal = copy(count);
     metal.begin = object.begin;
-    metal.end = object.end;
     std::snprintf(metal.path, sizeof(metal.path), "%s", object.path);
     // Pinned: functions remembered here must not be unmapped.
     void* handle = dlopen(object.path, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE);
@@ -248,6 +251,7 @@ const Metal* make(uintptr_t address) {
     metal.called = called_through_table(object);
     check_vtable(metal);
     check(metal);
+    __atomic_store_n(&metal.end, object.end, __ATOMIC_RELEASE);
     copy_count.store(count + 1, std::memory_order_release);
     return &metal;
 }
@@ -294,8 +298,8 @@ const Metal* resolve(uintptr_t caller) {
 const Metal* known(uintptr_t caller) noexcept {
     int copies_now = copy_count.load(std::memory_order_acquire);
     for (int i = 0; i < copies_now; i++) {
-        if (caller >= copies[i].begin && caller < copies[i].end) {
-            return &copies[i];
+        if (caller >= copy(i).begin && caller < copy(i).end) {
+            return &copy(i);
         }
     }
     int callers_now = caller_count.load(std::memory_order_acquire);
@@ -324,7 +328,7 @@ void Metal::swallowed() const noexcept {
     }
 }
 
-const Metal& metal_of(void* caller) noexcept {
+const Metal& other_metal_of(void* caller) noexcept {
     uintptr_t address = reinterpret_cast<uintptr_t>(caller);
     const Metal* metal = known(address);
     if (__builtin_expect(metal != nullptr, 1)) {
@@ -336,7 +340,7 @@ const Metal& metal_of(void* caller) noexcept {
         metal = resolve(address);
     }
     if (metal == nullptr && copy_count.load(std::memory_order_relaxed) > 0) {
-        metal = &copies[0];
+        metal = &first_copy;
     }
     pthread_mutex_unlock(&resolving);
     if (metal == nullptr) {  // whoever called linked against a libtt_metal that cannot be found again

@@ -123,8 +123,16 @@ struct Metal {
     bool has(Call call) const { return calls[call] != nullptr; }
 };
 
+// Nearly always the only copy: looked at first.
+extern Metal first_copy;
+const Metal& other_metal_of(void* caller) noexcept;
+
 // The copy that the code at this address belongs to or links against. Never fails: a hook that was reached has a
 // real function behind it.
-const Metal& metal_of(void* caller) noexcept;
+inline const Metal& metal_of(void* caller) noexcept {
+    uintptr_t address = reinterpret_cast<uintptr_t>(caller);
+    uintptr_t end = __atomic_load_n(&first_copy.end, __ATOMIC_ACQUIRE);  // 0 until it is complete
+    return address < end && address >= first_copy.begin ? first_copy : other_metal_of(caller);
+}
 
 }  // namespace ttmem

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -24,8 +23,6 @@ constexpr uint64_t kTableAt = kRingAt + sizeof(Record) * kRingSlots;
 constexpr uint64_t kBlobsAt = kTableAt + sizeof(Record) * uint64_t{kTableSlots};
 constexpr uint64_t kTotal = kBlobsAt + kBlobBytes;
 constexpr uint32_t kMaxBlob = 4096;
-
-uint32_t process_number = 0;  // changes with a fork: cached thread ids are then somebody else's
 
 void relax() noexcept {
 #if defined(__x86_64__)
@@ -56,7 +53,7 @@ int make_file() noexcept {
 
 }  // namespace
 
-void SpinLock::lock() noexcept {
+void SpinLock::wait() noexcept {
     for (uint32_t spins = 0;; spins++) {
         if (!held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire)) {
             return;
@@ -99,24 +96,16 @@ uint32_t Cores::height() const {
     return height;
 }
 
-uint64_t Store::now() noexcept {
-    timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec);
-}
+uint32_t Store::process_ = 0;
+thread_local Store::Thread Store::thread_{0, 0};
 
-uint32_t Store::thread_id() noexcept {
-    static thread_local uint32_t id = 0;
-    static thread_local uint32_t pid = 0;
-    if (id == 0 || pid != process_number) {
-        id = static_cast<uint32_t>(syscall(SYS_gettid));
-        pid = process_number;
-    }
-    return id;
+uint32_t Store::ask_thread_id() noexcept {
+    thread_ = {process_, static_cast<uint32_t>(syscall(SYS_gettid))};
+    return thread_.id;
 }
 
 bool Store::create(uint32_t pid) noexcept {
-    process_number = pid;
+    process_ = pid;
     fd_ = make_file();
     int flags = fd_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* memory = mmap(nullptr, kTotal, PROT_READ | PROT_WRITE, flags, fd_, 0);

@@ -3,6 +3,8 @@
 // wants the lock held; nothing here calls out of the agent or makes a system call, except when a map has to grow.
 #pragma once
 
+#include <time.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -12,13 +14,22 @@
 
 namespace ttmem {
 
+// While true the hooks do nothing but call the real functions. For measuring: what happens meanwhile is not seen.
+extern std::atomic<bool> paused;
+
 // Held for some ten nanoseconds at a time, so waiting means spinning; who waits long was preempted against.
 class SpinLock {
 public:
-    void lock() noexcept;
+    void lock() noexcept {
+        if (__builtin_expect(held_.exchange(true, std::memory_order_acquire), 0)) {
+            wait();
+        }
+    }
     void unlock() noexcept { held_.store(false, std::memory_order_release); }
 
 private:
+    void wait() noexcept;
+
     std::atomic<bool> held_{false};
 };
 
@@ -119,14 +130,28 @@ public:
     uint32_t text(const char* text) noexcept { return blob(text, static_cast<uint32_t>(std::strlen(text))); }
     uint32_t core_set(const Cores& cores) noexcept { return blob(cores.rows, cores.height() * 8); }
 
-    static uint64_t now() noexcept;
-    static uint32_t thread_id() noexcept;
+    static uint64_t now() noexcept {
+        timespec time;
+        clock_gettime(CLOCK_MONOTONIC, &time);
+        return static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec);
+    }
+    static uint32_t thread_id() noexcept {
+        return __builtin_expect(thread_.pid == process_, 1) ? thread_.id : ask_thread_id();
+    }
 
 private:
     template <typename T>
     T* at(uint64_t offset) const {
         return reinterpret_cast<T*>(reinterpret_cast<char*>(header_) + offset);
     }
+
+    static uint32_t ask_thread_id() noexcept;
+
+    struct Thread {
+        uint32_t pid, id;
+    };
+    static thread_local Thread thread_;
+    static uint32_t process_;  // changes with a fork: remembered thread ids are then somebody else's
 
     Header* header_ = nullptr;
     int fd_ = -1;
