@@ -11,7 +11,6 @@ import ctypes
 import os
 import resource
 import struct
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -150,7 +149,7 @@ def forbid_memfd() -> None:
     raise AssertionError("memfd_create still works")
 
 
-DAYS: dict[str, Callable[["Steps", int], None]] = {
+DAYS: dict[str, Callable[[Steps, int], None]] = {
     function.__name__: function for function in (fork, idle_fork, flood, descriptors, no_memfd)
 }
 
@@ -177,4 +176,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -17,7 +17,7 @@ from ttmem.sources import processes
 
 _LOOK_MS = 20  # how often rings are looked at
 _MAPS_SECONDS = 1.0
-# The terminal sends these to the whole foreground group, so the command gets them without us.
+# A terminal sends these to the whole foreground group, so the command gets them without us.
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
@@ -48,12 +48,23 @@ def run(command: Sequence[str], collector: Collector, env: Mapping[str, str], so
     try:
         for number in _PASSED_ON:
             signal.signal(number, lambda received, _: _send(child, received))
+        for number in _FROM_TERMINAL:
+            signal.signal(number, lambda received, _: None if _in_foreground() else _send(child, received))
         unseen = _collect(child, collector)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     code = child.returncode
     return Ended(code if code >= 0 else 128 - code, time.monotonic() - started, unseen)
+
+
+def _in_foreground() -> bool:
+    """Does a terminal send its signals to us, and so to the command as well?"""
+    try:
+        with open("/dev/tty") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def _send(child: subprocess.Popen[bytes], number: int) -> None:
