@@ -29,6 +29,15 @@ struct Statistics {
     uint64_t room[28];  // tt-metal returns it by value; some versions return more
 };
 
+constexpr uint16_t kNowhere = 0xffff;   // no place
+constexpr int kTypes[] = {0, 1, 3, 4};  // BufferType codes that have banks
+
+enum VirtualSlot { kArch = 2, kId = 3 };  // of IDevice's virtual functions
+
+inline uint32_t virtual_call(void* device, VirtualSlot slot) {
+    return reinterpret_cast<uint32_t (*)(void*)>((*static_cast<void***>(device))[slot])(device);
+}
+
 class Agent {
 public:
     // The agent of this process, made at the first call; nullptr if it is switched off or there is no memory.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The half of the agent that deals with programs: circular and dataflow buffers, scratchpads, kernels, launches.
+// The part of the agent that deals with programs: circular and dataflow buffers, scratchpads, kernels, launches.
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -14,7 +14,6 @@ namespace ttmem {
 
 namespace {
 
-constexpr uint16_t kNowhere = 0xffff;
 constexpr uint32_t kTensix = 0, kCoreTypes = 3;  // Tensix, active and idle ethernet
 
 using Kernels = std::unordered_map<uint32_t, std::shared_ptr<void>>;
@@ -59,7 +58,7 @@ bool outside(const Cores& cores, const Cores& grid) {
 }
 
 uint32_t core_types(void* device) {
-    uint32_t arch = reinterpret_cast<uint32_t (*)(void*)>((*static_cast<void***>(device))[2])(device);
+    uint32_t arch = virtual_call(device, kArch);
     return arch == 2 || arch == 3 ? kCoreTypes : 1;
 }
 

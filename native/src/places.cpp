@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of the agent that deals with places: meshes, their allocators and geometry, from opening to closing.
+#include <cstring>
+#include <unordered_map>
+
+#include "agent.h"
+
+namespace ttmem {
+
+namespace {
+
+bool is_mesh(const Metal& metal, void* device) {
+    return *static_cast<void**>(device) == static_cast<char*>(metal.calls[kCall_mesh_vtable]) + 16;
+}
+
+}  // namespace
+
+uint16_t Agent::find_allocator(void* allocator) const noexcept {
+    for (size_t i = homes_.size(); i-- > 0;) {  // the youngest first: it is the one in use
+        if (homes_[i].allocator == allocator) {
+            return static_cast<uint16_t>(i);
+        }
+    }
+    return kNowhere;
+}
+
+uint16_t Agent::find_device(void* device) const noexcept {
+    for (size_t i = homes_.size(); i-- > 0;) {
+        if (homes_[i].device == device && homes_[i].allocator != nullptr) {
+            return static_cast<uint16_t>(i);
+        }
+    }
+    return kNowhere;
+}
+
+uint16_t Agent::home_of(const Metal& metal, void* allocator, void* device) {
+    {
+        Locked held(store.lock);
+        uint16_t found = allocator != nullptr ? find_allocator(allocator) : find_device(device);
+        if (found != kNowhere) {
+            return found;
+        }
+    }
+    return make_home(metal, allocator, device);
+}
+
+uint16_t Agent::chip_index(const Metal& metal, void* device) {
+    uint32_t number = virtual_call(device, kId);
+    uint32_t arch = virtual_call(device, kArch);
+    uint64_t unique = 0;
+    uint32_t board = kNoBoard, remote = 2;
+    bool known = metal.has(kCall_context) && metal.has(kCall_context_exists) && metal.has(kCall_cluster) &&
+                 metal.has(kCall_cluster_descriptor) && metal.has(kCall_unique_ids);
+    if (known && metal.call<bool>(kCall_context_exists, 0)) {
+        void* cluster = metal.call<void*>(kCall_cluster, metal.call<void*>(kCall_context, 0));
+        void* descriptor = metal.call<void*>(kCall_cluster_descriptor, cluster);
+        const auto& ids = *metal.call<const std::unordered_map<int, uint64_t>*>(kCall_unique_ids, descriptor);
+        for (const auto& [chip, id] : ids) {
+            unique = static_cast<uint32_t>(chip) == number ? id : unique;
+        }
+        if (metal.has(kCall_board_type)) {
+            board = metal.call<uint32_t>(kCall_board_type, cluster, static_cast<int>(number));
+        }
+        if (metal.has(kCall_chip_remote)) {
+            remote = metal.call<bool>(kCall_chip_remote, descriptor, static_cast<int>(number)) ? 1 : 0;
+        }
+    }
+    Locked held(store.lock);
+    Header* header = store.header();
+    for (uint32_t i = 0; i < header->chips_used; i++) {
+        if (store.chips()[i].number == number) {
+            return static_cast<uint16_t>(i);
+        }
+    }
+    if (header->chips_used == kChips) {
+        return kNowhere;
+    }
+    Chip& chip = store.chips()[header->chips_used];
+    chip.unique_id = unique;
+    chip.number = number;
+    chip.arch = arch;
+    chip.board = board;
+    chip.remote = remote;
+    return static_cast<uint16_t>(header->chips_used++);
+}
+
+uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
+    if (device == nullptr) {
+        return kNowhere;
+    }
+    Home home{};
+    home.device = device;
+    home.metal = &metal;
+    bool mesh = is_mesh(metal, device);
+    if (allocator == nullptr) {
+        Call getter = mesh ? kCall_mesh_allocator : kCall_chip_allocator;
+        void** owner = metal.call<void**>(getter, device);
+        allocator = owner == nullptr ? nullptr : *owner;
+        if (allocator == nullptr) {
+            return kNowhere;
+        }
+    }
+    home.allocator = allocator;
+    uint32_t mesh_id = kNoMesh;
+    home.rows = home.columns = 1;
+    if (mesh) {
+        mesh_id = metal.call<uint32_t>(kCall_mesh_id, device);
+        std::vector<void*> devices = metal.call<std::vector<void*>>(kCall_mesh_devices, device);
+        for (void* chip : devices) {
+            home.chips.push_back(chip_index(metal, chip));
+        }
+        home.columns = static_cast<uint32_t>(home.chips.size());
+        if (metal.has(kCall_mesh_rows) && metal.has(kCall_mesh_columns)) {
+            home.rows = static_cast<uint32_t>(metal.call<uint64_t>(kCall_mesh_rows, device));
+            home.columns = static_cast<uint32_t>(metal.call<uint64_t>(kCall_mesh_columns, device));
+        }
+    } else {
+        home.chips.push_back(chip_index(metal, device));
+    }
+    Place place{};
+    place.state = 1;
+    place.mesh = mesh_id;
+    place.chip_count = static_cast<uint32_t>(home.chips.size());
+    place.arch = virtual_call(device, kArch);
+    home.unit = metal.call<uint32_t>(kCall_alignment, allocator, 0u);
+    for (int type : kTypes) {
+        Bank& bank = place.banks[type];
+        bank.banks = metal.call<uint32_t>(kCall_num_banks, allocator, &type);
+        bank.size = bank.banks == 0 ? 0 : metal.call<uint64_t>(kCall_bank_size, allocator, &type);
+        bank.unit = home.unit;
+    }
+    uint8_t l1 = 0, dram = 1;  // HalMemType
+    place.l1_base = metal.call<uint64_t>(kCall_base_address, allocator, &l1);
+    place.dram_base = metal.call<uint64_t>(kCall_base_address, allocator, &dram);
+    place.l1_size = place.l1_base + place.banks[1].size + place.banks[3].size;
+    if (metal.has(kCall_max_unreserved) && place.l1_size > 0) {
+        uint64_t unreserved = metal.call<uint32_t>(kCall_max_unreserved);
+        place.map_end = unreserved < place.l1_size ? place.l1_size - unreserved : 0;
+    }
+    if (metal.has(kCall_has_bank)) {
+        for (uint64_t y = 0; y < Cores::kRows; y++) {
+            for (uint64_t x = 0; x < 32; x++) {
+                uint64_t core[2] = {x, y};
+                if (metal.call<bool>(kCall_has_bank, allocator, 1u, static_cast<const uint64_t*>(core))) {
+                    home.grid.add(x, y);
+                }
+            }
+        }
+    }
+    if (forked_ && metal.has(kCall_statistics)) {
+        for (int type : kTypes) {
+            if (place.banks[type].banks > 0) {
+                home.inherited[type] = metal.call<Statistics>(kCall_statistics, allocator, &type).allocated;
+            }
+        }
+        home.inherited_buffers = metal.has(kCall_num_buffers) ? metal.call<uint64_t>(kCall_num_buffers, allocator) : 0;
+    }
+
+    Locked held(store.lock);
+    uint16_t found = find_allocator(allocator);
+    Header* header = store.header();
+    if (found != kNowhere) {
+        return found;
+    }
+    uint16_t index = free_place();
+    if (index == kNowhere) {
+        header->places_full++;
+        return index;
+    }
+    place.whole = index;
+    place.chips = store.blob(home.chips.data(), static_cast<uint32_t>(home.chips.size() * 2));
+    place.cores = store.core_set(home.grid);
+    set_place(index, place, std::move(home));
+    store.append(Event::kOpened, [&](Record& r) { r.place = index; });
+    return index;
+}
+
+// A new place, or when there are no more the one that was closed longest ago.
+uint16_t Agent::free_place() const noexcept {
+    if (homes_.size() < kPlaces) {
+        return static_cast<uint16_t>(homes_.size());
+    }
+    for (uint32_t step = 1; step <= kPlaces; step++) {
+        uint16_t index = static_cast<uint16_t>((last_place_ + step) % kPlaces);
+        if (store.places()[index].state == 2) {
+            return index;
+        }
+    }
+    return kNowhere;
+}
+
+void Agent::set_place(uint16_t index, const Place& place, Home&& home) {
+    if (index == homes_.size()) {
+        homes_.push_back(std::move(home));
+    } else {
+        homes_[index] = std::move(home);
+    }
+    last_place_ = index;
+    Place& there = store.places()[index];
+    uint32_t turn = __atomic_add_fetch(&there.turn, 1, __ATOMIC_ACQ_REL);
+    there = place;
+    there.turn = turn;
+    __atomic_add_fetch(&there.turn, 1, __ATOMIC_ACQ_REL);
+    Header* header = store.header();
+    header->places_used = header->places_used > index ? header->places_used : index + 1u;
+}
+
+uint16_t Agent::part_of(uint16_t index, const uint32_t range[4]) {
+    Home& home = homes_[index];
+    if (uint64_t{home.rows} * home.columns != home.chips.size() || range[2] >= home.rows || range[3] >= home.columns) {
+        return index;  // a mesh over several hosts: which of its chips are ours is not for us to guess
+    }
+    std::vector<uint16_t> chips;
+    for (uint32_t row = range[0]; row <= range[2]; row++) {
+        for (uint32_t column = range[1]; column <= range[3]; column++) {
+            chips.push_back(home.chips[row * home.columns + column]);
+        }
+    }
+    if (chips.size() == home.chips.size()) {
+        return index;
+    }
+    uint32_t blob = store.blob(chips.data(), static_cast<uint32_t>(chips.size() * 2));
+    for (size_t i = 0; i < homes_.size(); i++) {
+        if (store.places()[i].whole == index && store.places()[i].chips == blob && store.places()[i].state == 1) {
+            return static_cast<uint16_t>(i);
+        }
+    }
+    uint16_t made = free_place();
+    if (made == kNowhere || blob == 0) {
+        return index;
+    }
+    Place place = store.places()[index];
+    place.chips = blob;
+    place.chip_count = static_cast<uint32_t>(chips.size());
+    Home part{};
+    part.metal = home.metal;
+    part.grid = home.grid;
+    part.chips = std::move(chips);
+    set_place(made, place, std::move(part));
+    return made;
+}
+
+void Agent::opened(const Metal& metal, void* mesh) {
+    if (!metal.has(kCall_mesh_allocator)) {
+        return;  // it becomes known with its first buffer
+    }
+    void** owner = metal.call<void**>(kCall_mesh_allocator, mesh);
+    if (owner != nullptr && *owner != nullptr) {
+        home_of(metal, *owner, mesh);
+    }
+}
+
+void Agent::closing(const Metal& metal, void* mesh) {
+    uint16_t index;
+    void* allocator = nullptr;
+    {
+        Locked held(store.lock);
+        index = find_device(mesh);
+        allocator = index == kNowhere ? nullptr : homes_[index].allocator;
+    }
+    if (allocator != nullptr) {
+        audit(metal, index, allocator, 0);
+    }
+    Locked held(store.lock);
+    if (allocator != nullptr && homes_[index].allocator == allocator) {
+        store.append(Event::kClosing, [&](Record& r) { r.place = index; });
+    }
+}
+
+void Agent::closed(const Metal&, void* mesh) noexcept {
+    Locked held(store.lock);
+    uint16_t index = find_device(mesh);
+    if (index != kNowhere) {
+        close_home(index);
+    }
+}
+
+void Agent::close_home(uint16_t index) {
+    free_all(index);
+    for (Program& program : pool_) {
+        if (program.impl != nullptr && program.has_home && program.home == index) {
+            drop(program);
+        }
+    }
+    store.append(Event::kClosed, [&](Record& r) { r.place = index; });
+    for (size_t i = 0; i < homes_.size(); i++) {
+        if (store.places()[i].state == 1 && (i == index || store.places()[i].whole == index)) {
+            store.places()[i].state = 2;
+            homes_[i].allocator = homes_[i].device = nullptr;
+        }
+    }
+}
+
+}  // namespace ttmem
