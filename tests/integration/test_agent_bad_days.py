@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent when things go wrong: deaths, forks, floods, readers that stand still, no descriptors, no memory files."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runs import Bench, InStep, addresses, agrees, figures, memory_of, reserved, taken, wait_for_account
+from tests.support import Server, process_state, wait_until
+
+RING = 65536
+# As `ttmem` starts, but it looks every time at what processes have mapped, and writes down whom it found using a
+# device, how many agents it has read, and how many records it has lost.
+WATCHED = """
+import sys
+from ttmem import cli
+from ttmem.run import launch
+from ttmem.run.collect import Collector
+from ttmem.sources import processes
+
+find, turn, log = processes.device_users, Collector.turn, open(sys.argv.pop(1), "a", buffering=1)
+
+def found(*arguments):
+    users = find(*arguments)
+    log.writelines(f"user {pid}\\n" for pid in users)
+    return users
+
+def turned(collector):
+    turn(collector)
+    log.write(f"agents {len(collector.ingest.rings)} lost {collector.ingest.rings.counts()[1]}\\n")
+
+processes.device_users, launch._MAPS_SECONDS, Collector.turn = found, 0.0, turned
+sys.exit(cli.main())
+"""
+
+
+@pytest.fixture
+def bench(folder: Path) -> Iterator[Bench]:
+    with Bench(folder) as made:
+        yield made
+
+
+def held(server: Server, pid: int) -> dict[str, int] | None:
+    """What the server says a process holds, by kind."""
+    process = server.process_of(pid)
+    if process is None or not process["chips"]:
+        return None
+    kinds: dict[str, int] = process["chips"][0]["kinds"]
+    return {kind: size for kind, size in kinds.items() if size}
+
+
+def wait_for_share(server: Server, pid: int, dram: int, l1: int) -> None:
+    """Until the server says that the process holds so much in buffers."""
+    wait_until(lambda: buffers(held(server, pid)) == {"dram": dram, "l1": l1}, "the account of the process")
+
+
+def wait_for_word(server: Server, text: str) -> None:
+    wait_until(lambda: text in server.err.read_text(), "the server's word on it")
+
+
+def buffers(kinds: dict[str, int] | None) -> dict[str, int]:
+    return {kind: size for kind, size in (kinds or {}).items() if kind in ("dram", "l1", "l1_small")}
+
+
+class Watched(InStep):
+    """Under a `ttmem run` that writes down what it notices."""
+
+    def __init__(self, bench: Bench, name: str, *arguments: str) -> None:
+        self._log = bench.folder / "noticed"
+        self._log.touch()
+        starter = [sys.executable, "-c", WATCHED, str(self._log)]
+        super().__init__(bench, bench.command(name, *arguments, "--ack-fd", "0"), ["--fail-on-leak"], {}, starter)
+
+    def wait_for_look(self, pid: int) -> None:
+        """Until it has looked at what the process has mapped, and found a device."""
+        wait_until(lambda: f"user {pid}" in self._log.read_text().splitlines(), "a look at the process")
+
+    def wait_for_loss(self) -> None:
+        """Until it has taken note that records were lost."""
+        wait_until(lambda: re.search(r" lost [1-9]", self._log.read_text()), "the loss")
+
+    def wait_for_agent(self) -> None:
+        """Until it has read what an agent wrote so far."""
+        wait_until(lambda: "agents 1 " in self._log.read_text(), "the agent")
+
+    def __enter__(self) -> Watched:
+        return self
+
+
+# -- deaths ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ending", "code"), [("kill", 137), ("abort", 134), ("segfault", 139), ("os_exit", 0)])
+def test_a_sudden_end(bench: Bench, server: Server, ending: str, code: int) -> None:
+    """Server and run both have what was held; afterwards the server has given it all back and still knows."""
+    uid = bench.uids[0]
+    with bench.in_step("ttnn_endings", "--ending", ending, TTMEM_SOCKET=server.path) as running:
+        for record in running.records():
+            wait_for_account(server, record, uid)
+            before = server.snapshot()
+        ran = running.ran
+    assert ran.code == code
+    assert addresses(ran.data["left"]) == record["buffers"]
+    assert figures(memory_of(ran.data["final"], uid)) == figures(memory_of(before, uid))
+    (pid,) = (process["pid"] for process in before["processes"])
+    wait_until(lambda: server.process_of(pid)["state"] == "exited", "the burial")  # type: ignore[index]
+    after = server.snapshot()
+    assert reserved(memory_of(after, uid)) == (0, 0)
+    assert memory_of(after, uid)["l1"]["used"] == 0
+    (dead,) = after["processes"]
+    assert dead["things"] == len(ran.data["left"])
+    assert dead["chips"][0]["kinds"] == before["processes"][0]["chips"][0]["kinds"]
+
+
+# -- forks ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fork(bench: Bench, server: Server) -> None:
+    """What the child allocates is the child's; what it inherited, and frees of that, are nobody's business."""
+    parents: list[dict[str, int] | None] = []
+    uid, pids = bench.uids[0], {}
+    with bench.in_step("ttnn_bad_days", "--day", "fork", TTMEM_SOCKET=server.path) as running:
+        for record in running.records():
+            pids[record["what"]] = record["pid"]
+            if record["what"] == "child":
+                wait_for_share(server, record["pid"], 512 * 64 * 2, 512 * 64 * 2)
+            else:
+                wait_for_account(server, record, uid)
+            parents.append(held(server, pids["before"]))
+        ran = running.ran
+    assert parents[0] == parents[1] == parents[2]
+    assert parents[0] != parents[3]
+    assert pids["child"] != pids["before"] == pids["after"]
+    child = server.process_of(pids["child"])
+    assert child is not None
+    assert child["state"] == "exited"
+    assert ran.code == 0
+    left = [thing for thing in ran.data["left"] if thing["pid"] == pids["before"]]
+    assert addresses(left) == record["buffers"]
+    of_child = [thing for thing in ran.data["left"] if thing["pid"] == pids["child"]]
+    assert sorted((thing["kind"], thing["size"]) for thing in of_child) == [("dram", 65536), ("l1", 65536)]
+    assert set(ran.data["anomalies"].values()) == {0}
+
+
+def test_a_forked_childs_account_is_complete(bench: Bench) -> None:
+    """The allocator it inherited knows more than what the child allocated; the audit leaves exactly that out."""
+    ran = bench.run("ttnn_bad_days", "--day", "fork", options=("--max-dram", "1G"))
+    assert ran.data["completeness"] == 1.0
+    assert ran.code == 0, ran.err
+
+
+def test_a_forked_child_that_leaves_the_device_alone_is_not_unseen(bench: Bench) -> None:
+    """It has everything mapped that its parent has: data loaders and compilers are started so."""
+    with Watched(bench, "ttnn_bad_days", "--day", "idle_fork") as running:
+        for record in running.records():
+            running.wait_for_look(record["pid"])
+        ran = running.ran
+    assert ran.data["unseen"] == []
+    assert "the agent saw nothing of it" not in ran.err
+
+
+# -- what the agent cannot see --------------------------------------------------------------------------------------
+
+
+def test_libraries_bound_past_the_agent_are_told(bench: Bench) -> None:
+    with Watched(bench, "ttnn_deepbind") as running:
+        for record in running.records():
+            running.wait_for_look(record["pid"])
+        ran = running.ran
+    assert [process["pid"] for process in ran.data["unseen"]] == [record["pid"]]
+    assert "Nothing was seen of the devices that were used." in ran.err
+    assert f"pid {record['pid']} (python) used a device through tt-metal and the agent saw nothing of it" in ran.err
+    assert "verdict: the run was not seen completely" in ran.err
+    assert ran.code == 5
+
+
+def test_nothing_is_claimed_about_a_short_run_that_could_not_be_seen(bench: Bench) -> None:
+    ran = bench.run("ttnn_deepbind", options=("--fail-on-leak",))
+    assert "No process of this command opened a device." not in ran.err
+    assert ran.code == 5
+
+
+@pytest.mark.parametrize("tracking", [{"TT_METAL_SHM_TRACKING_DISABLED": "1"}, {"TT_METAL_SHM_TRACKING_DISABLED": "0"}])
+def test_with_and_without_ttnns_own_statistics(bench: Bench, tracking: dict[str, str]) -> None:
+    ran, plain = bench.run("ttnn_endings", **tracking), bench.plain("ttnn_endings", **tracking)
+    peak, kept = ran.records
+    assert ran.out == plain.out
+    assert reserved(memory_of(ran.data["peak"], bench.uids[0])) == taken(peak)
+    assert addresses(ran.data["left"]) == kept["buffers"]
+    assert ran.data["completeness"] == 1.0
+
+
+# -- readers that stand still ---------------------------------------------------------------------------------------
+
+
+def test_a_server_that_stands_still_while_the_ring_runs_over(bench: Bench, server: Server) -> None:
+    uid = bench.uids[0]
+    arguments = ("ttnn_bad_days", "--day", "flood", "--cycles", str(RING // 2 + 5000))
+    with bench.in_step(*arguments, TTMEM_SOCKET=server.path) as running:
+        records = running.records()
+        before = next(records)
+        wait_for_account(server, before, uid)
+        with server.stopped():
+            flooded = next(records)
+        wait_for_account(server, flooded, uid)
+        assert server.process_of(flooded["pid"])["anomalies"]["dropped"] > 10000  # type: ignore[index]
+        after = next(records)
+        wait_for_account(server, after, uid)
+        last = memory_of(server.snapshot(), uid)
+        ran = running.ran
+    assert ran.code == 0
+    assert ran.data["dropped"] == 0
+    assert figures(memory_of(ran.data["final"], uid)) == figures(last)
+
+
+def test_a_run_that_stands_still_while_the_ring_runs_over(bench: Bench) -> None:
+    """The end is exact again; that something is missing in between is said, and no verdict is trusted."""
+    with Watched(bench, "ttnn_bad_days", "--day", "flood", "--cycles", str(RING // 2 + 5000)) as running:
+        records = running.records()
+        next(records)
+        running.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: process_state(running.process.pid) == "T", "the stop")
+        next(records)
+        running.process.send_signal(signal.SIGCONT)
+        running.wait_for_loss()
+        after = next(records)
+        ran = running.ran
+    assert ran.data["dropped"] > 10000
+    assert addresses(ran.data["left"]) == after["buffers"]
+    assert reserved(memory_of(ran.data["final"], bench.uids[0])) == taken(after)
+    assert len({thing["program"] for thing in ran.data["left"] if thing["program"]}) == after["program_cache"]
+    assert "were overwritten before they could be read: peaks may be too low." in ran.err
+    assert "verdict: the run was not seen completely" in ran.err
+    assert ran.code == 3  # there is a leak as well
+
+
+def test_a_run_that_sees_the_end_only_after_a_loss(bench: Bench) -> None:
+    """What was left when the device closed cannot be told any more, and is not said to be nothing."""
+    with Watched(bench, "ttnn_bad_days", "--day", "flood", "--cycles", str(RING // 2 + 5000)) as running:
+        records = running.records()
+        next(records)
+        running.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: process_state(running.process.pid) == "T", "the stop")
+        next(records)
+        next(records)
+        (workload,) = children_of(running.process.pid)
+        running.let_go()
+        wait_until(lambda: process_state(int(workload)) == "Z", "the workload's end")
+        running.process.send_signal(signal.SIGCONT)
+        ran = running.ran
+    assert ran.data["dropped"] > 10000
+    assert ran.code == 5
+    assert "left at the end: nothing" not in ran.err
+
+
+def test_a_run_that_first_looks_when_the_ring_has_run_over(bench: Bench) -> None:
+    """As when the machine is busy: what was overwritten before the first look is lost, too, and said to be."""
+    with Watched(bench, "ttnn_bad_days", "--day", "flood", "--cycles", str(RING // 2 + 5000)) as running:
+        wait_until(lambda: children_of(running.process.pid), "the command's start")
+        running.process.send_signal(signal.SIGSTOP)
+        records = running.records()
+        next(records)
+        next(records)
+        running.process.send_signal(signal.SIGCONT)
+        running.wait_for_agent()
+        after = next(records)
+        ran = running.ran
+    assert addresses(ran.data["left"]) == after["buffers"]
+    assert ran.data["dropped"] > 10000
+    assert ran.code == 3
+
+
+def children_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_a_server_that_stands_still_holds_nobody_up(bench: Bench, server: Server) -> None:
+    """The workload ends while the server is stopped, and in no more than a few times the time."""
+    took: dict[bool, float] = {}
+    for stopped in (False, True):
+        with bench.in_step("ttnn_bad_days", "--day", "flood", "--cycles", "10000", TTMEM_SOCKET=server.path) as running:
+            records = running.records()
+            before = next(records)
+            wait_for_account(server, before, bench.uids[0])
+            if stopped:
+                with server.stopped():
+                    took[stopped] = next(records)["took"]
+                    assert running.ran.code == 0
+                    assert process_state(server.process.pid) == "T"
+            else:
+                took[stopped] = next(records)["took"]
+                assert running.ran.code == 0
+        wait_until(lambda: reserved(server.chip(bench.uids[0])) == (0, 0), "the end")
+    assert took[True] < 5 * took[False] + 1
+
+
+# -- nothing to share memory with -----------------------------------------------------------------------------------
+
+
+def test_no_descriptors_left(bench: Bench, server: Server) -> None:
+    """The agent goes on in private memory; when there are descriptors again it shares all it knows."""
+    uid = bench.uids[0]
+    with bench.in_step("ttnn_bad_days", "--day", "descriptors", TTMEM_SOCKET=server.path) as running:
+        for record in running.records():
+            if record["what"] == "before":
+                wait_for_account(server, record, uid)
+            elif record["what"] == "exhausted":
+                assert held(server, record["pid"]) is None
+            else:
+                own = {"free again": (36864, 38912), "more": (12288, 43008)}[record["what"]]
+                wait_for_share(server, record["pid"], *own)
+                assert agrees(server, record, uid)  # parent and child together are what the child's allocator says
+        assert running.ran.code == 0
+    assert set(server.snapshot()["anomalies"].values()) == {0}
+
+
+def test_memory_files_are_forbidden(bench: Bench, server: Server) -> None:
+    with bench.in_step("ttnn_bad_days", "--day", "no_memfd", TTMEM_SOCKET=server.path) as running:
+        for record in running.records():
+            text = f"(pid {record['pid']}): its agent cannot share memory"
+            wait_for_word(server, text)
+            assert server.snapshot()["chips"] == []
+        ran = running.ran
+    assert ran.code == 0
+    assert text in ran.err
+    assert ran.data["events"] == 0
+
+
+def test_nothing_is_claimed_about_what_could_not_be_shared(bench: Bench) -> None:
+    ran = bench.run("ttnn_bad_days", "--day", "no_memfd", options=("--fail-on-leak",))
+    assert "No process of this command opened a device." not in ran.err
+    assert ran.code == 5
+
+
+# -- two processes, and the workload's own view ---------------------------------------------------------------------
+
+
+def test_two_processes_call_their_chips_device_0(folder: Path, server: Server) -> None:
+    with Bench(folder, "n150x2") as bench:
+        done = bench.preloaded("ttnn_workers", TTMEM_SOCKET=server.path)
+    assert done.code == 0
+    wait_until(lambda: {p["state"] for p in server.snapshot()["processes"]} == {"exited"}, "the end")
+    snapshot = server.snapshot()
+    processes = {process["pid"]: process for process in snapshot["processes"]}
+    for number, record in enumerate(done.records):
+        (chip,) = processes[record["pid"]]["chips"]
+        assert (chip["uid"], chip["metal_id"]) == (bench.uids[number], 0)
+        rows = 1024 if number else 64
+        assert (chip["peak_dram"], chip["peak_l1"]) == (rows * 64 * 2, rows * 64 * 2)
+        assert memory_of(snapshot, chip["uid"])["dram"]["peak"] == rows * 64 * 2
+
+
+def test_a_chip_that_is_known_is_shown_once(folder: Path, server: Server) -> None:
+    """The chip a process restricted itself to, by number, is the chip it then opens."""
+    with Bench(folder, "n150x2") as bench:
+        assert bench.preloaded("ttnn_endings", TT_VISIBLE_DEVICES="1", TTMEM_SOCKET=server.path).code == 0
+    assert [chip["uid"] for chip in server.snapshot()["chips"]] == [bench.uids[1]]
+
+
+@pytest.mark.parametrize("ending", ["close", "leave", "exception", "os_exit", "kill", "abort", "segfault", "thread"])
+def test_an_ending_looks_the_same_with_the_agent(bench: Bench, server: Server, ending: str) -> None:
+    plain = bench.plain("ttnn_endings", "--ending", ending)
+    agent = bench.preloaded("ttnn_endings", "--ending", ending, TTMEM_SOCKET=server.path)
+    assert agent.out == plain.out
+    assert ending == "thread" or agent.code == plain.code  # ttnn may abort when a thread allocates at the end
+    assert server.snapshot()["processes"]
+
+
+@pytest.mark.parametrize("day", ["fork", "flood", "descriptors", "no_memfd"])
+def test_a_bad_day_looks_the_same_with_the_agent(bench: Bench, day: str) -> None:
+    plain, agent = bench.plain("ttnn_bad_days", "--day", day), bench.preloaded("ttnn_bad_days", "--day", day)
+    assert (agent.code, agent.out) == (plain.code, plain.out)
+    assert plain.code == 0
+    assert same_but_pid(agent.err) == same_but_pid(plain.err)
+
+
+def same_but_pid(text: str) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if "(pid=" not in line)

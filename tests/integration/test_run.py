@@ -1,0 +1,634 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ttmem run` and `ttmem env`: the command is left as it is, and the figures are those ttnn itself gives."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mock.wheel import PYTHONS
+from tests.runs import (
+    PATIENCE,
+    TTMEM,
+    Bench,
+    Ran,
+    addresses,
+    figures,
+    memory_of,
+    reserved,
+    taken,
+    ttmem,
+    wait_for_account,
+)
+from tests.support import Server, wait_until
+from ttmem.account.kinds import KINDS, Kind
+from ttmem.agent import require
+
+SIGNALLED = {signal.SIGKILL: 137, signal.SIGSEGV: 139, signal.SIGABRT: 134, signal.SIGTERM: 143}
+PARTS = {kind.label for kind in KINDS if Kind.CB <= kind < Kind.FIRMWARE}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Ran]]:
+    """A program that ended in some way, run once for all tests that look at it."""
+    known: dict[str, Ran] = {}
+    with Bench(tmp_path_factory.mktemp("endings")) as bench:
+
+        def run(ending: str) -> Ran:
+            if ending not in known:
+                known[ending] = bench.run("ttnn_endings", "--ending", ending)
+            return known[ending]
+
+        yield run
+
+
+@pytest.fixture
+def bench(folder: Path) -> Iterator[Bench]:
+    with Bench(folder) as made:
+        yield made
+
+
+@pytest.fixture
+def two_chips(folder: Path) -> Iterator[Bench]:
+    with Bench(folder, "n150x2") as made:
+        yield made
+
+
+def run(*command: str, options: tuple[str, ...] = (), **popen: Any) -> Ran:
+    """A command that is no ttnn program, under `ttmem run`."""
+    popen["env"] = {**os.environ, "TTMEM_SOCKET": "/nonexistent/s.sock", **popen.get("env", {})}
+    return ttmem("run", *options, "--", *command, **popen)
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+# -- the command is left as it is -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 255])
+def test_the_exit_code_is_the_commands(code: int) -> None:
+    assert run("sh", "-c", f"exit {code}").code == code
+
+
+@pytest.mark.parametrize("number", SIGNALLED)
+def test_a_command_ended_by_a_signal(number: signal.Signals) -> None:
+    done = run(*python(f"import os; os.kill(os.getpid(), {int(number)})"))
+    assert done.code == SIGNALLED[number]
+    assert f"ttmem run: exit {SIGNALLED[number]} after" in done.err
+
+
+def test_input_and_output_are_not_touched() -> None:
+    noise = bytes(range(256)) * 4096
+    done = run("cat", stdin=None, input=noise)
+    assert done.out == noise
+    assert run("sh", "-c", "echo problem >&2; printf 'no newline'", options=("--quiet",)) == (
+        *(0, b"no newline", "problem\n", {}),
+    )
+
+
+def test_descriptors_of_the_caller_are_passed_on() -> None:
+    """A shell's <(...) is one, and so is what a job scheduler talks to its ranks through."""
+    reading, writing = os.pipe()
+    os.write(writing, b"through a descriptor")
+    os.close(writing)
+    try:
+        done = run("sh", "-c", f"cat <&{reading}", pass_fds=(reading,))
+    finally:
+        os.close(reading)
+    assert done.out == b"through a descriptor"
+
+
+def test_the_command_has_no_descriptors_of_ours() -> None:
+    listed = run(*python("import os; print(sorted(os.listdir('/proc/self/fd')))"))
+    plain = subprocess.run(python("import os; print(sorted(os.listdir('/proc/self/fd')))"), capture_output=True)
+    assert listed.out == plain.stdout
+
+
+def test_arguments_and_environment_are_the_commands() -> None:
+    code = "import os, sys; print(sys.argv[1:], os.environ['MINE'], os.getcwd())"
+    arguments = ["--json", "--", "-- x", "*", "", "--quiet"]
+    done = run(*python(code), *arguments, env={"MINE": "a b"}, cwd="/")
+    assert done.out.decode() == f"{arguments} a b /\n"
+
+
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT],
+)
+def test_signals_sent_to_run_reach_the_command(number: signal.Signals) -> None:
+    """Those of a terminal, too, where there is none to send them to both."""
+    code = f"""
+import signal, sys
+signal.signal({int(number)}, lambda *_: sys.exit(20))
+print("ready", flush=True)
+signal.pause()
+"""
+    command = [*TTMEM, "run", "--", *python(code)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"ready\n"
+        running.send_signal(number)
+        assert running.wait(PATIENCE) == 20
+
+
+def test_a_command_that_dies_of_a_passed_on_signal() -> None:
+    code = "import signal; print('ready', flush=True); signal.pause()"
+    with subprocess.Popen(
+        [*TTMEM, "run", "--", *python(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.readline() == b"ready\n"
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(PATIENCE) == 143
+        assert b"ttmem run: exit 143 after" in running.stderr.read()  # the summary is printed all the same
+
+
+def test_signals_that_were_ignored_stay_ignored() -> None:
+    """As nohup has it with SIGHUP, and a shell with SIGINT for what it runs in the background."""
+    code = "import signal; print([signal.getsignal(n) is signal.SIG_IGN for n in (1, 2, 3, 15)])"
+    command = shlex.join([*TTMEM, "run", "--", *python(code)])
+    done = subprocess.run(["sh", "-c", f"trap '' HUP INT QUIT TERM; {command}"], capture_output=True, timeout=PATIENCE)
+    assert done.stdout == b"[True, True, True, True]\n"
+
+
+# -- on a terminal --------------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A terminal of its own, and a command in its foreground."""
+
+    def __init__(self, *command: str) -> None:
+        self._master, slave = os.openpty()
+        attributes = termios.tcgetattr(slave)
+        attributes[3] &= ~termios.ECHO
+        termios.tcsetattr(slave, termios.TCSANOW, attributes)
+        self.process = subprocess.Popen(
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(slave)
+        self.seen = b""
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def wait_for(self, text: bytes) -> None:
+        while text not in self.seen:
+            self.seen += os.read(self._master, 4096)
+
+    def close(self) -> bytes:
+        """Everything it showed; the command must have ended or end soon."""
+        with contextlib.suppress(OSError):  # the other side is closed
+            while more := os.read(self._master, 4096):
+                self.seen += more
+        self.process.wait(PATIENCE)
+        os.close(self._master)
+        return self.seen
+
+
+def test_a_terminal_stays_a_terminal() -> None:
+    code = "import os; print([os.isatty(fd) for fd in (0, 1, 2)], os.getpgrp() == os.tcgetpgrp(0))"
+    terminal = Terminal(*TTMEM, "run", "--", *python(code))
+    assert b"[True, True, True] True\r\n" in terminal.close()
+    assert terminal.process.returncode == 0
+
+
+def test_an_interrupt_from_the_terminal_reaches_the_command_once() -> None:
+    """SIGUSR1 goes through `ttmem run` and comes after a SIGINT that it would send a second time."""
+    code = """
+import signal, sys
+interrupts = []
+def count(*_):
+    interrupts.append(1)
+    print("interrupted", flush=True)
+signal.signal(signal.SIGINT, count)
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(4 + len(interrupts)))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+    terminal = Terminal(*TTMEM, "run", "--", *python(code))
+    terminal.wait_for(b"ready")
+    terminal.type(b"\x03")
+    terminal.wait_for(b"interrupted")
+    terminal.process.send_signal(signal.SIGUSR1)
+    shown = terminal.close()
+    assert terminal.process.returncode == 5
+    assert b"ttmem run: exit 5 after" in shown
+    assert b"Traceback" not in shown
+
+
+def test_an_interrupted_command_is_still_summed_up() -> None:
+    terminal = Terminal(*TTMEM, "run", "--", *python("import signal; print('ready', flush=True); signal.pause()"))
+    terminal.wait_for(b"ready")
+    terminal.type(b"\x03")
+    shown = terminal.close()
+    assert terminal.process.returncode == 130
+    assert b"ttmem run: exit 130 after" in shown
+    assert shown.count(b"Traceback") == 1  # the command's own KeyboardInterrupt
+
+
+# -- what cannot be run ---------------------------------------------------------------------------------------------
+
+
+def test_no_such_command() -> None:
+    assert run("no-such-command-anywhere") == (
+        *(127, b"", "ttmem run: cannot run no-such-command-anywhere: No such file or directory\n", {}),
+    )
+
+
+def test_a_command_that_may_not_be_run(folder: Path) -> None:
+    script = folder / "script"
+    script.write_text("#!/bin/sh\n")
+    assert run(str(script)) == (126, b"", f"ttmem run: cannot run {script}: Permission denied\n", {})
+    assert run(str(folder)).code == 126
+
+
+@pytest.mark.parametrize("arguments", [(), ("--",), ("--quiet", "--")])
+def test_no_command(arguments: tuple[str, ...]) -> None:
+    done = ttmem("run", *arguments)
+    assert (done.code, done.out) == (1, b"")
+    assert done.err == "ttmem run: there is no command to run; for example: ttmem run -- python model.py\n"
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_command_runs(folder: Path) -> None:
+    marker, path = folder / "ran", folder / "no" / "such" / "folder.json"
+    done = run("touch", str(marker), options=("--json", str(path)))
+    assert (done.code, done.err) == (1, f"ttmem run: cannot write {path}: No such file or directory\n")
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("option", ["--max-l1", "--max-dram"])
+def test_a_budget_that_is_no_size(option: str) -> None:
+    done = run("true", options=(option, "much"))
+    assert done.code == 2
+    assert "not a size: 'much'" in done.err
+
+
+@pytest.mark.parametrize("arguments", [("run", "--", "true"), ("env",)])
+def test_no_agent(arguments: tuple[str, ...]) -> None:
+    done = ttmem(*arguments, env={**os.environ, "TTMEM_AGENT_LIBRARY": "/nonexistent"})
+    assert (done.code, done.out) == (1, b"")
+    assert re.fullmatch(rf"ttmem {arguments[0]}: TTMEM_AGENT_LIBRARY is /nonexistent, [^\n]+\n", done.err)
+
+
+def test_the_users_own_preloads_stay_and_come_first(folder: Path) -> None:
+    system = re.search(r"(/\S+/libm\.so\.6)", Path("/proc/self/maps").read_text())
+    assert system is not None
+    mine = str(shutil.copy(system[1], folder / "mine.so"))
+    code = "import os; print(os.environ['LD_PRELOAD']); print(open('/proc/self/maps').read())"
+    done = run(*python(code), env={"LD_PRELOAD": mine})
+    first, _, maps = done.out.decode().partition("\n")
+    assert first == f"{mine}:{require()}"
+    assert mine in maps
+    assert str(require()) in maps
+
+
+# -- figures --------------------------------------------------------------------------------------------------------
+
+
+def test_a_command_without_a_device(folder: Path) -> None:
+    path = folder / "run.json"
+    done = run("true", options=("--json", str(path)))
+    lines = [line for line in done.err.splitlines() if line]
+    assert re.fullmatch(r"ttmem run: exit 0 after \d+\.\d s; 0 records, none lost; not audited", lines[0])
+    assert lines[1:] == ["No process of this command opened a device.", "Anomalies: none"]
+    data = json.loads(path.read_text())
+    assert (data["events"], data["completeness"], data["left"], data["peaks"]) == (0, None, [], [])
+    assert data["peak"]["chips"] == data["final"]["chips"] == []
+    assert data["command"] == ["true"]
+
+
+def test_quiet_says_nothing() -> None:
+    assert run("true", options=("--quiet",)).err == ""
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_every_figure_is_ttnns_own(folder: Path, python: str) -> None:
+    with Bench(folder, python=python) as bench:
+        ran = bench.run("ttnn_endings")
+        plain = bench.plain("ttnn_endings")
+    peak, kept = ran.records
+    data, uid = ran.data, bench.uids[0]
+    assert ran.out == plain.out
+    assert data["schema"] == "ttmem.run/1"
+    assert data["command"] == bench.command("ttnn_endings")
+    assert (data["exit_code"], data["dropped"], data["completeness"]) == (0, 0, 1.0)
+    assert (data["unseen"], data["trouble"], set(data["anomalies"].values())) == ([], [], {0})
+    assert 0 < data["duration_s"] < PATIENCE
+    assert data["events"] > 2 * len(peak["buffers"])
+    assert taken(peak) > taken(kept) > (0, 0)
+    assert reserved(memory_of(data["peak"], uid)) == taken(peak)
+    assert reserved(memory_of(data["final"], uid)) == taken(kept)
+    assert [chip["uid"] for picture in ("peak", "final") for chip in data[picture]["chips"]] == [uid, uid]
+    check_left(data, kept)
+    check_pictures(data, uid)
+
+
+def check_left(data: dict[str, Any], kept: dict[str, Any]) -> None:
+    """Exactly ttnn's live buffers, and the parts of exactly as many programs as its cache has."""
+    left = data["left"]
+    assert addresses(left) == kept["buffers"]
+    parts = [thing for thing in left if thing["kind"] in PARTS]
+    assert len(addresses(left)) + len(parts) == len(left)
+    assert {thing["cause"] for thing in parts} <= {"program cache"}
+    assert len({thing["program"] for thing in parts}) == kept["program_cache"]
+    assert {thing["cause"] for thing in left if thing["kind"] in ("dram", "l1")} <= {"tensor"}
+    assert [thing["size"] for thing in left] == sorted((thing["size"] for thing in left), reverse=True)
+
+
+def check_pictures(data: dict[str, Any], uid: str) -> None:
+    """What is said twice is said the same: the things left, the final picture, and the peaks by kind."""
+    final, peak = memory_of(data["final"], uid), memory_of(data["peak"], uid)
+    for kind, said in (
+        ("dram", final["dram"]["used"]),
+        ("l1", final["l1"]["buffers"]),
+        ("cb", final["l1"]["cb"]["held"]),
+        ("dfb", final["l1"]["dfb"]["held"]),
+        ("kernel", final["l1"]["kernels"]),
+    ):
+        assert said == sum(thing["size"] for thing in data["left"] if thing["kind"] == kind and not thing["shared"])
+    peaks = {entry["kind"]: entry["bytes"] for entry in data["peaks"] if "kind" in entry}
+    assert (peaks["dram"], peaks["l1"]) == (peak["dram"]["used"], peak["l1"]["buffers"])
+    # The circular buffers are those of a program that came after the peak.
+    assert (peak["l1"]["cb"]["held"], peak["l1"]["dfb"]["held"]) == (0, peaks["dfb"])
+    assert (final["l1"]["cb"]["held"], final["l1"]["dfb"]["held"]) == (peaks["cb"], peaks["dfb"])
+    assert final["confidence"]["exact"] == sum(thing["size"] for thing in data["left"] if not thing["shared"])
+    assert data["peak"]["time"] < data["final"]["time"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        *(("freed", 0), ("cleared", 0), ("leave", 0), ("system_exit", 7), ("exception", 1), ("os_exit", 0)),
+        *(("kill", 137), ("abort", 134), ("segfault", 139), ("reopen", 0), ("reopen_clean", 0)),
+    ],
+)
+def test_what_is_left_however_it_ends(runs: Callable[[str], Ran], ending: str, code: int) -> None:
+    ran = runs(ending)
+    peak, kept = ran.records[0], ran.records[-1]
+    assert ran.code == ran.data["exit_code"] == code
+    assert (ran.data["completeness"], ran.data["dropped"]) == (1.0, 0)
+    check_left(ran.data, kept)
+    assert [reserved(chip["memory"]) for chip in ran.data["peak"]["chips"]] == [taken(peak)]
+    assert [reserved(chip["memory"]) for chip in ran.data["final"]["chips"]] == [taken(kept)] * bool(ran.data["left"])
+
+
+def test_a_thread_that_allocates_until_the_very_end(runs: Callable[[str], Ran]) -> None:
+    """What the thread held when the device was closed is left as well: none or one of its tensors."""
+    ran = runs("thread")
+    kept = ran.records[-1]
+    assert ran.code in (0, 134)  # ttnn may abort when a thread allocates on a device that closes
+    left = addresses(ran.data["left"])
+    extra = [place for place in left if place not in kept["buffers"]]
+    assert sorted([*kept["buffers"], *extra]) == left
+    assert len(extra) <= 1
+    assert ran.data["completeness"] == 1.0
+
+
+def test_the_summary_says_what_the_data_says(runs: Callable[[str], Ran]) -> None:
+    ran = runs("leave")
+    lines = ran.err.splitlines()
+    assert lines[
+        1
+    ] == f"ttmem run: exit 0 after {ran.data['duration_s']:.1f} s; {ran.data['events']} records, none lost; " + (
+        "100 % complete"
+    )
+    assert lines[3].split() == ["chip", ran.data["final"]["chips"][0]["uid"], "n150"]
+    table = {line[2:24].rstrip(): line[24:].split() for line in lines[5:12]}
+    assert list(table) == [
+        *("DRAM buffers", "L1 buffers", "circular buffers", "dataflow buffers", "kernels"),
+        *("DRAM taken", "L1 taken by buffers"),
+    ]
+    assert table["DRAM taken"][:4] == ["384.0", "KiB", "144.0", "KiB"]
+    assert "left at the end: 4.0 MiB in 16 things" in lines
+    assert "  tensors: 168.0 KiB in 5 buffers that nobody freed, largest:" in lines
+    assert lines[-1] == "Anomalies: none"
+
+
+# -- verdicts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"), [("close", 3), ("freed", 0), ("cleared", 0), ("os_exit", 3), ("system_exit", 7), ("kill", 137)]
+)
+def test_fail_on_leak(bench: Bench, ending: str, code: int) -> None:
+    ran = bench.run("ttnn_endings", "--ending", ending, options=("--fail-on-leak", "--quiet"))
+    assert ran.code == code
+    leaked = ending not in ("freed", "cleared")
+    assert ran.err.count("verdict: tensors were left: 5, 168.0 KiB") == leaked
+
+
+@pytest.mark.parametrize(("option", "pool"), [("--max-dram", 0), ("--max-l1", 1)])
+def test_a_budget_may_be_used_up_and_no_more(bench: Bench, runs: Callable[[str], Ran], option: str, pool: int) -> None:
+    most = taken(runs("close").records[0])[pool]
+    within = bench.run("ttnn_endings", options=(option, str(most), "--quiet"))
+    assert (within.code, within.err) == (0, "")
+    over = bench.run("ttnn_endings", options=(option, str(most - 1), "--quiet"))
+    assert over.code == 4
+    assert f"({most} B) is over the budget of" in over.err
+    own = bench.run("ttnn_endings", "--ending", "system_exit", options=(option, "1", "--quiet"))
+    assert own.code == 7
+    assert "is over the budget of 1 B" in own.err
+
+
+def test_a_leak_counts_more_than_a_budget(bench: Bench) -> None:
+    ran = bench.run("ttnn_endings", options=("--max-l1", "1K", "--max-dram", "1K", "--fail-on-leak", "--quiet"))
+    assert ran.code == 3
+    assert ran.err.count("verdict:") == 3
+
+
+def test_buffers_of_cached_programs_are_no_leak(bench: Bench) -> None:
+    """Convolutions and poolings keep theirs in L1_SMALL until the cache is cleared."""
+    ran = bench.run("ttnn_cached", options=("--fail-on-leak",))
+    cached = ran.records[-1]
+    assert addresses(ran.data["left"]) == cached["buffers"] != []
+    assert {thing["cause"] for thing in ran.data["left"] if thing["kind"] == "l1_small"} == {"program cache, likely"}
+    assert reserved(memory_of(ran.data["final"], bench.uids[0])) == taken(cached)
+    assert ran.code == 0, ran.err
+
+
+def test_tensors_freed_after_a_part_of_the_mesh_closed_are_no_leak(folder: Path) -> None:
+    with Bench(folder, "n300") as bench:
+        ran = bench.run("ttnn_part_closed", "--board", "n300", options=("--fail-on-leak", "--quiet"))
+    assert [record["what"] for record in ran.records] == ["both", "part closed", "whole empty"]
+    assert addresses(ran.data["left"]) == ran.records[-1]["buffers"] == []
+    assert ran.code == 0, ran.err
+
+
+# -- several processes ----------------------------------------------------------------------------------------------
+
+
+def test_all_processes_of_a_command_count(two_chips: Bench) -> None:
+    """A shell that runs Python that runs workers, each with a chip that it calls device 0."""
+    ran = two_chips.run_command(["sh", "-c", f"{shlex.join(two_chips.command('ttnn_workers'))}; exit 9"])
+    assert ran.code == 9
+    records = ran.records
+    assert taken(records[0]) != taken(records[1])
+    for number, record in enumerate(records):
+        uid = two_chips.uids[number]
+        assert reserved(memory_of(ran.data["peak"], uid)) == taken(record)
+        assert reserved(memory_of(ran.data["final"], uid)) == taken(record)
+        left = [thing for thing in ran.data["left"] if thing["chip"] == uid]
+        assert addresses(left) == record["buffers"]
+        assert {(thing["pid"], thing["device"]) for thing in left} == {(record["pid"], 0)}
+    assert {process["pid"] for process in ran.data["final"]["processes"]} == {record["pid"] for record in records}
+    assert all(f"chip {uid}  n150" in ran.err for uid in two_chips.uids.values())
+
+
+def test_a_process_that_becomes_another_program(bench: Bench) -> None:
+    """The same pid, and nothing of what it held before."""
+    ran = bench.run("ttnn_exec")
+    kept = ran.records[-1]
+    assert [record["what"] for record in ran.records] == ["first", "second"]
+    assert addresses(ran.data["left"]) == kept["buffers"]
+    assert reserved(memory_of(ran.data["final"], bench.uids[0])) == taken(kept)
+
+
+# -- beside a server ------------------------------------------------------------------------------------------------
+
+
+def test_the_server_says_the_same(bench: Bench, server: Server) -> None:
+    with bench.in_step("ttnn_endings", TTMEM_SOCKET=server.path) as running:
+        for record in running.records():
+            last = figures(wait_for_account(server, record, bench.uids[0]))
+        ran = running.ran
+    assert ran.code == 0
+    assert figures(memory_of(ran.data["final"], bench.uids[0])) == last
+    mine, theirs = memory_of(ran.data["peak"], bench.uids[0]), server.chip(bench.uids[0])
+    assert mine["dram"]["used"] == theirs["dram"]["peak"]
+
+
+def test_a_server_named_by_option(bench: Bench, server: Server) -> None:
+    ran = bench.run("ttnn_endings", options=("--socket", server.path))
+    assert ran.code == 0
+    (process,) = wait_until(lambda: server.snapshot()["processes"], "the process")
+    assert process["state"] == "exited"
+    assert process["chips"][0]["peak_dram"] == memory_of(ran.data["peak"], bench.uids[0])["dram"]["used"]
+
+
+def test_a_server_that_comes_late_knows_everything(bench: Bench, serve: Callable[..., Server]) -> None:
+    path = str(bench.folder / "ttmem.sock")
+    with bench.in_step("ttnn_endings", TTMEM_SOCKET=path) as running:
+        for record in running.records():
+            if record["what"] == "kept":
+                server = serve("--quiet")
+                assert server.path == path
+                last = wait_for_account(server, record, bench.uids[0])
+        ran = running.ran
+    assert figures(memory_of(ran.data["final"], bench.uids[0])) == figures(last)
+    assert last["completeness"] == 1.0
+
+
+def test_a_server_killed_and_started_again_knows_everything(bench: Bench, server: Server) -> None:
+    with bench.in_step("ttnn_endings", TTMEM_SOCKET=server.path) as running:
+        for record in running.records():
+            wait_for_account(server, record, bench.uids[0])
+            assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+            server.start()
+            last = wait_for_account(server, record, bench.uids[0])
+        ran = running.ran
+    assert ran.code == 0
+    assert figures(memory_of(ran.data["final"], bench.uids[0])) == figures(last)
+
+
+# -- ttmem env ------------------------------------------------------------------------------------------------------
+
+
+def test_env_makes_a_shells_programs_report(bench: Bench, server: Server) -> None:
+    command = shlex.join(bench.command("ttnn_endings", "--ending", "kill"))
+    script = f'eval "$({shlex.join(TTMEM)} env)"; {command}'
+    environment = {**bench.environment, "TTMEM_SOCKET": server.path}
+    done = subprocess.run(
+        ["sh", "-c", script], env=environment, cwd=bench.folder, capture_output=True, timeout=PATIENCE
+    )
+    kept = json.loads(done.stdout.splitlines()[-1])
+    process = wait_until(lambda: next(iter(server.snapshot()["processes"]), None), "the process")
+    wait_until(lambda: server.process_of(process["pid"])["state"] == "exited", "its death")  # type: ignore[index]
+    last = server.process_of(process["pid"])
+    assert last is not None
+    assert last["things"] > len(kept["buffers"]) > 0
+    assert last["chips"][0]["uid"] == bench.uids[0]
+
+
+def test_env_finds_the_server_and_keeps_what_is_preloaded(server: Server) -> None:
+    environment = {**os.environ, "TTMEM_SOCKET": server.path, "LD_PRELOAD": ""}
+    done = ttmem("env", env=environment)
+    assert done.out.decode().splitlines() == [
+        f"export LD_PRELOAD={require()}",
+        f"export TTMEM_SOCKET={server.path}",
+    ]
+    again = ttmem("env", env={**environment, "LD_PRELOAD": str(require())})
+    assert again.out == done.out
+
+
+def test_env_survives_awkward_paths(folder: Path) -> None:
+    """Whoever evaluates them gets the value back, letter by letter."""
+    awkward = str(folder / "a 'b' \"c\" $HOME %n \\ d.sock")
+    shell = ttmem("env", "--socket", awkward)
+    echoed = subprocess.run(
+        ["sh", "-c", f'{shell.out.decode()}printf %s "$TTMEM_SOCKET"'], capture_output=True, check=True
+    )
+    assert echoed.stdout.decode() == awkward
+    docker = shlex.split(ttmem("env", "--format", "docker", "--socket", awkward).out.decode())
+    assert f"--env=TTMEM_SOCKET={awkward}" in docker
+    lines = ttmem("env", "--format", "systemd", "--socket", awkward).out.decode().splitlines()
+    assert dict(map(systemd_setting, lines))["TTMEM_SOCKET"] == awkward
+
+
+def systemd_setting(line: str) -> tuple[str, str]:
+    """One Environment= line as systemd.exec(5) reads it: quotes, then C escapes, then % specifiers."""
+    match = re.fullmatch(r'Environment="((?:[^"\\]|\\.)*)"', line)
+    assert match, line
+    text = re.sub(r"\\(.)", r"\1", match[1])
+    assert not re.search(r"(?<!%)(?:%%)*%(?!%)", text), f"a specifier: {line}"
+    name, _, value = text.replace("%%", "%").partition("=")
+    return name, value
+
+
+def test_env_for_a_unit_file(server: Server) -> None:
+    done = ttmem("env", "--format", "systemd", "--socket", server.path, env={**os.environ, "LD_PRELOAD": ""})
+    assert dict(map(systemd_setting, done.out.decode().splitlines())) == {
+        "LD_PRELOAD": str(require()),
+        "TTMEM_SOCKET": server.path,
+    }
+
+
+@pytest.mark.parametrize("before", ["", "/usr/lib/other.so"])
+def test_env_for_a_container(server: Server, before: str) -> None:
+    done = ttmem("env", "--format", "docker", "--socket", server.path, env={**os.environ, "LD_PRELOAD": before})
+    assert done.out.count(b"\n") == 1
+    options = shlex.split(done.out.decode())
+    folder = os.path.dirname(server.path)
+    assert options[:3] == ["--pid=host", f"--volume={require()}:{require()}:ro", f"--volume={folder}:{folder}"]
+    assert options[3:] == [
+        f"--env=LD_PRELOAD={before + ':' if before else ''}{require()}",
+        f"--env=TTMEM_SOCKET={server.path}",
+    ]
+
+
+def test_env_mounts_the_agent_wherever_it_stands_in_the_list(server: Server) -> None:
+    preloaded = f"{require()}:/usr/lib/other.so"
+    done = ttmem("env", "--format", "docker", "--socket", server.path, env={**os.environ, "LD_PRELOAD": preloaded})
+    assert f"--volume={require()}:{require()}:ro" in shlex.split(done.out.decode())

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ttmem run` and the workloads it is tested with: run to the end, or in step with a test."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from tests.mock.wheel import ROOT, remove_statistics, uids, wheel
+from tests.support import Server, wait_until
+from ttmem.agent import require
+
+PATIENCE = 120.0
+TTMEM = [sys.executable, "-m", "ttmem"]
+# ttnn's BufferType codes, by the words of the account.
+BUFFER_TYPES = {"dram": 0, "l1": 1, "host": 2, "l1_small": 3, "trace": 4}
+
+
+class Ran(NamedTuple):
+    """A command that has ended, and what it said; ``data`` is what `ttmem run --json` wrote."""
+
+    code: int
+    out: bytes
+    err: str
+    data: dict[str, Any]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def ttmem(*arguments: str, **popen: Any) -> Ran:
+    """A ttmem command to its end."""
+    popen.setdefault("stdin", subprocess.DEVNULL)
+    done = subprocess.run([*TTMEM, *arguments], capture_output=True, timeout=PATIENCE, **popen)
+    return Ran(done.returncode, done.stdout, done.stderr.decode(), {})
+
+
+class Bench:
+    """A machine on paper on which ttnn programs run, with the agent or without."""
+
+    def __init__(self, folder: Path, board: str = "n150", python: str = "3.12") -> None:
+        self.folder = folder
+        self.board = board
+        self.uid_seed = secrets.randbits(63)
+        self.uids = {chip: str(uid) for chip, uid in uids(board, self.uid_seed).items()}
+        self.python = wheel(python).python
+        nobody = {"TTMEM_SOCKET": str(folder / "nobody.sock")}
+        self.environment = wheel(python).environment(board, folder, self.uid_seed) | nobody
+
+    def command(self, name: str, *arguments: str) -> list[str]:
+        return [self.python, str(ROOT / "tests" / "programs" / f"{name}.py"), *arguments]
+
+    def plain(self, name: str, *arguments: str, **environment: str) -> Ran:
+        """The program as it is without ttmem; it is not kept waiting."""
+        return self._end(self.command(name, *arguments), environment)
+
+    def preloaded(self, name: str, *arguments: str, **environment: str) -> Ran:
+        """The program with the agent, as `ttmem env` would have it."""
+        return self.plain(name, *arguments, LD_PRELOAD=str(require()), **environment)
+
+    def run(self, name: str, *arguments: str, options: Iterable[str] = (), **environment: str) -> Ran:
+        """The program under `ttmem run`."""
+        return self.run_command(self.command(name, *arguments), options=options, **environment)
+
+    def run_command(self, command: list[str], options: Iterable[str] = (), **environment: str) -> Ran:
+        path = self.folder / "run.json"
+        path.unlink(missing_ok=True)
+        done = self._end([*TTMEM, "run", "--json", str(path), *options, "--", *command], environment)
+        return done._replace(data=json.loads(path.read_text()) if path.exists() else {})
+
+    def in_step(self, name: str, *arguments: str, options: Iterable[str] = (), **environment: str) -> InStep:
+        """The program under `ttmem run`; it waits after each of its records."""
+        return InStep(self, self.command(name, *arguments, "--ack-fd", "0"), list(options), environment)
+
+    def _end(self, command: list[str], environment: Mapping[str, str]) -> Ran:
+        done = subprocess.run(
+            command,
+            env={**self.environment, **environment},
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr.decode(), {})
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        remove_statistics(self.board, self.uid_seed)
+
+
+class InStep:
+    """A program under `ttmem run` that stands still until its next record is asked for.
+
+    >>> with bench.in_step("ttnn_endings", "--ending", "close") as running:
+    ...     for record in running.records():
+    ...         compare(record, server.snapshot())
+    ... assert running.ran.code == 0
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        command: list[str],
+        options: list[str],
+        environment: Mapping[str, str],
+        ttmem: list[str] = TTMEM,
+    ) -> None:
+        self._json = bench.folder / "run.json"
+        self._err = bench.folder / "run.err"
+        self._json.unlink(missing_ok=True)
+        with open(self._err, "wb") as err:
+            self.process = subprocess.Popen(
+                [*ttmem, "run", "--json", str(self._json), *options, "--", *command],
+                env={**bench.environment, **environment},
+                cwd=bench.folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                bufsize=0,
+            )
+        self._out = b""
+        self._records = self._read()
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Its records, or those that are left of them; asking for the next lets it go on."""
+        return self._records
+
+    def _read(self) -> Iterator[dict[str, Any]]:
+        assert self.process.stdout is not None
+        while True:
+            ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+            assert ready, f"no record within {PATIENCE:g} s\n{self._err.read_text()}"
+            line = self.process.stdout.readline()
+            if not line:
+                return
+            self._out += line
+            yield json.loads(line)
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Let it go on without waiting for what it has to say next."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it ended meanwhile; its code tells how
+            self.process.stdin.write(b".")
+
+    @property
+    def ran(self) -> Ran:
+        """How it ended."""
+        for _ in self._records:
+            pass
+        code = self.process.wait(PATIENCE)
+        data = json.loads(self._json.read_text()) if self._json.stat().st_size else {}
+        return Ran(code, self._out, self._err.read_text(), data)
+
+    def __enter__(self) -> InStep:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+        if self.process.poll() is None and error is not None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()  # passed on to the program
+        self.process.wait(PATIENCE)
+
+
+# -- what ttnn says and what ttmem says, in the same words ----------------------------------------------------------
+
+
+def taken(account: Mapping[str, Any]) -> tuple[int, int]:
+    """Bytes of DRAM and of L1 on one chip that ttnn's allocator says it gave out."""
+    views = account["views"]
+    used = {name: view["allocated_per_bank"] * view["banks"] for name, view in views.items()}
+    return used["DRAM"] + used["TRACE"], used["L1"] + used["L1_SMALL"]
+
+
+def reserved(memory: Mapping[str, Any]) -> tuple[int, int]:
+    """The same by a snapshot; a kind that was never there is None in it."""
+    return memory["dram"]["reserved"] or 0, memory["l1"]["reserved"] or 0
+
+
+def memory_of(snapshot: Mapping[str, Any], uid: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(chip["memory"] for chip in snapshot["chips"] if chip["uid"] == uid)
+    return found
+
+
+def addresses(things: Iterable[Mapping[str, Any]]) -> list[list[int]]:
+    """Buffer type and address of each buffer among the things, as ttnn lists them."""
+    return sorted([BUFFER_TYPES[thing["kind"]], thing["address"]] for thing in things if thing["kind"] in BUFFER_TYPES)
+
+
+def figures(memory: Mapping[str, Any]) -> dict[str, Any]:
+    """What two accounts of the same moment must agree on: neither peaks, nor audits, nor what ran last."""
+    dram, l1 = memory["dram"], memory["l1"]
+    return {
+        "dram": (dram["used"], dram["reserved"], dram["capacity"]),
+        "l1": (l1["used"], l1["reserved"], l1["capacity"], l1["buffers"]),
+        "small": (l1["small"]["used"], l1["small"]["reserved"]),
+        "parts": (l1["cb"]["held"], l1["dfb"]["held"], l1["scratchpad"], l1["kernels"]),
+        "confidence": memory["confidence"],
+    }
+
+
+def agrees(server: Server, record: Mapping[str, Any], uid: str) -> bool:
+    """Does the server say of a chip what ttnn says?"""
+    chips = {chip["uid"]: chip["memory"] for chip in server.snapshot()["chips"]}
+    return uid in chips and reserved(chips[uid]) == taken(record)
+
+
+def wait_for_account(server: Server, record: Mapping[str, Any], uid: str) -> dict[str, Any]:
+    """The chip's memory by the server, when it says what ttnn says."""
+    wait_until(lambda: agrees(server, record, uid), "the server's account")
+    return memory_of(server.snapshot(), uid)

@@ -1,0 +1,669 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rings folded into the account: from the start, late, with a loss, several at once, and against hostile memory."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import random
+from collections.abc import Callable, Iterator
+from struct import pack_into, unpack_from
+from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns
+from typing import Any
+
+import pytest
+
+from ttmem.account.events import Allocated, Event
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.account.things import Thing
+from ttmem.run.report import cause_of
+from ttmem.server.ingest import Ingest
+from ttmem.server.legacy_log import LegacyLog
+from ttmem.wire.ring import (
+    BANK_SIZE,
+    BANKS_AT,
+    BINARY,
+    CHIP_SIZE,
+    HEADER_FIELDS,
+    HEADER_SIZE,
+    MAGIC,
+    NO_SLOT,
+    PLACE_SIZE,
+    PROGRAM_FRAME,
+    RAN,
+    RECORD,
+    RECORD_SIZE,
+    VERSION,
+    Record,
+    RingEvent,
+)
+
+SLOTS, TABLE, PLACES, CHIPS, BLOBS = 16, 64, 8, 8, 8192
+OFFSETS = {name: (offset, code) for name, offset, code in HEADER_FIELDS}
+SEEN = (1 << Kind.FIRMWARE) - 1
+START = clock_gettime_ns(CLOCK_MONOTONIC)
+BANKS = 12
+
+
+class Agent:
+    """What an agent does to its memory, in memory small enough to overflow; wrong things can be done, too."""
+
+    def __init__(self) -> None:
+        self.at = {"places_at": HEADER_SIZE}
+        self.at["chips_at"] = self.at["places_at"] + PLACES * PLACE_SIZE
+        self.at["ring_at"] = self.at["chips_at"] + CHIPS * CHIP_SIZE
+        self.at["table_at"] = self.at["ring_at"] + SLOTS * RECORD_SIZE
+        self.at["blobs_at"] = self.at["table_at"] + TABLE * RECORD_SIZE
+        self.size = self.at["blobs_at"] + BLOBS
+        self.fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.fd, self.size)
+        self.map = mmap.mmap(self.fd, self.size)
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        self.put(
+            magic=MAGIC, version=VERSION, total=self.size, places=PLACES, chips=CHIPS, ring_slots=SLOTS,
+            table_slots=TABLE, blobs_size=BLOBS, blobs_used=8, started=START, coverage=SEEN, **self.at,
+        )  # fmt: skip
+        self.clock = START
+        self.live: dict[int, Record] = {}
+        self._blobs = 8
+
+    def put(self, **fields: int) -> None:
+        for name, value in fields.items():
+            offset, code = OFFSETS[name]
+            pack_into("<" + code, self.map, offset, value)
+
+    @property
+    def head(self) -> int:
+        return int(unpack_from("<Q", self.map, OFFSETS["head"][0])[0])
+
+    def blob(self, content: bytes) -> int:
+        at = self._blobs
+        pack_into("<I", self.map, self.at["blobs_at"] + at, len(content))
+        self.map[self.at["blobs_at"] + at + 4 : self.at["blobs_at"] + at + 4 + len(content)] = content
+        self._blobs = (at + 4 + len(content) + 7) & ~7
+        return at
+
+    def chip(self, index: int, unique: int, number: int) -> None:
+        pack_into("<QIIII", self.map, self.at["chips_at"] + index * CHIP_SIZE, unique, number, 1, 3, 0)
+
+    def place(self, index: int, chips: list[int], state: int = 1, whole: int | None = None) -> None:
+        at = self.at["places_at"] + index * PLACE_SIZE
+        blob = self.blob(b"".join(chip.to_bytes(2, "little") for chip in chips))
+        whole = index if whole is None else whole
+        pack_into("<IIIIIIII", self.map, at, 0, state, index, whole, blob, len(chips), 1, 0)
+        for bank in (0, 1, 3, 4):
+            pack_into("<QQQQII", self.map, at + BANKS_AT + bank * BANK_SIZE, 1 << 20, 0, 0, 0, BANKS, 32)
+        self.put(places_used=max(index + 1, self.field("places_used")))
+
+    def field(self, name: str) -> int:
+        offset, code = OFFSETS[name]
+        return int(unpack_from("<" + code, self.map, offset)[0])
+
+    def audit(self, place: int, ours: int, theirs: int, largest_free: int) -> None:
+        """Of DRAM only."""
+        at = self.at["places_at"] + place * PLACE_SIZE
+        pack_into("<QQQ", self.map, at + BANKS_AT + 8, ours, theirs, largest_free)
+        pack_into("<Q", self.map, at + 72, unpack_from("<Q", self.map, at + 72)[0] + 1)
+
+    def record(self, event: int, slot: int = NO_SLOT, **fields: int) -> Record:
+        self.clock += 1000
+        empty = dict.fromkeys(Record._fields, 0) | {"time": self.clock, "layout": 255}
+        record = Record(**(empty | {"sequence": self.head + 1, "event": int(event), "slot": slot} | fields))
+        RECORD.pack_into(self.map, self.at["ring_at"] + record.sequence % SLOTS * RECORD_SIZE, *record)
+        self.put(head=record.sequence)
+        return record
+
+    def keep(self, slot: int, record: Record) -> None:
+        RECORD.pack_into(self.map, self.at["table_at"] + slot * RECORD_SIZE, *record)
+        self.put(table_high=max(slot + 1, self.field("table_high")))
+        self.live[slot] = record
+
+    def opened(self, place: int = 0) -> None:
+        self.record(RingEvent.OPENED, place=place)
+
+    def allocate(self, slot: int, size: int = 100, address: int = 0, **fields: int) -> None:
+        fields = {"kind": Kind.DRAM, "per_bank": 32, **fields}
+        self.keep(slot, self.record(RingEvent.ALLOCATED, slot, size=size, address=address or 4096 + slot, **fields))
+
+    def free(self, slot: int) -> None:
+        thing = self.live.pop(slot)
+        fields = thing._asdict()
+        for name in ("sequence", "time", "event", "slot"):
+            del fields[name]
+        self.record(RingEvent.FREED, slot, **fields)
+        pack_into("<Q", self.map, self.at["table_at"] + slot * RECORD_SIZE, 0)
+
+    def program(self, slot: int, number: int, ran: bool = False) -> None:
+        cores = self.blob((0b11).to_bytes(8, "little"))
+        frame = self.record(RingEvent.PROGRAM, slot, kind=PROGRAM_FRAME, program=number, size=512, address=77)
+        self.keep(slot, frame._replace(cores=cores))
+        if ran:
+            run = self.record(RingEvent.RUN, slot, program=number, cores=cores)
+            self.keep(slot, frame._replace(cores=cores, flags=RAN, time=run.time))
+
+    def churn(self, count: int, slot: int = TABLE - 1) -> None:
+        """So many records that change nothing in the end; ``count`` is even."""
+        for _ in range(count // 2):
+            self.allocate(slot, 7)
+            self.free(slot)
+
+    def destroyed(self, slot: int, number: int) -> None:
+        for gone in [s for s, thing in self.live.items() if thing.program == number]:
+            del self.live[gone]
+            pack_into("<Q", self.map, self.at["table_at"] + gone * RECORD_SIZE, 0)
+        self.record(RingEvent.DESTROYED, slot, program=number)
+
+    def close(self) -> None:
+        self.map.close()
+        os.close(self.fd)
+
+
+class Reader:
+    """The server's side, without its sockets."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=lambda: clock_gettime(CLOCK_MONOTONIC))
+        self.warnings: list[str] = []
+        self.ingest.warn = self.warnings.append
+        self.rings = self.ingest.rings
+        self.closings: list[list[int]] = []
+        self.rings.closing = lambda source: self.closings.append(self.sizes(source))
+
+    def adopt(self, agent: Agent, pid: int = 1) -> Source:
+        source = self.ledger.source(0.0, ProcessInfo(pid=pid, start=1), "agent", Confidence.EXACT)
+        self.rings.adopt(pid, source, os.dup(agent.fd))  # type: ignore[arg-type]
+        return source
+
+    def follow(self) -> None:
+        for _ in range(1000):
+            if not self.rings.follow(0.0):
+                return
+        raise AssertionError("it never comes to an end")
+
+    @staticmethod
+    def sizes(source: Source) -> list[int]:
+        return sorted(thing.size for holding in source.holdings.values() for thing in holding.things())
+
+    def anomalies(self) -> dict[str, int]:
+        return {name: count for name, count in self.ledger.anomalies.items() if count}
+
+
+@pytest.fixture
+def agents() -> Iterator[Callable[[], Agent]]:
+    made: list[Agent] = []
+
+    def make() -> Agent:
+        agent = Agent()
+        agent.chip(0, 555 + len(made), 0)
+        agent.place(0, [0])
+        made.append(agent)
+        return agent
+
+    yield make
+    for agent in made:
+        agent.close()
+
+
+@pytest.fixture
+def agent(agents: Callable[[], Agent]) -> Agent:
+    return agents()
+
+
+@pytest.fixture
+def reader() -> Iterator[Reader]:
+    made = Reader()
+    yield made
+    made.ingest.close()
+
+
+# -- from the start -------------------------------------------------------------------------------------------------
+
+
+def test_from_the_first_record(agent: Agent, reader: Reader) -> None:
+    source = reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100)
+    agent.allocate(1, 200, kind=Kind.L1, per_bank=64)
+    reader.follow()
+    chip = reader.ledger.chips["555"]
+    assert (chip.kinds[Kind.DRAM].used, chip.kinds[Kind.DRAM].reserved) == (100, 32 * BANKS)
+    assert (chip.kinds[Kind.L1].used, chip.kinds[Kind.L1].reserved) == (200, 64 * BANKS)
+    assert source.covered >= {Kind.DRAM, Kind.CB}
+    agent.free(0)
+    reader.follow()
+    assert chip.kinds[Kind.DRAM].used == 0
+    assert reader.rings.counts() == (4, 0)
+    assert reader.anomalies() == {}
+
+
+def test_a_mesh_is_its_chips(agent: Agent, reader: Reader) -> None:
+    """A buffer of a mesh lies on each of its chips, one of a part only on those."""
+    agent.chip(1, 777, 1)
+    agent.place(0, [0, 1])
+    agent.place(1, [1], whole=0)
+    reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100)
+    agent.allocate(1, 30, kind=Kind.CB, place=1, program=4)
+    reader.follow()
+    used = {uid: [chip.kinds[kind].used for kind in (Kind.DRAM, Kind.CB)] for uid, chip in reader.ledger.chips.items()}
+    assert used == {"555": [100, 0], "777": [100, 30]}
+
+
+def test_kernel_binaries_in_dram_are_the_program_caches(agent: Agent, reader: Reader) -> None:
+    """On hardware every cached program has some; nobody leaked them."""
+    reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100)
+    agent.allocate(1, 200, flags=BINARY)
+    reader.follow()
+    causes = {thing.size: cause_of(thing) for thing in reader.ledger.things()}
+    assert causes == {100: "tensor", 200: "program cache"}
+
+
+def test_handed_over_twice_is_followed_once(agent: Agent, reader: Reader) -> None:
+    source = reader.adopt(agent)
+    reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0)
+    reader.follow()
+    assert (len(reader.rings), reader.sizes(source)) == (1, [100])
+
+
+# -- a history that is gone -----------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_comes_late(agent: Agent, reader: Reader) -> None:
+    agent.opened()
+    agent.allocate(0, 100)
+    agent.program(1, 5)
+    agent.allocate(2, 40, kind=Kind.CB, program=5, cores=agent.blob(b"\x03"))
+    agent.program(3, 6, ran=True)
+    agent.allocate(4, 60, kind=Kind.CB, program=6, cores=agent.blob(b"\x03"))
+    agent.churn(2 * SLOTS)
+    source = reader.adopt(agent)
+    reader.follow()
+    assert reader.sizes(source) == [40, 60, 100]
+    chip = reader.ledger.chips["555"]
+    assert chip.resident_bytes(Kind.CB) == 60
+    assert {p.ident: p.metal_id for p in source.holdings[0].programs.values()} == {5: 77, 6: 77}
+    agent.free(0)
+    agent.destroyed(1, 5)
+    reader.follow()
+    assert reader.sizes(source) == [60]
+
+
+def test_what_a_late_reader_missed_is_counted(agent: Agent, reader: Reader) -> None:
+    agent.opened()
+    agent.churn(2 * SLOTS)
+    reader.adopt(agent)
+    reader.follow()
+    assert reader.rings.counts()[1] == 1 + 2 * SLOTS
+    assert reader.anomalies()["dropped"] == 1 + 2 * SLOTS
+
+
+def test_a_ring_that_is_just_full_is_read_from_its_start(agent: Agent, reader: Reader) -> None:
+    agent.opened()
+    agent.churn(SLOTS - 2)
+    assert agent.head == SLOTS - 1
+    reader.adopt(agent)
+    reader.follow()
+    assert reader.rings.counts() == (SLOTS - 1, 0)
+    assert reader.anomalies() == {}
+
+
+def test_a_loss_in_the_middle(agent: Agent, reader: Reader) -> None:
+    source = reader.adopt(agent)
+    agent.opened()
+    for slot in range(4):
+        agent.allocate(slot, 100 + slot)
+    agent.program(4, 9)
+    agent.allocate(5, 50, kind=Kind.DFB, program=9)
+    reader.follow()
+    before = agent.head
+    agent.free(0)
+    agent.destroyed(4, 9)
+    agent.allocate(0, 999)  # the same slot and address, another size
+    agent.churn(3 * SLOTS)
+    agent.allocate(6, 7777, kind=Kind.L1)
+    reader.follow()
+    assert reader.sizes(source) == [101, 102, 103, 999, 7777]
+    records, lost = reader.rings.counts()
+    assert records >= before
+    assert lost >= 2 * SLOTS
+    assert reader.anomalies()["dropped"] == lost
+    agent.free(6)
+    reader.follow()
+    assert reader.sizes(source) == [101, 102, 103, 999]
+    assert source.holdings[0].programs == {}
+
+
+def test_every_record_is_read_or_counted_as_lost(agent: Agent, reader: Reader) -> None:
+    """Also those that were still there when the live table was taken instead."""
+    reader.adopt(agent)
+    agent.opened()
+    for count in (4, 2 * SLOTS, 6, SLOTS, 5 * SLOTS, 2):
+        agent.churn(count)
+        reader.follow()
+        assert sum(reader.rings.counts()) == agent.head
+    assert reader.anomalies()["dropped"] == reader.rings.counts()[1]
+
+
+def test_every_resync_is_counted(agent: Agent, reader: Reader) -> None:
+    reader.adopt(agent)
+    agent.opened()
+    for count in range(1, 4):
+        reader.follow()
+        agent.churn(2 * SLOTS)
+        reader.follow()
+        assert reader.anomalies()["resynced"] == count
+
+
+def test_a_device_closed_and_opened_during_a_loss(agent: Agent, reader: Reader) -> None:
+    """The old allocator's last audit goes with it."""
+    source = reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100)
+    agent.audit(0, 32, 32, largest_free=10)
+    reader.follow()
+    assert list(source.holdings[0].audits) == [1]
+    agent.free(0)
+    agent.record(RingEvent.CLOSED, place=0)
+    agent.place(0, [0], state=2)
+    agent.place(1, [0])
+    agent.opened(1)
+    agent.allocate(1, 300, place=1)
+    agent.churn(2 * SLOTS)
+    agent.audit(1, 32, 32, largest_free=999)
+    reader.follow()
+    assert reader.sizes(source) == [300]
+    assert [audit.largest_free[0] for audit in source.holdings[0].audits.values()] == [999]
+    agent.free(1)
+    agent.record(RingEvent.CLOSED, place=1)
+    reader.follow()
+    assert source.holdings[0].audits == {}
+
+
+# -- what was left --------------------------------------------------------------------------------------------------
+
+
+def test_closing_is_told_once_while_everything_is_there(agent: Agent, reader: Reader) -> None:
+    reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100)
+    agent.record(RingEvent.CLOSING, place=0)
+    agent.record(RingEvent.CLOSING, place=0)
+    agent.free(0)
+    agent.record(RingEvent.CLOSED, place=0)
+    agent.record(RingEvent.CLOSING, place=0)
+    reader.follow()
+    assert reader.closings == [[100]]
+    reader.rings.finish(1)  # type: ignore[arg-type]
+    assert reader.closings == [[100]]
+
+
+def test_opened_again_it_is_told_again(agent: Agent, reader: Reader) -> None:
+    reader.adopt(agent)
+    for sizes in ([100, 200], []):
+        agent.opened()
+        for slot, size in enumerate(sizes):
+            agent.allocate(slot, size)
+        agent.record(RingEvent.CLOSING, place=0)
+        for slot in range(len(sizes)):
+            agent.free(slot)
+        agent.record(RingEvent.CLOSED, place=0)
+    reader.follow()
+    assert reader.closings == [[100, 200], []]
+
+
+def test_a_process_that_ends_without_closing(agent: Agent, reader: Reader) -> None:
+    reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100)
+    reader.rings.finish(1)  # type: ignore[arg-type]
+    assert reader.closings == [[100]]
+    assert len(reader.rings) == 0
+    assert reader.rings.counts() == (2, 0)
+
+
+def test_nothing_was_ever_opened(agent: Agent, reader: Reader) -> None:
+    reader.adopt(agent)
+    reader.rings.end()
+    assert reader.closings == []
+
+
+def test_a_late_reader_is_told_what_was_left(agent: Agent, reader: Reader) -> None:
+    agent.opened()
+    agent.allocate(0, 100)
+    agent.churn(2 * SLOTS)
+    reader.adopt(agent)
+    reader.follow()
+    agent.record(RingEvent.CLOSING, place=0)
+    agent.free(0)
+    agent.record(RingEvent.CLOSED, place=0)
+    reader.rings.end()
+    assert reader.closings == [[100]]
+
+
+def test_audits_are_the_worst_of_all(agents: Callable[[], Agent], reader: Reader) -> None:
+    for pid, theirs in ((1, 32), (2, 128), (3, 64)):
+        agent = agents()
+        reader.adopt(agent, pid)
+        agent.opened()
+        agent.audit(0, 32, theirs, 9)
+        reader.follow()
+        agent.audit(0, 32, 32, 9)
+        reader.follow()
+    assert reader.rings.completeness() == 0.25
+    reader.rings.end()
+    assert reader.rings.completeness() == 0.25
+
+
+# -- several at once ------------------------------------------------------------------------------------------------
+
+
+def test_several_rings_are_merged_by_time(agents: Callable[[], Agent], reader: Reader) -> None:
+    made = [agents() for _ in range(3)]
+    for pid, agent in enumerate(made, 1):
+        agent.opened()
+        reader.adopt(agent, pid)
+    reader.follow()
+    seen: list[tuple[float, int]] = []
+
+    def observe(time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
+        if type(event) is Allocated:
+            seen.append((time, event.size))
+
+    reader.ingest.observers.append(observe)
+    order = random.Random(1).choices(range(3), k=30)
+    for number, which in enumerate(order):
+        agent = made[which]
+        agent.clock = START + number * 1_000_000  # far more than two clocks read one after the other differ
+        agent.allocate(number, 1000 + number)
+    reader.follow()
+    assert [size for _, size in seen] == [1000 + number for number in range(30)]
+    assert seen == sorted(seen)
+
+
+# -- hostile memory -------------------------------------------------------------------------------------------------
+
+
+def say(**fields: int) -> Callable[[Agent], None]:
+    def said(agent: Agent) -> None:
+        agent.record(**fields)
+
+    return said
+
+
+def late(act: Callable[[Agent], None]) -> Callable[[Agent], None]:
+    """The same, found in the live table by a reader that comes late."""
+
+    def acts(agent: Agent) -> None:
+        act(agent)
+        record = Record._make(RECORD.unpack_from(agent.map, agent.at["ring_at"] + agent.head % SLOTS * RECORD_SIZE))
+        agent.keep(9, record)
+        agent.churn(2 * SLOTS)
+
+    return acts
+
+
+def wild_chips(agent: Agent) -> None:
+    agent.place(2, [60000])
+    agent.record(RingEvent.OPENED, place=2)
+
+
+def half_a_kernel(agent: Agent) -> None:
+    agent.record(RingEvent.ALLOCATED, 9, kind=Kind.KERNEL, size=4, program=3, name=agent.blob(b"name\tclass"))
+
+
+NONSENSE: dict[str, Callable[[Agent], None]] = {
+    "a place there is not": say(event=RingEvent.ALLOCATED, place=60000, size=4),
+    "a place never opened": say(event=RingEvent.ALLOCATED, place=5, size=4),
+    "a kind there is not": say(event=RingEvent.ALLOCATED, kind=200, size=4),
+    "a kind just out of range": say(event=RingEvent.ALLOCATED, kind=12, size=4),
+    "a frame that is allocated": say(event=RingEvent.ALLOCATED, kind=PROGRAM_FRAME, size=4),
+    "a freed kind there is not": say(event=RingEvent.FREED, kind=99),
+    "an unknown event": say(event=77),
+    "no event": say(event=0),
+    "chips there are not": wild_chips,
+    "half a kernel": half_a_kernel,
+    "a head far away": lambda agent: agent.put(head=agent.head + 5),
+    "late: a place there is not": late(say(event=RingEvent.ALLOCATED, place=60000, size=4)),
+    "late: a kind there is not": late(say(event=RingEvent.ALLOCATED, kind=200, size=4)),
+    "late: half a kernel": late(half_a_kernel),
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_memory_that_makes_no_sense_costs_its_owner_only(
+    agents: Callable[[], Agent], reader: Reader, what: str
+) -> None:
+    bad, good = agents(), agents()
+    sources = [reader.adopt(bad, 1)] if not what.startswith("late") else []
+    for agent in (bad, good):
+        agent.opened()
+        agent.allocate(0, 100)
+    NONSENSE[what](bad)
+    sources = sources or [reader.adopt(bad, 1)]
+    sources.append(reader.adopt(good, 2))
+    reader.follow()
+    (warning,) = reader.warnings
+    assert warning.startswith("pid 1: its agent's memory makes no sense and is left:")
+    assert len(reader.rings) == 1
+    assert sources[0].process.anomalies["rejected"] == 1
+    good.allocate(1, 50)
+    bad.allocate(1, 50)
+    reader.follow()
+    assert reader.sizes(sources[1]) == [50, 100]
+    assert 50 not in reader.sizes(sources[0])
+    assert len(reader.warnings) == 1
+
+
+@pytest.mark.parametrize("size", [0, (100 << 30) + 1, (1 << 64) - 1])
+def test_absurd_sizes_are_refused_one_by_one(agent: Agent, reader: Reader, size: int) -> None:
+    source = reader.adopt(agent)
+    agent.opened()
+    agent.record(RingEvent.ALLOCATED, 1, kind=Kind.DRAM, size=size, address=(1 << 64) - 1, per_bank=0xFFFFFFFF)
+    agent.allocate(0, 100)
+    reader.follow()
+    assert reader.sizes(source) == [100]
+    assert reader.anomalies() == {"rejected": 1}
+    assert reader.warnings == []
+
+
+def test_a_head_from_nowhere(agent: Agent, reader: Reader) -> None:
+    """The live table still tells what there is."""
+    source = reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100)
+    for head in (1 << 63, 3, (1 << 64) - 1):
+        agent.put(head=head)
+        reader.follow()
+        assert reader.sizes(source) in ([100], [])
+    reader.rings.end()
+
+
+def test_a_place_that_turns_bad_while_nothing_is_new(agents: Callable[[], Agent], reader: Reader) -> None:
+    """Only its audit is looked at; that must not upset the look at the others."""
+    bad, good = agents(), agents()
+    bad.opened()
+    bad.churn(2 * SLOTS)
+    for pid, agent in enumerate((bad, good), 1):
+        reader.adopt(agent, pid)
+    reader.follow()
+    bad.place(0, [60000])
+    bad.audit(0, 1, 1, 1)
+    good.opened()
+    good.allocate(0, 100)
+    reader.follow()
+    assert len(reader.rings) == 1
+    assert len(reader.warnings) == 1
+    assert reader.ledger.chips["556"].kinds[Kind.DRAM].used == 100
+
+
+def test_a_writer_that_never_stops_does_not_hold_up_the_end(agent: Agent, reader: Reader) -> None:
+    """A process may live on when a run ends, and write faster than it is read."""
+    reader.adopt(agent)
+    agent.opened()
+    reader.follow()
+    (follower,) = reader.rings._followers.values()
+    ring, reads = follower.fold.ring, 0
+    real = ring.read
+
+    def read(limit: int) -> Any:
+        nonlocal reads
+        reads += 1
+        if reads > 1000:
+            raise TimeoutError("it still reads")
+        agent.churn(2)
+        answer = real(limit)
+        agent.churn(2)
+        return answer
+
+    ring.read = read  # type: ignore[method-assign]
+    reader.rings.end()
+    assert len(reader.rings) == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_memory_never_reaches_the_server(seed: int) -> None:
+    """Whatever stands there, at first and later: the ring is read or left, and nothing is raised."""
+    numbers = random.Random(seed)
+    agent, reader = Agent(), Reader()
+    agent.chip(0, 555, 0)
+    agent.place(0, [0])
+    try:
+        source = reader.adopt(agent)
+        for _ in range(30):
+            if numbers.random() < 0.2:
+                agent.place(numbers.randrange(PLACES), [numbers.choice([0, 1, 60000])], numbers.choice([0, 1, 2]))
+            if numbers.random() < 0.2:
+                at = numbers.randrange(agent.at["table_at"], agent.size - 64)
+                agent.map[at : at + 64] = numbers.randbytes(64)
+                agent.put(table_high=numbers.choice([0, 5, TABLE, 1 << 31]))
+            if numbers.random() < 0.1:
+                agent.put(head=agent.head + numbers.choice([1, SLOTS, 3 * SLOTS]))
+            for _ in range(numbers.choice([1, 5, 40])):
+                agent.record(
+                    numbers.choice([1, 2, 3, 4, 4, 4, 5, 6, 7, 8, 9]),
+                    numbers.choice([0, 1, 2, NO_SLOT]),
+                    **{name: numbers.getrandbits(numbers.choice([1, 2, 8])) for name in ("kind", "flags", "layout")},
+                    **{name: numbers.getrandbits(numbers.choice([1, 8, 32])) for name in ("per_bank", "cores", "name")},
+                    **{name: numbers.getrandbits(numbers.choice([1, 8, 64])) for name in ("address", "size")},
+                    place=numbers.choice([0, 0, 0, 0, numbers.getrandbits(3)]),
+                    program=numbers.randrange(3),
+                )
+            reader.follow()
+            if not len(reader.rings):
+                break
+        reader.rings.end()
+        assert source.process.count >= 0
+        assert all(total.used >= 0 for chip in reader.ledger.chips.values() for total in chip.totals())
+    finally:
+        reader.ingest.close()
+        agent.close()

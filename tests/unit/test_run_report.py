@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's report: what is left and why, the figures as data, and the summary as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from ttmem.account.events import Allocated, DeviceClosed, DeviceOpened, Event, Extra, Freed, Lost, ProcessExited, Sees
+from ttmem.account.geometry import Arch, board_geometry
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import KERNEL_KINDS, KINDS, Confidence, Kind, Pool
+from ttmem.account.parties import Source
+from ttmem.run.collect import Collector
+from ttmem.run.launch import Ended
+from ttmem.run.report import Report, cause_of
+from ttmem.run.summary import render
+
+KIB = 1024
+GEOMETRY = board_geometry("n150", Arch.WORMHOLE_B0)
+PROGRAM_PARTS = {Kind.CB, Kind.DFB, Kind.SCRATCHPAD, *KERNEL_KINDS}
+
+
+class Story:
+    """A run that is told, not run."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self.collector = Collector(self.warnings.append)
+        self._began = self.collector.clock.now() - 10
+
+    def process(self, pid: int, uid: str = "4711") -> Source:
+        source = self.collector.ledger.source(
+            self._began, ProcessInfo(pid=pid, start=1, name="python"), "agent", Confidence.EXACT
+        )
+        self.tell(
+            source,
+            0,
+            Sees((1 << Kind.FIRMWARE) - 1, None),
+            DeviceOpened(0, ChipInfo(uid, board="n150", geometry=GEOMETRY)),
+        )
+        return source
+
+    def tell(self, source: Source, after: float, *events: Event) -> None:
+        for event in events:
+            self.collector.ledger.apply(self._began + after, source, event)
+
+    def ends(self, source: Source) -> None:
+        """It closes its device with whatever it holds, and exits."""
+        self.collector.ingest.rings.closing(source)
+        self.tell(source, 9, DeviceClosed(0), ProcessExited())
+
+    def report(self, code: int = 0, unseen: dict[int, str] | None = None) -> Report:
+        return Report(["python", "model.py"], Ended(code, 10.0, unseen or {}), self.collector, "host")
+
+
+def buffer(kind: Kind, address: int, kib: int, tag: str | None = None) -> Allocated:
+    return Allocated(0, kind, address, kib * KIB, 0, 0, Extra(2 * kib * KIB, 0, 1, tag))
+
+
+def part(kind: Kind, program: int, kib: int, tag: str | None = None, shared: bool = False) -> Allocated:
+    return Allocated(0, kind, 0x19000, kib * KIB, program, 0, Extra(None, 0b11, 0, tag, shared))
+
+
+@pytest.fixture
+def story() -> Iterator[Story]:
+    made = Story()
+    with made.collector:
+        yield made
+
+
+@pytest.fixture
+def told(story: Story) -> Story:
+    """A peak in the middle, and at the end one tensor, one program and one buffer of a program."""
+    one = story.process(42)
+    story.tell(one, 1.001, buffer(Kind.DRAM, 0x1000, 64, "ttnn.zeros"), part(Kind.CB, 3, 8, "ttnn.add"))
+    story.tell(one, 2.503, buffer(Kind.L1, 0x2000, 32, "ttnn.relu"), buffer(Kind.DRAM, 0x8000, 16))
+    story.tell(one, 3.001, Freed(0, Kind.DRAM, 0x1000, 0, 0, 1), part(Kind.KERNEL, 4, 4, "reader (data: 9 B)"))
+    story.tell(one, 4.001, Freed(0, Kind.L1, 0x2000, 0, 0, 1), buffer(Kind.L1_SMALL, 0x3000, 1))
+    story.ends(one)
+    return story
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_causes(story: Story, kind: Kind) -> None:
+    source = story.process(1)
+    story.tell(source, 1, part(kind, 3, 1) if kind in PROGRAM_PARTS else buffer(kind, 0x1000, 1))
+    (thing,) = story.collector.ledger.things()
+    expected = "program cache" if kind in PROGRAM_PARTS else "tensor"
+    assert cause_of(thing) == ("program cache, likely" if kind is Kind.L1_SMALL else expected)
+
+
+def test_leaks_are_tensors_only(told: Story) -> None:
+    report = told.report()
+    assert [(thing.kind, thing.size) for thing in report.leaks] == [(Kind.DRAM, 16 * KIB)]
+    assert [thing.size // KIB for thing in report.left] == [16, 8, 4, 1]
+
+
+def test_the_highest_of_a_pool_is_what_allocators_took(told: Story) -> None:
+    report = told.report()
+    assert report.highest(Pool.DRAM) == 2 * 80 * KIB
+    assert report.highest(Pool.L1) == 2 * 32 * KIB
+
+
+def test_the_highest_is_that_of_one_chip(story: Story) -> None:
+    for pid, kib in ((1, 10), (2, 30), (3, 20)):
+        story.tell(story.process(pid, str(pid)), 1, buffer(Kind.DRAM, 0x1000, kib))
+    assert story.report().highest(Pool.DRAM) == 2 * 30 * KIB
+
+
+def test_the_data(told: Story) -> None:
+    data = told.report(7).data()
+    assert json.loads(json.dumps(data)) == data
+    assert (data["schema"], data["exit_code"], data["duration_s"]) == ("ttmem.run/1", 7, 10.0)
+    assert data["command"] == ["python", "model.py"]
+    (peak,), (final,) = (data[picture]["chips"] for picture in ("peak", "final"))
+    assert (peak["memory"]["dram"]["used"], peak["memory"]["l1"]["buffers"]) == (80 * KIB, 32 * KIB)
+    assert (peak["memory"]["l1"]["cb"]["held"], peak["memory"]["l1"]["kernels"]) == (8 * KIB, 0)
+    assert (final["memory"]["dram"]["used"], final["memory"]["l1"]["buffers"]) == (16 * KIB, 0)
+    assert (final["memory"]["l1"]["cb"]["held"], final["memory"]["l1"]["kernels"]) == (8 * KIB, 4 * KIB)
+    assert [(thing["kind"], thing["cause"]) for thing in data["left"]] == [
+        *(("dram", "tensor"), ("cb", "program cache"), ("kernel", "program cache")),
+        ("l1_small", "program cache, likely"),
+    ]
+
+
+def test_processes_that_end_one_after_the_other_all_count(story: Story) -> None:
+    for pid in (1, 2):
+        source = story.process(pid)
+        story.tell(source, pid, buffer(Kind.DRAM, 0x1000, 10 * pid))
+        story.ends(source)
+    data = story.report().data()
+    assert [(thing["pid"], thing["size"] // KIB) for thing in data["left"]] == [(2, 20), (1, 10)]
+    assert data["peak"]["chips"][0]["memory"]["dram"]["used"] == 20 * KIB
+
+
+def test_the_summary(told: Story) -> None:
+    assert render(told.report()).splitlines() == [
+        "",
+        "ttmem run: exit 0 after 10.0 s; 0 records, none lost; not audited",
+        "",
+        "chip 4711  n150",
+        "                                peak  at the end",
+        "  DRAM buffers              80.0 KiB    16.0 KiB",
+        "  L1 buffers                32.0 KiB         0 B",
+        "  L1_SMALL buffers           1.0 KiB     1.0 KiB",
+        "  circular buffers           8.0 KiB     8.0 KiB   of all cached programs, which take turns",
+        "  kernels                    4.0 KiB     4.0 KiB   of all cached programs, which take turns",
+        "  DRAM taken               160.0 KiB    32.0 KiB   peak is 0.0013 % of 12.0 GiB",
+        "  L1 taken by buffers       64.0 KiB     2.0 KiB   peak is 0.073 % of 85.0 MiB",
+        "  at the peak of DRAM buffers, 80.0 KiB after 2.50 s, the largest were:",
+        "      64.0 KiB  DRAM buffer      0x1000     ttnn.zeros",
+        "      16.0 KiB  DRAM buffer      0x8000",
+        "  at the peak of L1 buffers, 32.0 KiB after 2.50 s, the largest were:",
+        "      32.0 KiB  L1 buffer        0x2000     ttnn.relu",
+        "",
+        "left at the end: 29.0 KiB in 4 things",
+        "  tensors: 16.0 KiB in 1 buffer that nobody freed, largest:",
+        "      16.0 KiB  DRAM buffer      0x8000",
+        "  program cache: 12.0 KiB in 2 things; clear_program_cache() gives them back",
+        "  program cache (likely: L1_SMALL): 1.0 KiB in 1 things; clear_program_cache() gives them back",
+        "",
+        "Anomalies: none",
+    ]
+
+
+def test_many_tensors_are_cut_short(story: Story) -> None:
+    source = story.process(1)
+    story.tell(source, 1, *(buffer(Kind.DRAM, 0x1000 * number, number) for number in range(1, 9)))
+    story.ends(source)
+    lines = render(story.report()).splitlines()
+    at = lines.index("  tensors: 36.0 KiB in 8 buffers that nobody freed, largest:")
+    assert [line.split()[0] for line in lines[at + 1 : at + 6]] == ["8.0", "7.0", "6.0", "5.0", "4.0"]
+    assert lines[at + 6] == "    and 3 more, 6.0 KiB"
+
+
+def test_what_lies_inside_a_tensor_is_not_added(story: Story) -> None:
+    source = story.process(1)
+    story.tell(source, 1, buffer(Kind.L1, 0x1000, 10), part(Kind.CB, 3, 10, shared=True))
+    story.ends(source)
+    report = story.report()
+    assert "left at the end: 10.0 KiB in 2 things" in render(report)
+    assert report.data()["final"]["chips"][0]["memory"]["l1"]["cb"]["held"] == 0
+
+
+def test_nothing_left(story: Story) -> None:
+    source = story.process(1)
+    story.tell(source, 1, buffer(Kind.L1, 0x1000, 10), Freed(0, Kind.L1, 0x1000, 0, 0, 1))
+    story.ends(source)
+    report = story.report()
+    assert "left at the end: nothing" in render(report).splitlines()
+    assert (report.leaks, report.data()["left"], report.data()["final"]["chips"]) == ([], [], [])
+
+
+def test_no_device(story: Story) -> None:
+    assert render(story.report(3)).splitlines()[1:] == [
+        "ttmem run: exit 3 after 10.0 s; 0 records, none lost; not audited",
+        *("", "No process of this command opened a device.", "", "Anomalies: none"),
+    ]
+
+
+def test_devices_that_nobody_could_see(story: Story) -> None:
+    lines = render(story.report(unseen={77: "python"})).splitlines()
+    assert "Nothing was seen of the devices that were used." in lines
+    assert lines[-1].startswith("pid 77 (python) used a device through tt-metal and the agent saw nothing of it:")
+    assert story.report(unseen={77: "python"}).data()["unseen"] == [{"pid": 77, "name": "python"}]
+
+
+def test_trouble_and_losses_are_told(story: Story) -> None:
+    source = story.process(1)
+    story.tell(
+        source, 1, Sees(1, "no kernels: this wheel hides them\nno scratchpads"), buffer(Kind.DRAM, 1, 1), Lost(5)
+    )
+    story.collector.ingest.rings.lost = 5
+    lines = render(story.report()).splitlines()
+    assert lines[1] == "ttmem run: exit 0 after 10.0 s; 0 records, 5 lost; not audited"
+    assert "Anomalies: dropped 5" in lines
+    assert any(line.startswith("5 records were overwritten before they could be read") for line in lines)
+    assert [line for line in lines if line.startswith("The agent says:")] == [
+        "The agent says: no kernels: this wheel hides them",
+        "The agent says: no scratchpads",
+    ]

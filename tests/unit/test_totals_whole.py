@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a WholeTotal says was live at its peak, against a record of everything that was live after every event."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Union
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ttmem.account import events as ev
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import BUFFER_KINDS, Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.account.snapshot import counts
+from ttmem.account.things import Thing
+from ttmem.account.totals import WholeTotal
+
+
+class Release(NamedTuple):
+    """Not an event: one of the things that the process holds is freed."""
+
+    which: int
+
+
+Act = Union[ev.Event, Release]
+
+LAW = settings(max_examples=200, deadline=None, derandomize=True)
+ON_CHIP = tuple(kind for kind in BUFFER_KINDS if kind is not Kind.HOST)
+PARTS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FABRIC_KERNEL)
+
+# Small pools, so that everything collides.
+DEVICES, ADDRESSES, PROGRAMS = st.integers(0, 1), st.integers(1, 3), st.integers(1, 3)
+SIZES, ALLOCATORS = st.sampled_from([64, 64, 128, 4096]), st.integers(1, 2)
+EXTRAS = st.builds(ev.Extra, st.sampled_from([2048, 8192]), st.just(0), ALLOCATORS)
+PART_EXTRAS = st.builds(ev.Extra, st.none(), st.sampled_from([1, 3]), st.just(0), st.none(), st.booleans())
+EVENTS = st.one_of(
+    st.builds(ev.Allocated, DEVICES, st.sampled_from(BUFFER_KINDS), ADDRESSES, SIZES, st.just(0), st.just(0), EXTRAS),
+    st.builds(ev.Allocated, DEVICES, st.sampled_from(ON_CHIP), ADDRESSES, SIZES, st.just(0), st.just(0), EXTRAS),
+    *(st.builds(Release, st.integers(0, 20)) for _ in range(3)),
+    st.builds(ev.Allocated, DEVICES, st.sampled_from(PARTS), ADDRESSES, SIZES, PROGRAMS, st.just(0), PART_EXTRAS),
+    st.builds(ev.ProgramCompiled, DEVICES, PROGRAMS, SIZES, st.just(9)),
+    st.builds(ev.ProgramRun, DEVICES, PROGRAMS, st.sampled_from([1, 3])),
+    st.builds(ev.ProgramDestroyed, DEVICES, PROGRAMS),
+    st.builds(ev.DeviceOpened, DEVICES, st.builds(ChipInfo, st.sampled_from(["a", "b"]))),
+    st.builds(ev.DeviceClosed, DEVICES),
+    st.builds(ev.ResyncBegin, st.just(2)),
+    st.builds(ev.ResyncEnd, st.just(2)),
+    st.just(ev.ProcessExited()),
+)
+STREAMS = st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2]), EVENTS), max_size=60)
+
+
+class Recorder:
+    """Remembers the live set of the event at which the buffers' total was first as high as it ever was."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.highest = 0
+        self.time = 0.0
+        self.live: set[Thing] = set()
+
+    def look(self, time: float) -> None:
+        live = {thing for thing in self._ledger.things() if counts(thing)}
+        total = sum(thing.counted for thing in live if thing.kind in ON_CHIP)
+        if total > self.highest:
+            self.highest, self.time, self.live = total, time, live
+
+
+def fold(stream: list[tuple[int, Act]], *, thin: bool) -> tuple[Ledger, WholeTotal, Recorder]:
+    """Three processes in turn; one that has exited is followed by another with the same pid."""
+    whole = WholeTotal()
+    ledger = Ledger(whole=whole)
+    recorder = Recorder(ledger)
+    starts = [1, 1, 1]
+    for number, (who, act) in enumerate(stream, 1):
+        source: Source = ledger.source(0.0, ProcessInfo(pid=who + 1, start=starts[who]), "agent", Confidence.EXACT)
+        event = released(source, act.which) if isinstance(act, Release) else act
+        if event is None:
+            continue
+        ledger.apply(float(number), source, event)
+        starts[who] += type(event) is ev.ProcessExited
+        recorder.look(float(number))
+        if thin:
+            ledger._graves._cap = 0
+            ledger.thin_graves(2)
+    return ledger, whole, recorder
+
+
+def released(source: Source, which: int) -> ev.Freed | None:
+    things = [(holding.number, thing) for holding in source.holdings.values() for thing in holding.things()]
+    if not things:
+        return None
+    device, thing = things[which % len(things)]
+    assert thing.extra is not None
+    allocator, cores = (0, thing.extra.cores) if thing.program else (thing.extra.allocator, 0)
+    return ev.Freed(device, thing.kind, thing.address, thing.size, thing.program, allocator, cores)
+
+
+def described(things: set[Thing]) -> list[tuple[object, ...]]:
+    """For a message that can be read."""
+    return sorted((t.holding.number, t.kind, t.address, t.size, t.program, t.born) for t in things)
+
+
+@LAW
+@given(STREAMS, st.booleans())
+def test_everything_live_at_the_peak_and_nothing_else(stream: list[tuple[int, Act]], thin: bool) -> None:
+    ledger, whole, recorder = fold(stream, thin=thin)
+    assert whole.peak.value == recorder.highest
+    if recorder.highest:
+        assert whole.peak.time == recorder.time
+        found = [thing for thing in whole.things(ledger.things()) if counts(thing)]
+        assert len(found) == len(set(found)), "one thing twice"
+        assert described(set(found)) == described(recorder.live)
+        assert set(found) == recorder.live
+
+
+@LAW
+@given(STREAMS)
+def test_the_total_is_that_of_the_live_buffers(stream: list[tuple[int, Act]]) -> None:
+    ledger, whole, _ = fold(stream, thin=False)
+    live = [thing for thing in ledger.things() if counts(thing)]
+    assert whole.used == sum(thing.counted for thing in live if thing.kind in ON_CHIP)
+    assert whole.beside.used == sum(thing.counted for thing in live if thing.kind not in ON_CHIP)
+    assert whole.count + whole.beside.count == len(live)
+
+
+def test_a_peak_that_a_parts_end_cannot_touch() -> None:
+    """Programs do not count, but those that were there at the peak are told, also when they are gone."""
+    stream: list[tuple[int, Act]] = [
+        (0, ev.Allocated(0, Kind.CB, 1, 999, 7, 0, ev.Extra(None, 1))),
+        (0, ev.Allocated(0, Kind.DRAM, 1, 64, 0, 0, ev.Extra(64, 0, 1))),
+        (0, ev.Allocated(0, Kind.CB, 1, 111, 8, 0, ev.Extra(None, 1))),
+        (0, ev.Freed(0, Kind.DRAM, 1, 64, 0, 1)),
+        (0, ev.ProgramDestroyed(0, 7)),
+        (0, ev.Allocated(0, Kind.DRAM, 2, 32, 0, 0, ev.Extra(64, 0, 1))),
+        (0, ev.ProcessExited()),
+    ]
+    ledger, whole, _ = fold(stream, thin=False)
+    assert {(thing.kind, thing.size) for thing in whole.things(ledger.things())} == {(Kind.CB, 999), (Kind.DRAM, 64)}
+
+
+def test_what_went_before_a_higher_peak_is_no_part_of_it() -> None:
+    stream: list[tuple[int, Act]] = [
+        (0, ev.Allocated(0, Kind.L1, 1, 64, 0, 0, ev.Extra(64, 0, 1))),
+        (0, Release(0)),
+        (0, ev.Allocated(0, Kind.L1, 2, 128, 0, 0, ev.Extra(64, 0, 1))),
+    ]
+    ledger, whole, _ = fold(stream, thin=False)
+    assert [thing.address for thing in whole.things(ledger.things())] == [2]
+
+
+def test_an_equal_height_later_is_no_new_peak() -> None:
+    stream: list[tuple[int, Act]] = [
+        (0, ev.Allocated(0, Kind.L1, 1, 64, 0, 0, ev.Extra(64, 0, 1))),
+        (0, ev.Freed(0, Kind.L1, 1, 64, 0, 1)),
+        (1, ev.Allocated(0, Kind.L1, 2, 64, 0, 0, ev.Extra(64, 0, 1))),
+    ]
+    ledger, whole, _ = fold(stream, thin=False)
+    assert [thing.address for thing in whole.things(ledger.things())] == [1]
+    assert whole.peak.time == 1.0
