@@ -26,6 +26,7 @@ def main() -> None:
     report(what="second" if chosen.second else "first", **account(device))
     if not chosen.second:
         os.execv(sys.executable, [sys.executable, *sys.argv, "--second"])
+    os._exit(0)  # with all it has
 
 
 if __name__ == "__main__":

@@ -85,8 +85,8 @@ DRAM, L1, CB, KERNEL = Kind.DRAM, Kind.L1, Kind.CB, Kind.KERNEL
 # builds() would make up what is not given, defaults or not: so all is given.
 NONE, ZERO = st.none(), st.just(0)
 ALLOCATORS = st.integers(0, 1)
-BUFFER_EXTRAS = NONE | st.builds(ev.Extra, RESERVED, ZERO, ALLOCATORS, NONE, st.just(False), NONE, ZERO)
-PART_EXTRAS = NONE | st.builds(ev.Extra, RESERVED, CORES, ZERO, NONE, st.booleans(), NONE, ZERO)
+BUFFER_EXTRAS = NONE | st.builds(ev.Extra, RESERVED, ZERO, ALLOCATORS, NONE, st.just(False), NONE, ZERO, st.just(False))
+PART_EXTRAS = NONE | st.builds(ev.Extra, RESERVED, CORES, ZERO, NONE, st.booleans(), NONE, ZERO, st.just(False))
 BUFFERS = st.sampled_from(BUFFER_KINDS)
 PARTS = st.sampled_from(
     [Kind.CB, Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL]

@@ -44,7 +44,15 @@ def core_sets(draw: st.DrawFn) -> int:
 
 KIND = st.sampled_from(KINDS)
 EXTRA = st.builds(
-    ev.Extra, NONE | U64, core_sets(), U32, NONE | TEXT, st.booleans(), NONE | st.integers(0, 14), st.integers(0, 4095)
+    ev.Extra,
+    NONE | U64,
+    core_sets(),
+    U32,
+    NONE | TEXT,
+    st.booleans(),
+    NONE | st.integers(0, 14),
+    st.integers(0, 4095),
+    st.booleans(),
 )
 PAIR = st.tuples(SIZE, SIZE)
 GEOMETRY = st.builds(Geometry, st.sampled_from(Arch), *[SIZE] * 9, st.booleans())

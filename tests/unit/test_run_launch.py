@@ -87,7 +87,7 @@ def test_unseen_is_who_used_a_device_and_was_not_heard(
     process(folder, 2, METAL + DEVICE)
     process(folder, 3, METAL)
     real = processes.device_users
-    monkeypatch.setattr(processes, "device_users", lambda pid: real(1, str(folder)))
+    monkeypatch.setattr(processes, "device_users", lambda pid, known: real(1, str(folder), known))
     ended = launch.run(["true"], collector, os.environ, None)
     assert (ended.exit_code, ended.unseen) == (0, {2: "name2"})
 

@@ -197,7 +197,7 @@ def test_nothing_left(story: Story) -> None:
 def test_no_device(story: Story) -> None:
     assert render(story.report(3)).splitlines()[1:] == [
         "ttmem run: exit 3 after 10.0 s; 0 records, none lost; not audited",
-        *("", "No process of this command opened a device.", "", "Anomalies: none"),
+        *("", "No process of this command was seen to open a device.", "", "Anomalies: none"),
     ]
 
 

@@ -25,6 +25,7 @@ class Extra(NamedTuple):
     shared: bool = False  # lies inside an L1 buffer that is counted already (globally allocated CB)
     layout: int | None = None  # tt-metal's TensorMemoryLayout code
     core_count: int = 0  # cores that hold pages of a sharded buffer
+    binary: bool = False  # holds the kernel binaries of a cached program
 
 
 class Allocated(NamedTuple):

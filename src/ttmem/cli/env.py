@@ -14,7 +14,7 @@ import argparse
 import os
 import shlex
 
-from ttmem.agent import AgentMissing
+from ttmem.agent import AgentMissing, require
 from ttmem.cli import CommandError
 from ttmem.run.environment import variables
 from ttmem.wire.endpoint import default_path, search_paths
@@ -38,13 +38,18 @@ def run(args: argparse.Namespace) -> int:
         if args.format == "shell":
             print(f"export {name}={shlex.quote(value)}")
         elif args.format == "systemd":
-            print(f'Environment="{name}={value}"')
+            print(f'Environment="{_quoted(f"{name}={value}")}"')
     return 0
+
+
+def _quoted(text: str) -> str:
+    """As systemd reads it back: C escapes inside quotes, and % doubled."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
 def _docker(found: dict[str, str]) -> list[str]:
     """The container must see the library and the socket under the same paths, and the host's pids."""
-    library = found["LD_PRELOAD"].rsplit(":", 1)[-1]
+    library = str(require())
     folder = os.path.dirname(found["TTMEM_SOCKET"])
     options = ["--pid=host", f"--volume={library}:{library}:ro", f"--volume={folder}:{folder}"]
     options += [f"--env={name}={value}" for name, value in found.items()]

@@ -6,7 +6,7 @@ the peak and at the end, is printed on standard error when it has ended. A serve
 
 Exit code: the command's own (128 + N if signal N ended it). If that is 0: 3 if --fail-on-leak found tensors that
 nobody freed, 4 if a budget (--max-l1, --max-dram) was exceeded, 5 if either was asked for and the run was not seen
-completely. 126 or 127 if the command cannot be run.
+completely, or no device at all. 126 or 127 if the command cannot be run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError(str(error)) from None
         except LaunchError as error:
             _warn(str(error))
-            return 127 if isinstance(error.__context__, FileNotFoundError) else 126
+            return 127 if isinstance(error.__cause__, FileNotFoundError) else 126
         report = Report(command, ended, collector, socket.gethostname())
         if args.json:
             with open(args.json, "w", encoding="utf-8") as file:
@@ -87,14 +87,17 @@ def _verdict(args: argparse.Namespace, report: Report) -> int:
     if asked and (report.dropped or report.ended.unseen or report.completeness not in (None, 1.0) or report.troubles):
         _warn("verdict: the run was not seen completely")
         code = NOT_SEEN
+    elif asked and not report.events:
+        _warn("verdict: no device was seen to be opened, so nothing can be said of it")
+        code = NOT_SEEN
     for pool, limit in limits:
         highest = report.highest(pool)
         if limit is not None and highest > limit:
             _warn(f"verdict: {pool.name} peak {human(highest)} ({highest} B) is over the budget of {human(limit)}")
             code = OVER_BUDGET
-    if args.fail_on_leak and report.leaks:
-        size = sum(thing.size for thing in report.leaks)
-        _warn(f"verdict: tensors were left: {len(report.leaks)}, {human(size)}")
+    leaks, size = len(report.leaks) + report.earlier[0], sum(t.size for t in report.leaks) + report.earlier[1]
+    if args.fail_on_leak and leaks:
+        _warn(f"verdict: tensors were left: {leaks}, {human(size)}")
         code = LEAKED
     return report.ended.exit_code or code
 

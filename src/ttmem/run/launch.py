@@ -16,7 +16,7 @@ from ttmem.run.environment import variables
 from ttmem.sources import processes
 
 _LOOK_MS = 20  # how often rings are looked at
-_MAPS_SECONDS = 1.0
+_EARLY_SECONDS, _EARLY_LOOK_SECONDS, _LOOK_SECONDS = 3.0, 0.05, 1.0  # at who uses a device unseen
 # A terminal sends these to the whole foreground group, so the command gets them without us.
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
@@ -39,18 +39,18 @@ def run(command: Sequence[str], collector: Collector, env: Mapping[str, str], so
     environment = {**env, **variables(env, socket=socket, run_socket=collector.path)}
     started = time.monotonic()
     handlers = {number: signal.getsignal(number) for number in (*_FROM_TERMINAL, *_PASSED_ON)}
-    for number in _FROM_TERMINAL:  # caught, not ignored: an ignored signal stays ignored in the child
-        signal.signal(number, lambda *_: None)
+    handlers = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
     try:
-        child = subprocess.Popen(list(command), env=environment)
-    except OSError as error:
-        raise LaunchError(f"cannot run {command[0]}: {error.strerror}") from None
-    try:
-        for number in _PASSED_ON:
-            signal.signal(number, lambda received, _: _send(child, received))
         for number in _FROM_TERMINAL:
-            signal.signal(number, lambda received, _: None if _in_foreground() else _send(child, received))
+            if number in handlers:  # caught, not ignored: an ignored signal stays ignored in the child
+                signal.signal(number, lambda *_: None)
+        # Descriptors that the caller meant for the command (a pipe of the shell, a job server) are passed on.
+        child = subprocess.Popen(list(command), env=environment, close_fds=False)
+        for number in handlers:
+            signal.signal(number, lambda received, _: _pass_on(child, received))
         unseen = _collect(child, collector)
+    except OSError as error:
+        raise LaunchError(f"cannot run {command[0]}: {error.strerror}") from error
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -67,8 +67,8 @@ def _in_foreground() -> bool:
         return False
 
 
-def _send(child: subprocess.Popen[bytes], number: int) -> None:
-    if child.poll() is None:
+def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
+    if child.poll() is None and not (number in _FROM_TERMINAL and _in_foreground()):
         child.send_signal(number)
 
 
@@ -82,17 +82,23 @@ def _collect(child: subprocess.Popen[bytes], collector: Collector) -> dict[int, 
     except OSError:
         pidfd = -1
     suspects: dict[int, str] = {}
-    next_look = 0.0
+    started, next_look = time.monotonic(), 0.0
     try:
         while child.poll() is None:
             poller.poll(_LOOK_MS)
             collector.turn()
             if time.monotonic() > next_look:
-                next_look = time.monotonic() + _MAPS_SECONDS
-                suspects.update(processes.device_users(child.pid))
+                early = time.monotonic() - started < _EARLY_SECONDS
+                next_look = time.monotonic() + (_EARLY_LOOK_SECONDS if early else _LOOK_SECONDS)
+                suspects.update(processes.device_users(child.pid, known=_heard(collector)))
     finally:
         if pidfd >= 0:
             os.close(pidfd)
     collector.finish()
-    heard = {process.info.pid for process in (*collector.ledger.processes.values(), *collector.ledger.departed)}
+    heard = _heard(collector)
     return {pid: name for pid, name in suspects.items() if pid not in heard}
+
+
+def _heard(collector: Collector) -> set[int]:
+    """The processes whose agent has reported."""
+    return {process.info.pid for process in (*collector.ledger.processes.values(), *collector.ledger.departed)}

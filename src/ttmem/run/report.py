@@ -27,7 +27,7 @@ def cause_of(thing: Thing) -> str:
 
     Whether an L1_SMALL buffer belongs to a cached program cannot be seen; nearly all do, so it is called likely.
     """
-    if thing.kind in _PARTS:
+    if thing.kind in _PARTS or (thing.extra is not None and thing.extra.binary):
         return "program cache"
     return "program cache, likely" if thing.kind is Kind.L1_SMALL else "tensor"
 
@@ -53,6 +53,8 @@ class Report:
         self._programs_left = collector.programs_left()
         self.completeness = collector.ingest.rings.completeness()
         self.counters = collector.ingest.rings.counters()
+        self.left_known = not collector.ingest.rings.blind
+        self.earlier = self._left_earlier(*collector.ingest.rings.wholesale)
         self.troubles = sorted(
             {s.trouble for p in (*self.ledger.processes.values(), *self.ledger.departed)
              for s in p.sources.values() if s.trouble}
@@ -62,6 +64,12 @@ class Report:
     def leaks(self) -> list[Thing]:
         """What should not have been left: not what the program cache holds."""
         return [thing for thing in self.left if cause_of(thing) == "tensor"]
+
+    def _left_earlier(self, count: int, size: int) -> tuple[int, int]:
+        """Tensors that were left when devices were closed before the last time, and their bytes."""
+        last = [thing for thing in self.leaks if not thing.refs]  # the last closing freed them, too
+        counted = {(t.holding.source, t.address, t.kind, t.extra.allocator if t.extra else 0): t.size for t in last}
+        return max(0, count - len(counted)), max(0, size - sum(counted.values()))
 
     def highest(self, pool: Pool) -> int:
         """The most that allocators had taken of a pool on any one chip."""
@@ -84,6 +92,8 @@ class Report:
             "peaks": snap.peaks(self.ledger),
             "peak": self._snapshot(account_of(self.at_peak), self.peak_time or self.ended_at),
             "final": self._snapshot(final, self.ended_at),
+            "left_known": self.left_known,
+            "left_earlier": {"tensors": self.earlier[0], "bytes": self.earlier[1]},
             "left": [{**snap.thing(thing), "cause": cause_of(thing)} for thing in _by_size(final.things())],
         }
 

@@ -53,9 +53,9 @@ def _headline(report: Report) -> str:
 
 
 def _nothing(report: Report) -> list[str]:
-    if report.ended.unseen:
+    if report.ended.unseen or report.troubles:
         return ["Nothing was seen of the devices that were used."]
-    return ["No process of this command opened a device."]
+    return ["No process of this command was seen to open a device."]
 
 
 def _chip(report: Report, chip: Chip) -> list[str]:
@@ -98,9 +98,12 @@ def _peak(report: Report, chip: Chip) -> list[str]:
 
 
 def _left(report: Report) -> list[str]:
+    if not report.left_known:
+        return ["left at the end: not known; devices were closed among the records that were lost"]
+    lines = _left_earlier(report)
     if not report.left:
-        return ["left at the end: nothing"]
-    lines = [f"left at the end: {human(sum(t.counted for t in report.left))} in {len(report.left):,} things"]
+        return [*lines, "left at the end: nothing"]
+    lines.append(f"left at the end: {human(sum(t.counted for t in report.left))} in {len(report.left):,} things")
     causes: dict[str, list[Thing]] = {}
     for thing in report.left:
         causes.setdefault(cause_of(thing), []).append(thing)
@@ -114,6 +117,11 @@ def _left(report: Report) -> list[str]:
             what = "program cache (likely: L1_SMALL)" if "likely" in cause else "program cache"
             lines.append(f"  {what}: {size} in {len(things):,} things; clear_program_cache() gives them back")
     return lines
+
+
+def _left_earlier(report: Report) -> list[str]:
+    count, size = report.earlier
+    return [f"left when devices were closed before that: {count:,} tensors, {human(size)}"] if count else []
 
 
 def _largest(things: Sequence[Thing], indent: str = "") -> list[str]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Protocol
 
-from ttmem.account.events import Allocated, Claimed, DeviceOpened, Event, Mark, ProcessExited, Rejected
+from ttmem.account.events import Allocated, Claimed, DeviceOpened, Event, Mark, ProcessExited, Rejected, Sees
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import BUFFER_KINDS, Confidence
 from ttmem.account.ledger import Ledger
@@ -297,7 +297,9 @@ class Ingest:
             first = not owner.sources
             source = self.ledger.source(now, owner.info, connection.source_name, connection.confidence)
             owner.sources[connection.source_name] = source
-            if first and owner.info.pid:
+            if (
+                first and owner.info.pid and connection.source_name != AGENT
+            ):  # an agent says itself which chips it opened
                 visible = processes.visible_devices(owner.info.pid, self._root)
                 for number, chip in chips_of_visible(visible or [], self._machine):
                     self.emit(now, source, DeviceOpened(number, chip))
@@ -403,6 +405,7 @@ class Ingest:
         if not connection.descriptors:
             text = "its agent cannot share memory (no memfd or no descriptor left); nothing of it is seen"
             self._complain(connection, owner, "ring", text)
+            self.emit(self.now(), self._source(connection, owner), Sees(0, f"nothing is tracked: {text}"))
             return
         try:
             self.rings.adopt(owner, self._source(connection, owner), connection.descriptors.pop(0))

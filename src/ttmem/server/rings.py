@@ -7,12 +7,13 @@ somebody asks, and one last time when their process is dead, whose memory is sti
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from heapq import merge
 from time import CLOCK_MONOTONIC, clock_gettime, monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from ttmem.account.events import Event, Rejected
+from ttmem.account.events import DeviceClosed, Event, Rejected
 from ttmem.account.parties import Source
 from ttmem.wire.ring import Ring, RingError
 from ttmem.wire.ring_events import COUNTERS, RingFold
@@ -31,6 +32,7 @@ class Follower(NamedTuple):
 
     fold: RingFold
     source: Source
+    inode: int  # of its memory
 
 
 class Rings:
@@ -41,6 +43,8 @@ class Rings:
         self._followers: dict[Owner, Follower] = {}
         # A process is about to close its devices, or ended without: what it holds now is what it left.
         self.closing: Callable[[Source], None] = lambda source: None
+        self.blind = False  # did an agent that is gone close a device among what was lost
+        self.wholesale = (0, 0)  # tensors that only a closing freed, and their bytes; of agents that are gone
         self.records = 0  # of agents that are gone
         self.lost = 0
         self._completeness: list[float] = []
@@ -50,20 +54,29 @@ class Rings:
         return len(self._followers)
 
     def adopt(self, owner: Owner, source: Source, fd: int) -> None:
-        """Follow an agent's memory from now on. A process that hands it over twice is followed once."""
+        """Follow an agent's memory from now on. What is handed over twice is followed once.
+
+        Another memory of the same process means that it runs another program now, and what it held before is gone.
+        """
+        inode = os.fstat(fd).st_ino
         ring = Ring(fd)
-        if owner in self._followers:
+        known = self._followers.get(owner)
+        if known is not None and known.inode == inode:
             ring.close()
             return
+        if known is not None:
+            self.finish(owner)
+            for number in known.fold.open_numbers():
+                self._ingest.emit(self._ingest.now(), source, DeviceClosed(number))
         offset = self._ingest.now() - clock_gettime(CLOCK_MONOTONIC)
         fold = RingFold(ring, offset, lambda: self.closing(source))
-        self._followers[owner] = Follower(fold, source)
+        self._followers[owner] = Follower(fold, source, inode)
 
     def follow(self, deadline: float) -> bool:
         """Fold in what is new, all rings merged by time; True if there is more."""
         while self._followers:
             pending = [(owner, follower) for owner, follower in self._followers.items() if follower.fold.behind]
-            for owner, follower in self._followers.items():
+            for owner, follower in list(self._followers.items()):
                 if not follower.fold.behind:
                     self._fold([(owner, follower)])  # an audit may be new even so
             if not pending:
@@ -78,9 +91,10 @@ class Rings:
         follower = self._followers.get(owner)
         if follower is None:
             return
+        head = follower.fold.ring.head  # a process that lives on may write for ever
         while True:
             self._fold([(owner, follower)])
-            if owner not in self._followers or not follower.fold.behind:
+            if owner not in self._followers or follower.fold.ring.cursor >= head:
                 break
         if follower.fold.fresh:
             self.closing(follower.source)
@@ -113,11 +127,16 @@ class Rings:
         for owner in list(self._followers):
             self._drop(owner)
 
+    def _add_wholesale(self, fold: RingFold) -> None:
+        self.wholesale = self.wholesale[0] + fold.wholesale[0], self.wholesale[1] + fold.wholesale[1]
+
     def _drop(self, owner: Owner) -> None:
         follower = self._followers.pop(owner, None)
         if follower is not None:
             self.records += follower.fold.records
             self.lost += follower.fold.lost
+            self.blind = self.blind or follower.fold.blind
+            self._add_wholesale(follower.fold)
             if follower.fold.completeness is not None:
                 self._completeness.append(follower.fold.completeness)
             for name, value in follower.fold.counters().items():
@@ -127,9 +146,9 @@ class Rings:
     def _fold(self, followers: list[tuple[Owner, Follower]]) -> None:
         ingest = self._ingest
         if len(followers) == 1 and not ingest.observers:
-            owner, (fold, source) = followers[0]
+            owner, (fold, source, _) = followers[0]
             try:
-                fold.fold(_SLICE, ingest.ledger, source)
+                fold.fold(max(1, _SLICE // fold.width), ingest.ledger, source)
             except _NONSENSE as error:
                 self._give_up(owner, source, error)
             return
@@ -139,9 +158,9 @@ class Rings:
             ingest.emit(time, source, event)
 
     def _stream(self, owner: Owner, follower: Follower) -> Iterator[tuple[float, Source, Event]]:
-        fold, source = follower
+        fold, source, _ = follower
         try:
-            for time, event in fold.events(_SLICE):
+            for time, event in fold.events(max(1, _SLICE // fold.width)):
                 yield time, source, event
         except _NONSENSE as error:
             self._give_up(owner, source, error)

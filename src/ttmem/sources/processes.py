@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 
 from ttmem.account.identity import ProcessInfo
 
@@ -79,11 +80,18 @@ def descendants(pid: int, root: str = "/") -> list[int]:
     return found
 
 
-def device_users(pid: int, root: str = "/") -> dict[int, str]:
-    """Which of a process and its descendants use a device through tt-metal, by what they have mapped; with names."""
+def device_users(pid: int, root: str = "/", known: Container[int] = ()) -> dict[int, str]:
+    """Which of a process and its descendants use a device through tt-metal unseen, by what they have mapped.
+
+    Who has an agent's memory mapped is tracked, or was forked from one that is; ``known`` need not be looked at.
+    """
     users = {}
     for one in descendants(pid, root):
+        if one in known:
+            continue
         maps = _read(os.path.join(root, f"proc/{one}/maps"), 1 << 24) or b""
+        if b"/memfd:ttmem" in maps:
+            continue
         if b"libtt_metal" in maps and (b"/dev/tenstorrent/" in maps or b"/dev/shm/tt_device_" in maps):
             users[one] = describe(one, None, root).name or "?"
     return users

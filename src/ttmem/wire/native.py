@@ -63,7 +63,7 @@ _RANGE = Struct("<4H")
 ANSWER_SIZE = _NUMBER.size  # of everything a server sends
 
 _NO_KIND = 255
-_HAS_EXTRA, _SHARED, _RESERVED_KNOWN = 1, 2, 4
+_HAS_EXTRA, _SHARED, _RESERVED_KNOWN, _BINARY = 1, 2, 4, 8
 MAX_TEXT = 1024
 MAX_NAME = 128  # of a chip, a board
 MAX_RECORD = 0xFFF8
@@ -135,6 +135,7 @@ def allocated(event: Allocated) -> bytes:
     ranges = _ranges(extra.cores)
     tag = b"" if extra.tag is None else _text(extra.tag)
     flags = _HAS_EXTRA | (_SHARED if extra.shared else 0) | (0 if extra.reserved is None else _RESERVED_KNOWN)
+    flags |= _BINARY if extra.binary else 0
     length = _padded(_ALLOCATED.size + _RANGE.size * len(ranges) + len(tag))
     head = _ALLOCATED.pack(
         ALLOCATED, kind, length, device, address, size, extra.reserved or 0, program, extra.allocator, refs, flags,
@@ -247,7 +248,7 @@ def _decode_allocated(record: bytes) -> Allocated:
         tag = _read_text(record[at : at + tag_length])
     extra = Extra(
         reserved if flags & _RESERVED_KNOWN else None, cores, allocator, tag, bool(flags & _SHARED),
-        (spread & 15) - 1 if spread & 15 else None, spread >> 4,
+        (spread & 15) - 1 if spread & 15 else None, spread >> 4, bool(flags & _BINARY),
     )  # fmt: skip
     return Allocated(device, KINDS[kind], address, size, program, refs, extra)
 

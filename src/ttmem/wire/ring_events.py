@@ -8,6 +8,7 @@ behind, it takes the live table instead and counts what it missed: the state is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from time import CLOCK_MONOTONIC, clock_gettime
 from typing import NamedTuple
 
 from ttmem.account.events import (
@@ -31,10 +32,12 @@ from ttmem.account.kinds import KINDS, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
 from ttmem.wire.ring import (
+    BINARY,
     NO_MESH,
     PROGRAM_FRAME,
     RAN,
     SHARED,
+    WHOLESALE,
     Place,
     Ring,
     RingError,
@@ -47,7 +50,7 @@ _ALLOCATED, _FREED, _RUN = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(R
 _UNKNOWN_LAYOUT = 255
 COUNTERS = ("unknown_frees", "replaced", "table_full", "blobs_full", "places_full", "failures")
 _GONE = (0, 0)
-_FIRST_PART = int(Kind.CB)
+_FIRST_PART, _L1_SMALL = int(Kind.CB), int(Kind.L1_SMALL)
 _MOST_EXTRAS = 50_000
 
 
@@ -67,10 +70,14 @@ class RingFold:
         self.ring = ring
         self.lost = 0
         self.records = 0
+        self.width = 1  # chips of the widest mesh: how many events a record may become
         self.completeness: float | None = None  # the worst of all audits so far
         self._offset = offset
         self._closing = closing  # a device that got something since the last call is about to be closed
-        self.fresh = False  # has anything been opened or allocated since
+        self.fresh = False  # has anything been opened, allocated, or freed by the program since
+        self.blind = False  # was a closing among what was lost: what was left then is not known
+        self.wholesale: tuple[int, int] = (0, 0)  # tensors that only a closing freed, and their bytes
+        self._ending: set[int] = set()  # places that are being closed
         self._spots: dict[int, _Spot] = {}
         self._open: dict[int, set[int]] = {}  # Metal's number -> places open there
         self._ran: dict[int, int] = {}  # Metal's number -> program launched last
@@ -96,19 +103,20 @@ class RingFold:
         allocated, freed = ledger.allocated, ledger.freed
         offset, spots, extras, kinds = self._offset, self._spots, self._extras, KINDS
         for record in self._batch:
-            (_, nanoseconds, happened, kind, layout, _, _, address, size, per_bank, _, place, core_count, _, program,
-             name) = record  # fmt: skip
+            (_, nanoseconds, happened, kind, layout, flags, _, address, size, per_bank, _, place, core_count, _,
+             program, name) = record  # fmt: skip
             if program or (happened != _ALLOCATED and happened != _FREED):
                 for time, event in self._one(record):
                     ledger.apply(time, source, event)
                 continue
             spot = spots.get(place) or self._spot(place)
             if happened == _FREED:
+                self._freed(kind, flags, size)
                 for number in spot.numbers:
                     freed(nanoseconds * 1e-9 + offset, source, number, kinds[kind], address, size, 0, spot.allocator)
                 continue
             self.fresh = True
-            extra = extras.get((place, kind, layout, per_bank, core_count, name)) or self._extra(spot, record)
+            extra = extras.get((place, kind, layout, flags, per_bank, core_count, name)) or self._extra(spot, record)
             for number in spot.numbers:
                 allocated(nanoseconds * 1e-9 + offset, source, number, kinds[kind], address, size, 0, 0, extra)
         if len(self._batch) < limit:
@@ -123,13 +131,18 @@ class RingFold:
     # -- pieces --------------------------------------------------------------------------------------------------
 
     def _now(self) -> float:
-        return self.ring.field("started") * 1e-9 + self._offset
+        return clock_gettime(CLOCK_MONOTONIC) + self._offset
+
+    def open_numbers(self) -> list[int]:
+        """Metal's numbers of the chips that are open."""
+        return [number for number, places in self._open.items() if places]
 
     def _spot(self, number: int) -> _Spot:
         place = self.ring.place(number)
         if place.state == 0:
             raise RingError(f"place {number} was never opened")
         chips = self.ring.chips_of(place)
+        self.width = max(self.width, len(chips))
         banks = tuple(bank.banks for bank in place.banks)
         numbers = tuple(chip.number for chip in chips)
         spot = self._spots[number] = _Spot(numbers, place.whole + 1, banks, place.mesh != NO_MESH)
@@ -142,12 +155,13 @@ class RingFold:
             yield self._now(), Sees(self.ring.field("coverage"), self.ring.text("trouble") or None)
             if self.ring.head >= self.ring.slots:  # we come late: the beginning is gone
                 yield from self._resync()
+            self._generation = 1  # whatever comes now is a gap in what we follow
+        before = self.ring.cursor
         lost, self._batch = self.ring.read(limit)
         if lost:
-            self.lost += lost
-            yield self._now(), Lost(lost)
+            self.ring.cursor = before
             yield from self._resync()
-            lost, self._batch = self.ring.read(limit)
+            _, self._batch = self.ring.read(limit)
         self.records += len(self._batch)
         full = self.ring.field("table_full")
         if full > self._unkept:  # live, but in no table: counted as lost
@@ -161,7 +175,7 @@ class RingFold:
 
     def _one(self, record: tuple[int, ...]) -> Iterator[tuple[float, Event]]:
         """The events of one record: one for each chip."""
-        (_, nanoseconds, happened, kind, _, _, _, address, size, _, _, place, _, cores, program, _) = record
+        (_, nanoseconds, happened, kind, _, flags, _, address, size, _, _, place, _, cores, program, _) = record
         time = nanoseconds * 1e-9 + self._offset
         spot = self._spots.get(place) or self._spot(place)
         if happened == _ALLOCATED:
@@ -170,6 +184,8 @@ class RingFold:
             for number in spot.numbers:
                 yield time, Allocated(number, KINDS[kind], address, size, program, 0, extra)
         elif happened == _FREED:
+            if not program:
+                self._freed(kind, flags, size)
             mask = self.ring.mask(cores) if program else 0
             allocator = 0 if program else spot.allocator
             for number in spot.numbers:
@@ -183,6 +199,15 @@ class RingFold:
             for rare in self._rare(record, spot):
                 yield time, rare
 
+    def _freed(self, kind: int, flags: int, size: int) -> None:
+        """A buffer went: by the program, or because its device is being closed."""
+        if flags & WHOLESALE:
+            if kind != _L1_SMALL and not flags & BINARY:  # as report.cause_of has it
+                count, total = self.wholesale
+                self.wholesale = count + 1, total + size
+        elif not self._ending:
+            self.fresh = True
+
     def _extra(self, spot: _Spot, record: tuple[int, ...]) -> Extra:
         """What is known of a thing beside its place; the same for many, so they share one."""
         (_, _, _, kind, layout, flags, _, _, _, per_bank, _, place, core_count, cores, _, name) = record
@@ -193,10 +218,10 @@ class RingFold:
             return Extra(None, self.ring.mask(cores), 0, tag, bool(flags & SHARED))
         known = None if layout == _UNKNOWN_LAYOUT else layout
         banks = spot.banks[kind] if spot.mesh or not core_count else core_count
-        extra = Extra(per_bank * banks, 0, spot.allocator, tag, False, known, core_count)
+        extra = Extra(per_bank * banks, 0, spot.allocator, tag, False, known, core_count, bool(flags & BINARY))
         if len(self._extras) >= _MOST_EXTRAS:
             self._extras.clear()
-        self._extras[place, kind, layout, per_bank, core_count, name] = extra
+        self._extras[place, kind, layout, flags, per_bank, core_count, name] = extra
         return extra
 
     def _rare(self, record: tuple[int, ...], spot: _Spot) -> Iterator[Event]:
@@ -205,6 +230,7 @@ class RingFold:
             self.fresh = True
             yield from self._opened(place)
         elif event == RingEvent.CLOSING:
+            self._ending.add(place)
             if self.fresh:
                 self.fresh = False
                 self._closing()
@@ -241,6 +267,7 @@ class RingFold:
     def _closed(self, number: int, spot: _Spot) -> Iterator[Event]:
         self._take_audit(number)  # the last one, made when it began to close
         self._audits.pop(number, None)
+        self._ending.discard(number)
         self._forget(number)
         for chip in spot.numbers:
             left = self._open.get(chip, set())
@@ -272,19 +299,26 @@ class RingFold:
 
     def _resync(self) -> Iterator[tuple[float, Event]]:
         """All that is live, in place of a history that is gone."""
-        self._generation += 1
-        now = self._now()
-        yield now, ResyncBegin(self._generation)
+        start = self.ring.cursor
         things = self.ring.live()
+        missed = self.ring.cursor - start
+        self._generation += 1
+        self.lost += missed
+        now = self._now()
+        yield now, Lost(missed)
+        yield now, ResyncBegin(self._generation)
         before, self._open = self._open, {}
         self._audits.clear()
         self._ran.clear()
+        self._ending.clear()
         for number, place in enumerate(self.ring.places()):
             if place.state == 1 and place.whole == number:
                 for event in self._opened(number):
                     yield now, event
+        self.fresh = bool(things or self._open)
         for chip, places in before.items():
             for closed in places - self._open.get(chip, set()):
+                self.blind = True
                 yield now, Audited(chip, closed + 1, _GONE, _GONE, _GONE, _GONE)
         ran = []
         for record in things:
