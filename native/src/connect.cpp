@@ -31,9 +31,11 @@ struct Reader {
     uint64_t inode;  // of the socket: a workload that closes descriptors it does not know may get its number
 };
 
+constexpr int kMostReaders = 4;
+
 struct Link {
     Store* store;
-    Reader readers[2];
+    Reader readers[kMostReaders];  // the server, then whoever runs the command
     uint64_t memory_inode;
 };
 
@@ -72,8 +74,14 @@ void find_paths(Link& link) {
         add_path(server, "%s/ttmem-%u/ttmem.sock", "/tmp", static_cast<unsigned>(getuid()));
     }
     const char* runner = getenv("TTMEM_RUN_SOCKET");
-    if (runner != nullptr && runner[0] != 0) {
-        add_path(link.readers[1], "%s", runner, 0);
+    for (int i = 1; i < kMostReaders && runner != nullptr && runner[0] != 0; i++) {  // one `ttmem run` inside another
+        size_t length = std::strcspn(runner, ":");
+        if (length < kPathSize) {
+            char path[kPathSize] = {};
+            std::memcpy(path, runner, length);
+            add_path(link.readers[i], "%s", path, 0);
+        }
+        runner += length + (runner[length] == ':' ? 1 : 0);
     }
 }
 
@@ -158,6 +166,9 @@ bool connect_all(Link& link) {
             drop(reader);
         }
     }
+    if (!done && link.store->short_of_descriptors()) {  // the workload needs them more
+        return false;
+    }
     bool ours = link.memory_inode != 0 && inode_of(link.store->fd()) == link.memory_inode;
     for (Reader& reader : link.readers) {
         if (reader.socket < 0 && reader.path_count > 0) {
@@ -173,7 +184,7 @@ void* keep_up(void* data) {
     prctl(PR_SET_NAME, "ttmem");
     for (;;) {
         bool done = connect_all(link);
-        pollfd waiting[2];
+        pollfd waiting[kMostReaders];
         int count = 0;
         for (Reader& reader : link.readers) {
             if (reader.socket >= 0) {
@@ -206,7 +217,9 @@ void link_up(Store& store) noexcept {
         return;
     }
     link->store = &store;
-    link->readers[0].socket = link->readers[1].socket = -1;
+    for (Reader& reader : link->readers) {
+        reader.socket = -1;
+    }
     link->memory_inode = inode_of(store.fd());
     find_paths(*link);
     connect_all(*link);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -23,6 +24,7 @@ constexpr uint64_t kTableAt = kRingAt + sizeof(Record) * kRingSlots;
 constexpr uint64_t kBlobsAt = kTableAt + sizeof(Record) * uint64_t{kTableSlots};
 constexpr uint64_t kTotal = kBlobsAt + kBlobBytes;
 constexpr uint32_t kMaxBlob = 4096;
+constexpr int kSpareDescriptors = 16;
 
 void relax() noexcept {
 #if defined(__x86_64__)
@@ -32,7 +34,21 @@ void relax() noexcept {
 #endif
 }
 
-int make_file() noexcept {
+// Are there descriptors to spare? The last ones are the workload's.
+bool leaves_room(int fd) noexcept {
+    int spare[kSpareDescriptors];
+    int count = 0;
+    while (count < kSpareDescriptors && (spare[count] = fcntl(fd, F_DUPFD_CLOEXEC, 0)) >= 0) {
+        count++;
+    }
+    for (int i = 0; i < count; i++) {
+        close(spare[i]);
+    }
+    return count == kSpareDescriptors;
+}
+
+int make_file(bool& few) noexcept {
+    few = false;
     // Past this limit ftruncate does not just fail: it sends SIGXFSZ, which ends the process.
     rlimit most;
     if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY && most.rlim_cur < kTotal) {
@@ -40,6 +56,12 @@ int make_file() noexcept {
     }
     int fd = static_cast<int>(syscall(SYS_memfd_create, "ttmem", 2u /* MFD_ALLOW_SEALING */ | 1u /* MFD_CLOEXEC */));
     if (fd < 0) {
+        few = errno == EMFILE || errno == ENFILE;
+        return -1;
+    }
+    if (!leaves_room(fd)) {
+        few = true;
+        close(fd);
         return -1;
     }
     // Sealed against shrinking: a reader must not be killed by a file that ends before its mapping does.
@@ -106,7 +128,7 @@ uint32_t Store::ask_thread_id() noexcept {
 
 bool Store::create(uint32_t pid) noexcept {
     process_ = pid;
-    fd_ = make_file();
+    fd_ = make_file(short_);
     int flags = fd_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* memory = mmap(nullptr, kTotal, PROT_READ | PROT_WRITE, flags, fd_, 0);
     void* slots = mmap(nullptr, sizeof(uint32_t) * kTableSlots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -151,7 +173,7 @@ bool Store::publish() noexcept {
     if (fd_ >= 0) {
         return true;
     }
-    int fd = make_file();
+    int fd = make_file(short_);
     if (fd < 0) {
         return false;
     }

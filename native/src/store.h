@@ -71,6 +71,7 @@ public:
     // Copies with the lock held: some milliseconds, once, in a process that had run out of descriptors.
     bool publish() noexcept;
 
+    bool short_of_descriptors() const { return short_; }  // that is why there is no file
     int fd() const { return fd_; }  // -1: nobody else can see it (no descriptor or no memfd was to be had)
     Header* header() const { return header_; }
     Place* places() const { return at<Place>(header_->places_at); }
@@ -155,6 +156,7 @@ private:
 
     Header* header_ = nullptr;
     int fd_ = -1;
+    bool short_ = false;
     Map blobs_;
     uint32_t* free_slots_ = nullptr;
     uint32_t free_count_ = 0;

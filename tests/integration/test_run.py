@@ -498,6 +498,15 @@ def test_all_processes_of_a_command_count(two_chips: Bench) -> None:
     assert all(f"chip {uid}  n150" in ran.err for uid in two_chips.uids.values())
 
 
+def test_a_run_inside_a_run(bench: Bench) -> None:
+    """Both hear everything."""
+    inside = bench.folder / "inside.json"
+    ran = bench.run_command([*TTMEM, "run", "--quiet", "--json", str(inside), "--", *bench.command("ttnn_endings")])
+    data = json.loads(inside.read_text())
+    assert addresses(data["left"]) == addresses(ran.data["left"]) == ran.records[-1]["buffers"] != []
+    assert data["events"] == ran.data["events"]
+
+
 def test_a_process_that_becomes_another_program(bench: Bench) -> None:
     """The same pid, and nothing of what it held before."""
     ran = bench.run("ttnn_exec")

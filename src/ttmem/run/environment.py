@@ -34,6 +34,6 @@ def variables(env: Mapping[str, str], *, socket: str | None, run_socket: str | N
     found = {"LD_PRELOAD": preload(env)}
     if socket is not None:
         found["TTMEM_SOCKET"] = socket
-    if run_socket is not None:
-        found[RUN_SOCKET] = run_socket
+    if run_socket is not None:  # a `ttmem run` around this one goes on hearing
+        found[RUN_SOCKET] = ":".join([run_socket, *filter(None, [env.get(RUN_SOCKET)])])
     return found
