@@ -41,7 +41,7 @@ from ttmem.account.identity import ChipInfo, ProcessInfo, assumed_uid
 from ttmem.account.kinds import FAMILY_OF, Confidence, Kind
 from ttmem.account.matching import SPACE_OF, find_elsewhere, match
 from ttmem.account.parties import Chip, Process, Source
-from ttmem.account.things import Holding, Part, PartKey, Program, Thing, shared_key
+from ttmem.account.things import Holding, Part, PartKey, Program, Thing
 from ttmem.account.totals import WholeTotal
 from ttmem.account.voices import new_leaf, rehome
 
@@ -226,8 +226,6 @@ class Ledger:
         source = holding.source
         program = holding.programs.get(ident)
         key: PartKey = (FAMILY_OF[kind], address, extra.cores if extra is not None else 0)
-        if extra is not None and extra.shared:
-            key = shared_key(key, size)
         if key[0] == _KERNEL:  # loaded twice is one load (rule 7)
             refs = min(refs, 1)
         thing = program.parts.get(key) if program is not None else None
@@ -308,7 +306,7 @@ class Ledger:
             return self._anomaly(source.process, "rejected")
         holding = source.holdings.get(device) or Holding(source, device, _NOWHERE)  # a free alone makes no chip
         if kind is not None and kind >= _FIRST_PART and kind != _FIRMWARE:
-            return self._part_freed(holding, kind, address, size, program, cores)
+            return self._part_freed(holding, kind, address, program, cores)
         if device:
             source.frees_elsewhere = True
         buffers = holding.buffers
@@ -354,13 +352,9 @@ class Ledger:
             holding.forget_older_frees()
         return thing
 
-    def _part_freed(
-        self, holding: Holding, kind: Kind, address: int, size: int, ident: int, cores: int
-    ) -> Thing | None:
+    def _part_freed(self, holding: Holding, kind: Kind, address: int, ident: int, cores: int) -> Thing | None:
         key: PartKey = (FAMILY_OF[kind], address, cores)
         program = holding.programs.get(ident)
-        if program is not None and key not in program.parts:
-            key = shared_key(key, size)
         thing = program.parts.get(key) if program is not None else None
         if program is None or thing is None:
             known = holding.just_freed((ident, key))

@@ -66,12 +66,6 @@ class Part(Thing):
 PartKey = tuple[int, int, int]
 
 
-def shared_key(key: PartKey, size: int) -> PartKey:
-    """Of a part inside an L1 buffer: a program may put several views of one buffer at one address, of several sizes."""
-    family, address, cores = key
-    return -1 - family, address << 64 | size, cores
-
-
 class Program:
     """The circular buffers, dataflow buffers, scratchpads and kernels of one program."""
 
