@@ -108,5 +108,5 @@ def event_json(time: float, source: Source | None, event: Event, thing: Thing | 
     elif isinstance(event, Claimed):
         out["claimed"] = event.pid
     else:
-        out |= {name: value for name, value in event._asdict().items() if isinstance(value, (int, str))}
+        out |= {name: value for name, value in event._asdict().items() if isinstance(value, (int, str, tuple, type(None)))}
     return out
