@@ -108,5 +108,6 @@ def event_json(time: float, source: Source | None, event: Event, thing: Thing | 
     elif isinstance(event, Claimed):
         out["claimed"] = event.pid
     else:
-        out |= {name: value for name, value in event._asdict().items() if isinstance(value, (int, str, tuple, type(None)))}
+        plain = (int, str, tuple, type(None))
+        out |= {name: value for name, value in event._asdict().items() if isinstance(value, plain)}
     return out
