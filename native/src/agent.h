@@ -123,7 +123,7 @@ private:
     };
 
     uint16_t home_of(const Metal& metal, void* allocator, void* device);
-    uint16_t find_allocator(void* allocator) const noexcept;
+    uint16_t find_allocator(void* allocator) noexcept;
     uint16_t find_device(void* device) const noexcept;
     uint16_t make_home(const Metal& metal, void* allocator, void* device);
     uint16_t chip_index(const Metal& metal, void* device);
@@ -148,6 +148,9 @@ private:
     bool forked_ = false;
     bool hybrid_ = false;  // TT_METAL_ALLOCATOR_MODE_HYBRID: L1 pages are rounded one by one, chips have lists of their own
     std::vector<Home> homes_;
+    Map allocators_;  // AllocatorImpl -> place
+    void* last_allocator_ = nullptr;
+    uint16_t last_found_ = 0;
     Map buffers_;    // place, kind and address -> slot
     Map programs_;   // ProgramImpl -> index
     Map workloads_;  // MeshWorkloadImpl -> index + 1 of its first program

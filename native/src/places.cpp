@@ -15,13 +15,17 @@ bool is_mesh(const Metal& metal, void* device) {
 
 }  // namespace
 
-uint16_t Agent::find_allocator(void* allocator) const noexcept {
-    for (size_t i = homes_.size(); i-- > 0;) {  // the youngest first: it is the one in use
-        if (homes_[i].allocator == allocator) {
-            return static_cast<uint16_t>(i);
-        }
+uint16_t Agent::find_allocator(void* allocator) noexcept {
+    if (allocator == last_allocator_) {  // nearly always
+        return last_found_;
     }
-    return kNowhere;
+    const uint32_t* found = allocators_.find(reinterpret_cast<uint64_t>(allocator));
+    if (found == nullptr) {
+        return kNowhere;
+    }
+    last_allocator_ = allocator;
+    last_found_ = static_cast<uint16_t>(*found);
+    return last_found_;
 }
 
 uint16_t Agent::find_device(void* device) const noexcept {
@@ -170,6 +174,9 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
     place.whole = index;
     place.chips = store.blob(home.chips.data(), static_cast<uint32_t>(home.chips.size() * 2));
     place.cores = store.core_set(home.grid);
+    if (!allocators_.insert(reinterpret_cast<uint64_t>(allocator), index)) {
+        return kNowhere;
+    }
     set_place(index, place, std::move(home));
     store.append(Event::kOpened, [&](Record& r) { r.place = index; });
     return index;
@@ -286,6 +293,10 @@ void Agent::close_home(uint16_t index) {
     for (size_t i = 0; i < homes_.size(); i++) {
         if (store.places()[i].state == 1 && (i == index || store.places()[i].whole == index)) {
             store.places()[i].state = 2;
+            if (homes_[i].allocator != nullptr) {
+                allocators_.erase(reinterpret_cast<uint64_t>(homes_[i].allocator));
+                last_allocator_ = nullptr;
+            }
             homes_[i].allocator = homes_[i].device = nullptr;
         }
     }
