@@ -12,6 +12,7 @@ completely, or no device at all. 126 or 127 if the command cannot be run.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import socket
@@ -53,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError("there is no command to run; for example: ttmem run -- python model.py")
     if args.json:
         _check_writable(args.json)
+    gc.set_threshold(10_000, 5, 1_000_000)  # as the server does, and for the same reason
     with Collector(_warn) as collector:
         try:
             ended = launch(command, collector, os.environ, args.socket)

@@ -111,7 +111,8 @@ class RingFold:
                 continue
             spot = spots.get(place) or self._spot(place)
             if happened == _FREED:
-                self._freed(kind, flags, size)
+                if flags or not self.fresh:
+                    self._freed(kind, flags, size)
                 for number in spot.numbers:
                     freed(nanoseconds * 1e-9 + offset, source, number, kinds[kind], address, size, 0, spot.allocator)
                 continue
@@ -262,7 +263,8 @@ class RingFold:
         gone = {part for part, spot in self._spots.items() if part == number or spot.allocator == number + 1}
         for part in gone:
             del self._spots[part]
-        self._extras = {key: extra for key, extra in self._extras.items() if key[0] not in gone}
+        for key in [key for key in self._extras if key[0] in gone]:
+            del self._extras[key]
 
     def _closed(self, number: int, spot: _Spot) -> Iterator[Event]:
         self._take_audit(number)  # the last one, made when it began to close
