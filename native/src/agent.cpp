@@ -77,8 +77,6 @@ Agent* start(const Metal& metal) noexcept {
                 agent->homes_.reserve(kPlaces);
                 Header* header = agent->store.header();
                 header->coverage = metal.coverage;
-                header->active = metal.called;
-                header->wanted = (1ull << kHookCount) - 1;
                 std::memcpy(header->wheel, metal.path, sizeof(header->wheel) - 1);
                 std::memcpy(header->trouble, metal.trouble, sizeof(header->trouble) - 1);
                 page->agent.store(agent);

@@ -86,7 +86,6 @@ private:
     struct Home {
         void* allocator;
         void* device;
-        const Metal* metal;
         uint32_t rows, columns;
         std::vector<uint16_t> chips;
         Cores grid;

@@ -141,9 +141,7 @@ struct Header {
     uint32_t blobs_at, blobs_size;
     uint64_t started;   // CLOCK_MONOTONIC, nanoseconds
     uint64_t coverage;  // bit per kind that the hooks of this wheel can see
-    uint64_t active;    // bit per hook, see hooks.h: found and called by the wheel
-    uint64_t wanted;    // bit per hook: all there are
-    uint8_t spare[32];
+    uint8_t spare[48];
     // From here on it changes.
     uint64_t head;  // sequence of the newest complete record
     uint32_t table_high;

@@ -9,7 +9,7 @@
 
 namespace ttmem {
 
-// Functions the agent stands in for. The order is that of the bits in Header::active.
+// Functions the agent stands in for. Their order is that of the bits in Metal::called.
 #define TTMEM_HOOKS(X)                                                                                                \
     X(allocate_buffer, "_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE")                               \
     X(deallocate_buffer, "_ZN2tt8tt_metal13AllocatorImpl17deallocate_bufferEPNS0_6BufferE")                           \
@@ -42,7 +42,6 @@ namespace ttmem {
     X(buffer_per_bank, "_ZNK2tt8tt_metal6Buffer21aligned_size_per_bankEv")                                            \
     X(buffer_page, "_ZNK2tt8tt_metal6Buffer17aligned_page_sizeEv")                                                    \
     X(buffer_cores, "_ZNK2tt8tt_metal6Buffer9num_coresEv")                                                            \
-    X(buffer_sharded, "_ZNK2tt8tt_metal6Buffer14has_shard_specEv")                                                    \
     X(alignment, "_ZNK2tt8tt_metal13AllocatorImpl13get_alignmentENS0_10BufferTypeE")                                  \
     X(num_banks, "_ZNK2tt8tt_metal13AllocatorImpl13get_num_banksERKNS0_10BufferTypeE")                                \
     X(bank_size, "_ZNK2tt8tt_metal13AllocatorImpl13get_bank_sizeERKNS0_10BufferTypeE")                                \

@@ -94,7 +94,6 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
     }
     Home home{};
     home.device = device;
-    home.metal = &metal;
     bool mesh = is_mesh(metal, device);
     if (allocator == nullptr) {
         Call getter = mesh ? kCall_mesh_allocator : kCall_chip_allocator;
@@ -240,7 +239,6 @@ uint16_t Agent::part_of(uint16_t index, const uint32_t range[4]) {
     place.chips = blob;
     place.chip_count = static_cast<uint32_t>(chips.size());
     Home part{};
-    part.metal = home.metal;
     part.grid = home.grid;
     part.chips = std::move(chips);
     set_place(made, place, std::move(part));

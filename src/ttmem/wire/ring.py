@@ -31,7 +31,6 @@ HEADER_FIELDS = (
     ("places_at", 24, "I"), ("places", 28, "I"), ("chips_at", 32, "I"), ("chips", 36, "I"),
     ("ring_at", 40, "I"), ("ring_slots", 44, "I"), ("table_at", 48, "I"), ("table_slots", 52, "I"),
     ("blobs_at", 56, "I"), ("blobs_size", 60, "I"), ("started", 64, "Q"), ("coverage", 72, "Q"),
-    ("active", 80, "Q"), ("wanted", 88, "Q"),
     ("head", 128, "Q"), ("table_high", 136, "I"), ("blobs_used", 140, "I"), ("places_used", 144, "I"),
     ("chips_used", 148, "I"), ("table_full", 152, "Q"), ("blobs_full", 160, "Q"), ("unknown_frees", 168, "Q"),
     ("replaced", 176, "Q"), ("names", 184, "Q"), ("failures", 192, "Q"), ("places_full", 200, "Q"),
