@@ -7,10 +7,12 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 
 #include "connect.h"
 #include "operations.h"
+#include "phases.h"
 
 namespace ttmem {
 
@@ -52,8 +54,7 @@ Agent* start(const Metal& metal) noexcept {
     }
     Agent::Guard* page = Agent::guard_.load();
     Agent* agent = page != nullptr ? page->agent.load() : nullptr;
-    const char* wish = getenv("TTMEM_AGENT");
-    off = off.load() || (wish != nullptr && std::strcmp(wish, "0") == 0);
+    off = Agent::is_off();
     if (agent == nullptr && !off) {
         bool forked = page != nullptr;
         if (page == nullptr) {
@@ -79,8 +80,12 @@ Agent* start(const Metal& metal) noexcept {
                 header->coverage = metal.coverage;
                 std::memcpy(header->wheel, metal.path, sizeof(header->wheel) - 1);
                 std::memcpy(header->trouble, metal.trouble, sizeof(header->trouble) - 1);
-                page->agent.store(agent);
-                Agent::guard_.store(page);
+                {
+                    std::lock_guard<ProcessLock> guard(phases.lock);  // a phase is written here or by who begins it
+                    phases.write_all(agent->store);
+                    page->agent.store(agent);
+                    Agent::guard_.store(page);
+                }
                 link_up(agent->store);
             } else {
                 agent = nullptr;
@@ -93,6 +98,11 @@ Agent* start(const Metal& metal) noexcept {
 }
 
 std::atomic<Agent::Guard*> Agent::guard_{nullptr};
+
+bool Agent::is_off() noexcept {
+    const char* wish = getenv("TTMEM_AGENT");
+    return off.load() || (wish != nullptr && std::strcmp(wish, "0") == 0);
+}
 
 Agent* Agent::find(const Metal& metal) noexcept {
     return off || metal.coverage == 0 || paused.load() ? nullptr : start(metal);

@@ -43,13 +43,18 @@ public:
     // The agent of this process, made at the first call; nullptr if it is switched off or there is no memory.
     // A forked child gets one of its own.
     static Agent* current(const Metal& metal) noexcept {
-        Guard* page = guard_.load(std::memory_order_acquire);
-        Agent* agent = page == nullptr ? nullptr : page->agent.load(std::memory_order_acquire);
+        Agent* agent = started();
         bool there = agent != nullptr && metal.coverage != 0 && !paused.load(std::memory_order_relaxed);
         return __builtin_expect(there, 1) ? agent : find(metal);
     }
     // The same also for a libtt_metal of which nothing can be tracked: so that somebody says so.
     static Agent* announce(const Metal& metal) noexcept;
+    // The one that was made already; nullptr also in a forked child that has not touched tt-metal yet.
+    static Agent* started() noexcept {
+        Guard* page = guard_.load(std::memory_order_acquire);
+        return page == nullptr ? nullptr : page->agent.load(std::memory_order_acquire);
+    }
+    static bool is_off() noexcept;
 
     void opened(const Metal& metal, void* mesh);
     void closing(const Metal& metal, void* mesh);

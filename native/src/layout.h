@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent shares with its readers: one sealed memory file with a header, a ring, a live table, places, chips
-// and blobs. src/ttmem/wire/ring.py is the same layout for Python; tests/unit/test_ring_layout.py compares the two.
+// What the agent shares with its readers: one sealed memory file with a header, places, chips, meters, a ring, a live
+// table and blobs. src/ttmem/wire/ring.py is the same layout for Python; tests/unit/test_ring_layout.py compares the two.
 //
 //   0          header
 //   places_at  places: a mesh (or a chip) with its allocator, its geometry and its last audit
 //   chips_at   chips: unique id, Metal's number, architecture
+//   meters_at  meters: what is held now and was at most, first of all chips together, then of groups of chips
 //   ring_at    ring: the last ring_slots records, slot = sequence % ring_slots; overwritten, never waited for
 //   table_at   live table: the ALLOCATED record of everything live; sequence 0 marks a free slot
 //   blobs_at   blobs: names, core sets and chip lists, written once, found by offset
@@ -19,12 +20,13 @@
 namespace ttmem {
 
 constexpr uint64_t kMagic = 0x676e726d656d7474;  // "ttmemrng"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 constexpr uint32_t kRingSlots = 1u << 16;
 constexpr uint32_t kTableSlots = 1u << 18;
 constexpr uint32_t kPlaces = 256;
 constexpr uint32_t kChips = 256;
+constexpr uint32_t kMeters = kChips + 1;
 constexpr uint32_t kBlobBytes = 8u << 20;
 
 enum class Event : uint8_t {
@@ -38,6 +40,8 @@ enum class Event : uint8_t {
     kRun = 7,           // program was launched on its cores
     kDestroyed = 8,     // program and all its parts are gone
     kCacheCleared = 9,  // the program cache of a place was emptied on request
+    kPhaseBegan = 10,   // of the workload's own naming: address = its number, size = that of the phase around it or 0
+    kPhaseEnded = 11,   // address = its number
 };
 
 // The first five are tt-metal's BufferType codes; the numbers are those of ttmem.account.kinds.
@@ -129,6 +133,44 @@ struct Chip {
 static_assert(sizeof(Chip) == 64);
 constexpr uint32_t kNoBoard = 0xffffffff;
 
+// What is held of one kind or pool, in bytes.
+struct Meter {
+    uint64_t used;
+    uint64_t reserved;  // what the allocators took; the parts of programs lie outside their banks
+    uint64_t peak;      // of used, since the peaks were last reset
+    uint64_t reserved_peak;
+};
+static_assert(sizeof(Meter) == 32);
+
+// What there is a meter for: every kind, and two pools. A pool shares a cache line with the kind that is busiest in it.
+enum class Gauge : uint8_t {
+    kDramPool = 0,  // DRAM, TRACE
+    kDram = 1,
+    kL1Pool = 2,  // L1, L1_SMALL, CB, DFB, SCRATCHPAD, KERNEL, FIRMWARE
+    kL1 = 3,
+    kHost = 4,
+    kL1Small = 5,
+    kTrace = 6,
+    kCb = 7,
+    kDfb = 8,
+    kScratchpad = 9,
+    kKernel = 10,
+    kFabricKernel = 11,
+    kDispatchKernel = 12,
+    kFirmware = 13,
+};
+constexpr uint32_t kGauges = 14;
+
+// Of each of some chips that were always part of the same places, and therefore hold the same. The first has no chips
+// of its own: it is the sum over all of them.
+struct Meters {
+    uint64_t chips[4];  // bit per chip
+    uint8_t spare[32];
+    Meter gauges[kGauges];
+};
+static_assert(sizeof(Meters) == 512);
+static_assert(sizeof(Meters::chips) * 8 == kChips);
+
 struct Header {
     uint64_t magic;
     uint32_t version;
@@ -141,7 +183,8 @@ struct Header {
     uint32_t blobs_at, blobs_size;
     uint64_t started;   // CLOCK_MONOTONIC, nanoseconds
     uint64_t coverage;  // bit per kind that the hooks of this wheel can see
-    uint8_t spare[48];
+    uint32_t meters_at, meters;
+    uint8_t spare[40];
     // From here on it changes.
     uint64_t head;  // sequence of the newest complete record
     uint32_t table_high;
@@ -155,7 +198,8 @@ struct Header {
     uint64_t names;      // 1 once ttnn's operations are named
     uint64_t failures;   // times the agent gave up on something because tt-metal threw
     uint64_t places_full;  // allocators not followed because all places were open
-    uint8_t spare2[48];
+    uint64_t meters_used;
+    uint8_t spare2[40];
     char wheel[256];   // path of libtt_metal.so
     char trouble[512]; // what is inert and why, one sentence each, separated by newlines
     uint8_t rest[3072];

@@ -196,6 +196,7 @@ uint16_t Agent::free_place() const noexcept {
 }
 
 void Agent::set_place(uint16_t index, const Place& place, Home&& home) {
+    store.metering.settle(index, place, home.chips);
     if (index == homes_.size()) {
         homes_.push_back(std::move(home));
     } else {

@@ -19,7 +19,8 @@ namespace {
 
 constexpr uint64_t kPlacesAt = sizeof(Header);
 constexpr uint64_t kChipsAt = kPlacesAt + sizeof(Place) * kPlaces;
-constexpr uint64_t kRingAt = kChipsAt + sizeof(Chip) * kChips;
+constexpr uint64_t kMetersAt = kChipsAt + sizeof(Chip) * kChips;
+constexpr uint64_t kRingAt = (kMetersAt + sizeof(Meters) * kMeters + 4095) & ~4095ull;  // its pages are asked for
 constexpr uint64_t kTableAt = kRingAt + sizeof(Record) * kRingSlots;
 constexpr uint64_t kBlobsAt = kTableAt + sizeof(Record) * uint64_t{kTableSlots};
 constexpr uint64_t kTotal = kBlobsAt + kBlobBytes;
@@ -157,6 +158,8 @@ bool Store::create(uint32_t pid) noexcept {
     header_->places = kPlaces;
     header_->chips_at = kChipsAt;
     header_->chips = kChips;
+    header_->meters_at = kMetersAt;
+    header_->meters = kMeters;
     header_->ring_at = kRingAt;
     header_->ring_slots = kRingSlots;
     header_->table_at = kTableAt;
@@ -165,6 +168,7 @@ bool Store::create(uint32_t pid) noexcept {
     header_->blobs_size = kBlobBytes;
     header_->blobs_used = 8;  // so that no blob has number 0
     header_->started = now();
+    metering.begin(at<Meters>(kMetersAt), header_->meters_used);
     __atomic_store_n(&header_->magic, kMagic, __ATOMIC_RELEASE);
     return true;
 }
@@ -228,15 +232,20 @@ void Store::keep(uint32_t slot, const Record& record) noexcept {
         return;
     }
     Record& thing = table()[slot];
+    if (thing.sequence != 0) {
+        metering.remove(thing);
+    }
     std::memcpy(reinterpret_cast<char*>(&thing) + 8, reinterpret_cast<const char*>(&record) + 8, sizeof(Record) - 8);
     std::atomic_thread_fence(std::memory_order_release);
     thing.sequence = record.sequence;
+    metering.add(thing);
     if (slot == header_->table_high) {
         header_->table_high = slot + 1;
     }
 }
 
 void Store::forget(uint32_t slot) noexcept {
+    metering.remove(table()[slot]);
     __atomic_store_n(&table()[slot].sequence, 0, __ATOMIC_RELEASE);
     free_slots_[free_count_++] = slot;
 }

@@ -11,6 +11,7 @@
 
 #include "layout.h"
 #include "map.h"
+#include "metering.h"
 
 namespace ttmem {
 
@@ -80,6 +81,7 @@ public:
     Record* table() const { return at<Record>(header_->table_at); }
 
     SpinLock lock;
+    Metering metering;  // of what is in the live table
 
     // Writes the next record: `fill` sets what is not plain.
     template <typename Fill>

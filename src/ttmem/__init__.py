@@ -8,15 +8,53 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ttmem.collect.client import AllocationClient
+    from ttmem.collect.graph_tracker import GraphTracker
+    from ttmem.collect.instrument import instrument
+    from ttmem.collect.l1_tracker import L1Tracker
+    from ttmem.collect.memory import (
+        NoMeter,
+        max_memory_allocated,
+        max_memory_reserved,
+        memory_allocated,
+        memory_reserved,
+        memory_summary,
+        phase,
+        reset_peak_memory_stats,
+    )
+    from ttmem.collect.memory_reporter import MemoryReporter
 
 __version__ = "0.1.0"
-__all__ = ["AllocationClient", "__version__"]
+__all__ = [
+    "AllocationClient",
+    "GraphTracker",
+    "L1Tracker",
+    "MemoryReporter",
+    "NoMeter",
+    "__version__",
+    "instrument",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_summary",
+    "phase",
+    "reset_peak_memory_stats",
+]
+
+_HOMES = {
+    "AllocationClient": "client",
+    "GraphTracker": "graph_tracker",
+    "L1Tracker": "l1_tracker",
+    "MemoryReporter": "memory_reporter",
+    "instrument": "instrument",
+}
 
 
 def __getattr__(name: str) -> Any:
     """The public names, imported when first used: `import ttmem` itself must cost a workload nothing."""
-    if name == "AllocationClient":
-        from ttmem.collect.client import AllocationClient
+    if name not in __all__:
+        raise AttributeError(f"module 'ttmem' has no attribute {name!r}")
+    from importlib import import_module
 
-        return AllocationClient
-    raise AttributeError(f"module 'ttmem' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"ttmem.collect.{_HOMES.get(name, 'memory')}"), name)
+    return value

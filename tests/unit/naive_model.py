@@ -40,6 +40,8 @@ class Party:
     numbers: dict[int, str] = field(default_factory=dict)
     voices: dict[str, Voice] = field(default_factory=dict)
     anomalies: Counter[str] = field(default_factory=Counter)
+    phases: dict[tuple[Voice, int], Open] = field(default_factory=dict)
+    runs: dict[str, list[Run]] = field(default_factory=dict)  # by path, of phases that ended
     exited: bool = False
 
     def __repr__(self) -> str:
@@ -60,6 +62,7 @@ class Voice:
     launched: set[tuple[int, int]] = field(default_factory=set)  # (device number, program)
     generation: int | None = None
     confirmed: list[Item] = field(default_factory=list)
+    renewed: set[int] = field(default_factory=set)  # phases named since the resync began
 
     @property
     def kindless(self) -> bool:
@@ -136,6 +139,27 @@ class Picture(NamedTuple):
 Key = tuple[Any, ...]  # ("kind", chip, kind), ("pool", chip, pool) or ("share", party, chip, pool)
 
 
+class Open(NamedTuple):
+    """A phase that has not ended: every total of its process as it was, and at most since."""
+
+    path: str
+    whole: bool
+    began: float
+    begin: dict[Key, int]
+    peak: dict[Key, int]
+
+
+class Run(NamedTuple):
+    """A phase that ended."""
+
+    whole: bool
+    seconds: float
+    rows: Rows
+
+
+Rows = dict[tuple[str, Any], tuple[int, int, int]]  # (chip, pool or (device, kind)) -> begin, peak, end
+
+
 class NaiveAccount:
     """Who holds what, found by looking."""
 
@@ -151,6 +175,7 @@ class NaiveAccount:
         self.high: dict[Key, int] = {}
         self.reserved_peak: dict[Key, int] = {}
         self.ran: dict[str, dict[int, tuple[Voice, int, int]]] = {}  # chip -> core -> program run last there
+        self._time = 0.0
         self._members: dict[Key, list[Item]] = {}
         self._sums: dict[Key, Sum] = {}
         self._believed: dict[tuple[Party, str, Kind], Voice] = {}
@@ -161,6 +186,7 @@ class NaiveAccount:
 
     def apply(self, time: float, voice: Voice | None, event: ev.Event) -> None:
         self.seq += 1
+        self._time = time
         if voice is not None and voice.party.exited:
             voice.party.anomalies["posthumous"] += 1  # rule 3
         else:
@@ -208,6 +234,22 @@ class NaiveAccount:
                         return None
                     total += 0 if item.shared else item.size * len(mine & cores) // len(mine)
         return total
+
+    def rows(self, phase: Open, party: Party) -> Rows:
+        """What a phase comes to now; a source that is not believed about a kind is not shown."""
+        now, rows = self._held(party), Rows()
+        for key in {*now, *phase.begin, *phase.peak}:
+            if key[0] == "share":
+                corner = (key[2], key[3])
+            else:
+                _, voice, number, kind = key
+                corner = (party.numbers[number], (number, kind))
+                if self._believed[party, corner[0], kind] is not voice:
+                    continue
+            row = (phase.begin.get(key, 0), phase.peak.get(key, 0), now.get(key, 0))
+            if any(row):
+                rows[corner] = row
+        return rows
 
     def held_by(self, party: Party) -> list[Item]:
         return [item for item in self.live if item.voice.party is party]
@@ -373,7 +415,7 @@ class NaiveAccount:
     # -- sources -------------------------------------------------------------------------------------------------
 
     def _on_ResyncBegin(self, voice: Voice, event: ev.ResyncBegin) -> None:
-        voice.generation, voice.confirmed = event.generation, []
+        voice.generation, voice.confirmed, voice.renewed = event.generation, [], set()
 
     def _on_ResyncEnd(self, voice: Voice, event: ev.ResyncEnd) -> None:
         if voice.generation != event.generation:
@@ -383,6 +425,10 @@ class NaiveAccount:
         for number, program in programs:
             if not self._parts(voice, number, program):
                 self._forget_program(voice, number, program)
+        self._look(self._time)
+        for other, ident in list(voice.party.phases):
+            if other is voice and ident not in voice.renewed:
+                self._end_phase(voice, ident, whole=False)
         if event.generation > 1:
             voice.party.anomalies["resynced"] += 1
         voice.generation = None
@@ -395,6 +441,8 @@ class NaiveAccount:
 
     def _on_ProcessExited(self, voice: Voice, event: ev.ProcessExited) -> None:
         party = voice.party
+        for key in reversed(list(party.phases)):
+            self._end_phase(*key, whole=False)
         held = self.held_by(party)
         shares = {key: total for key, total in self._sums.items() if key[:2] == ("share", party)}
         self.departed.append(Picture(party, held, shares))
@@ -404,6 +452,33 @@ class NaiveAccount:
         self._remove(held)
         party.exited = True
         del self.parties[party.info.key]
+
+    # -- phases --------------------------------------------------------------------------------------------------
+
+    def _on_PhaseBegan(self, voice: Voice, event: ev.PhaseBegan) -> None:
+        phases = voice.party.phases
+        voice.renewed.add(event.ident)
+        if (voice, event.ident) not in phases:
+            outer = phases.get((voice, event.parent))
+            path = f"{outer.path}/{event.name}" if outer else event.name
+            now = self._held(voice.party)
+            phases[voice, event.ident] = Open(path, voice.generation is None, self._time, now, dict(now))
+
+    def _on_PhaseEnded(self, voice: Voice, event: ev.PhaseEnded) -> None:
+        if (voice, event.ident) in voice.party.phases:
+            self._end_phase(voice, event.ident, whole=True)
+
+    def _end_phase(self, voice: Voice, ident: int, *, whole: bool) -> None:
+        phase, party = voice.party.phases.pop((voice, ident)), voice.party
+        run = Run(whole and phase.whole, self._time - phase.began, self.rows(phase, party))
+        party.runs.setdefault(phase.path, []).append(run)
+
+    def _held(self, party: Party) -> dict[Key, int]:
+        """Every total of a process that is not nothing: by pool, and what each source says by kind."""
+        held = Counter({key: total.used for key, total in self._sums.items() if key[:2] == ("share", party)})
+        for item in self.held_by(party):
+            held["source", item.voice, item.number, item.kind] += item.counted
+        return dict(held)
 
     def _on_PeaksReset(self, voice: Voice | None, event: ev.PeaksReset) -> None:
         """Done in apply(), once the totals are known."""
@@ -434,6 +509,10 @@ class NaiveAccount:
                     best[key] = Best(total.used, time, self._members[key])
             self.high[key] = max(self.high.get(key, 0), total.used)
             self.reserved_peak[key] = max(self.reserved_peak.get(key, 0), total.reserved)
+        for party in self.parties.values():
+            for phase in party.phases.values():
+                for key, used in self._held(party).items():
+                    phase.peak[key] = max(phase.peak.get(key, 0), used)
 
     def _consider(self, corner: tuple[Party, str, Kind], voice: Voice, order: tuple[int, ...]) -> None:
         """Give the corner to this voice if it is stronger than the one that has it, or as strong and earlier."""
@@ -455,7 +534,8 @@ class NaiveAccount:
         ]  # fmt: skip
 
     def _forget_totals(self, of: Callable[[Key], bool]) -> None:
-        tables: tuple[dict[Key, Any], ...] = (self.peak, self.recent, self.high, self.reserved_peak)
+        tables: list[dict[Key, Any]] = [self.peak, self.recent, self.high, self.reserved_peak]
+        tables += [table for p in self.parties.values() for phase in p.phases.values() for table in phase[-2:]]
         for table in tables:
             for key in [key for key in table if of(key)]:
                 del table[key]

@@ -65,4 +65,8 @@ def test_the_stronger_witness_is_larger() -> None:
 def test_coverage() -> None:
     wire = set(BUFFER_KINDS) | {Kind.CB} | set(KERNEL_KINDS)
     assert covers("legacy") == covers("client") == covers("somebody else") == wire
-    assert covers("agent") == covers("sim") == set(KINDS)
+    assert covers("agent") == set(KINDS)
+    assert covers("sim") == set(KINDS) - {Kind.HOST}
+    assert covers("instrument") == set(KINDS) - {Kind.HOST, Kind.FIRMWARE, *KERNEL_KINDS}
+    assert covers("l1_tracker") == {Kind.CB, Kind.KERNEL}
+    assert covers("reporter") == set()

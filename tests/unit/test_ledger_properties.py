@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple, Union
 
@@ -21,6 +21,7 @@ from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import BUFFER_KINDS, KIND_BY_LABEL, KINDS, POOL_OF, Confidence, Kind, Pool
 from ttmem.account.ledger import Ledger, Limits
 from ttmem.account.parties import Process, Source
+from ttmem.account.phases import phases_json
 from ttmem.account.snapshot import peaks, snapshot
 from ttmem.account.things import Thing
 from ttmem.account.totals import Peak, Total
@@ -134,6 +135,17 @@ OTHER_EVENTS = st.one_of(
     st.just(ev.PeaksReset()),
     st.just(Sample()),
 )
+PHASE_EVENTS = st.one_of(
+    st.builds(ev.PhaseBegan, st.integers(1, 3), st.sampled_from(["prefill", "decode"]), st.integers(0, 3)),
+    st.builds(ev.PhaseEnded, st.integers(1, 3)),
+)
+FEW_KINDS, FEW_PLACES = st.sampled_from([DRAM, DRAM, L1, Kind.TRACE]), st.integers(1, 2)
+COMING_AND_GOING = st.one_of(
+    st.builds(
+        ev.Allocated, st.integers(0, 1), FEW_KINDS, FEW_PLACES, st.sampled_from([64, 96, 4096]), ZERO, ZERO, NONE
+    ),
+    st.builds(ev.Freed, st.integers(0, 1), FEW_KINDS, FEW_PLACES, ZERO, ZERO, ZERO, ZERO),
+)
 CHIPS = st.sampled_from(
     [
         ChipInfo("A", kmd=0, arch=Arch.BLACKHOLE, geometry=BOARDS["p150"]._replace(live=True)),
@@ -156,11 +168,22 @@ def steps(*acts: st.SearchStrategy[Any], sources: tuple[str, ...] = ()) -> st.Se
     return st.lists(st.lists(step, max_size=12), max_size=12)
 
 
+def long_steps(*acts: st.SearchStrategy[Any], sources: tuple[str, ...] = ()) -> st.SearchStrategy[Stream]:
+    """The same, of one process rather than three, and never short."""
+    names = st.sampled_from(sources or ("",))
+    step = st.builds(Step, st.sampled_from([0, 0, 0, 1]), names, st.just(False), st.one_of(*acts))
+    return st.lists(step, min_size=20, max_size=60).map(lambda stream: [stream])
+
+
 EVERY_SOURCE = ("legacy", "client", "agent")
 ONE_SOURCE = steps(BUFFER_EVENTS, BUFFER_EVENTS, PART_EVENTS, OTHER_EVENTS)
 MOVING_CHIPS = steps(BUFFER_EVENTS, BUFFER_EVENTS, PART_EVENTS, CHIP_EVENTS, OTHER_EVENTS)
 TWO_SOURCES = steps(BUFFER_EVENTS, BUFFER_EVENTS, PART_EVENTS, OTHER_EVENTS, sources=EVERY_SOURCE)
 EVERYTHING = steps(BUFFER_EVENTS, PART_EVENTS, CHIP_EVENTS, OTHER_EVENTS, sources=EVERY_SOURCE)
+# Long and mostly of one process: a phase must have time to see something.
+PHASE_STEPS = (*[COMING_AND_GOING] * 6, *[PHASE_EVENTS] * 4, OTHER_EVENTS)
+PHASES_OF_ONE = long_steps(*PHASE_STEPS)
+WITH_PHASES = long_steps(*PHASE_STEPS, PART_EVENTS, *[CHIP_EVENTS] * 2, sources=EVERY_SOURCE)
 WITH_THINNING = steps(BUFFER_EVENTS, PART_EVENTS, OTHER_EVENTS, st.builds(Thin, st.integers(1, 9)))
 
 
@@ -274,6 +297,28 @@ class Both:
             for kind in (Kind.CB, Kind.DFB, Kind.KERNEL):
                 assert (uid, kind, chip.resident_bytes(kind)) == (uid, kind, self.model.resident(uid, kind))
 
+    def compare_phases(self) -> None:
+        for party, process in self.processes.items():
+            said = phases_json(process)
+            assert [(p["path"], p["whole"], rows_in(p["rows"])) for p in said["open"]] == [
+                (p.path, p.whole, self.model.rows(p, party)) for p in party.phases.values()
+            ]
+            for path in said["ended"]:
+                runs = party.runs[path["path"]]
+                assert (path["runs"], path["partial"]) == (len(runs), sum(not run.whole for run in runs))
+                assert path["seconds"] == sum(run.seconds for run in runs)
+                corners = {corner for run in runs for corner in run.rows}
+                assert rows_in(row["last"] | row for row in path["rows"]).keys() == corners
+                for row in path["rows"]:
+                    ((corner, _),) = rows_in([row | row["last"]]).items()
+                    done = [run.rows.get(corner, (0, 0, 0)) for run in runs]
+                    assert row["peak"] == max(peak for _, peak, _ in done)
+                    assert row["delta"] == sum(end - begin for begin, _, end in done)
+                    last = row["last"]
+                    assert (last["begin"], last["peak"], last["end"]) == done[-1]
+                    assert last["delta"] == last["end"] - last["begin"]
+            assert {path["path"] for path in said["ended"]} == party.runs.keys()
+
     def sample(self) -> None:
         for key, total in self.totals():
             assert total.take_high() == self.model.take_high(key), key
@@ -327,6 +372,16 @@ class Both:
             assert +Counter(shares) == +Counter({key: total.used for key, total in picture.sums.items()})
 
 
+def rows_in(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, Any], tuple[int, int, int]]:
+    """Rows of a phase, by what they are about."""
+    found = {}
+    for row in rows:
+        what = (row["device"], KIND_BY_LABEL[row["kind"]]) if "kind" in row else POOLS[row["pool"]]
+        found[row["chip"], what] = (row["begin"], row["peak"], row["end"])
+    return found
+
+
+POOLS = {pool.label: pool for pool in Pool}
 Face = tuple[int, int, Kind, int, int]
 
 
@@ -357,6 +412,7 @@ def follow(stream: Stream, limits: Limits = Limits()) -> Both:
     both = Both(limits)
     for _ in both.play(stream):
         both.compare()
+        both.compare_phases()
     both.sample()
     both.compare_peaks()
     both.compare_departed()
@@ -404,6 +460,18 @@ def test_two_sources_of_one_process(stream: Stream) -> None:
     follow(stream)
 
 
+@LESS
+@given(PHASES_OF_ONE)
+def test_phases(stream: Stream) -> None:
+    follow(stream)
+
+
+@LESS
+@given(WITH_PHASES)
+def test_phases_while_sources_and_chips_change(stream: Stream) -> None:
+    follow(stream)
+
+
 @LAW
 @given(EVERYTHING)
 def test_everything_at_once(stream: Stream) -> None:
@@ -427,7 +495,7 @@ def test_a_full_process_drops_and_counts(stream: Stream) -> None:
 
 
 @LESS
-@given(EVERYTHING)
+@given(WITH_PHASES)
 def test_a_replayed_journal_gives_the_same_picture(stream: Stream) -> None:
     file = io.BytesIO()
     both = Both(journal=JournalWriter(file))
@@ -440,6 +508,8 @@ def test_a_replayed_journal_gives_the_same_picture(stream: Stream) -> None:
     assert not reader.cut
     assert last == (both.time or None)
     assert snapshot(again, time="", host="") == snapshot(both.ledger, time="", host="")
+    for one, other in zip(again.processes.values(), both.ledger.processes.values()):
+        assert phases_json(one) == phases_json(other)
     for recent in (False, True):
         assert peaks(again, recent=recent) == peaks(both.ledger, recent=recent)
 

@@ -18,15 +18,19 @@ from ttmem.account.events import (
     Extra,
     Freed,
     Mark,
+    PhaseBegan,
+    PhaseEnded,
+    ProgramCompiled,
     ProgramDestroyed,
     ProgramRun,
     ResyncBegin,
     ResyncEnd,
+    Viewed,
 )
 from ttmem.account.geometry import BOARDS
 from ttmem.account.grid import core_id
 from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import BUFFER_KINDS, Confidence, Kind
+from ttmem.account.kinds import BUFFER_KINDS, POOL_OF, Confidence, Kind, Pool
 from ttmem.account.ledger import Ledger
 from ttmem.collect.live import LiveTable
 
@@ -66,6 +70,14 @@ GOING = st.one_of(
 TURNING = st.one_of(
     st.tuples(DEVICES, PROGRAMS).map(ProgramDestroyed._make),
     st.tuples(DEVICES, PROGRAMS, CORES).map(ProgramRun._make),
+    st.tuples(DEVICES, PROGRAMS, st.sampled_from([0, 512, 1024]), PROGRAMS, st.sampled_from([None, "matmul"])).map(
+        ProgramCompiled._make
+    ),
+    st.tuples(
+        DEVICES, ALLOCATORS, st.sampled_from([Kind.DRAM, Kind.L1]), st.sampled_from([0, 8]), st.just(4096), SIZES, SIZES
+    ).map(Viewed._make),
+    st.tuples(st.integers(1, 3), st.sampled_from(["prefill", "decode"]), st.integers(0, 2)).map(PhaseBegan._make),
+    st.tuples(st.integers(1, 3)).map(PhaseEnded._make),
     st.tuples(DEVICES, st.sampled_from(CHIPS)).map(DeviceOpened._make),
     st.tuples(DEVICES).map(DeviceClosed._make),
 )
@@ -95,7 +107,16 @@ class Server:
             if any(total.count for total in chip.totals())
         }
         things = Counter((t.holding.number, t.kind, t.address, t.size, t.refs) for t in self.ledger.things())
-        return {"chips": chips, "things": things}
+        holdings = list(self.ledger.holdings())
+        programs = Counter(
+            (holding.number, p.ident, p.ring, p.metal_id, p.tag)
+            for holding in holdings
+            for p in holding.programs.values()
+            if p.metal_id is not None
+        )
+        views = {(holding.number, *key): view for holding in holdings for key, view in holding.views.items()}
+        phases = {ident: phase.path.split("/")[-1] for (_, ident), phase in self.source.process.phases.open.items()}
+        return {"chips": chips, "things": things, "programs": programs, "views": views, "phases": phases}
 
 
 @LAW
@@ -107,6 +128,40 @@ def test_a_server_that_missed_everything(events: list[Event]) -> None:
     fresh.resync(table)
     assert fresh.totals() == followed.totals()
     assert len(table) == followed.ledger.live_count()
+    compare_tally(table)
+
+
+def compare_tally(table: LiveTable) -> None:
+    """The running totals are the sums of what the table would send."""
+    things = [event for event in table.resend() if isinstance(event, Allocated)]
+    for (device, label), reading in table.tally.read().items():
+        kinds = {"dram_pool": Pool.DRAM, "l1_pool": Pool.L1}
+        mine = [
+            thing
+            for thing in things
+            if device in (None, thing.device)
+            and (POOL_OF[thing.kind] is kinds[label] if label in kinds else thing.kind.label == label)
+            and not (thing.extra and thing.extra.shared)
+        ]
+        assert reading.used == sum(thing.size for thing in mine)
+        buffers = [thing.extra and thing.extra.reserved for thing in mine if thing.kind in BUFFER_KINDS]
+        assert reading.reserved == (None if None in buffers else sum(size for size in buffers if size))
+        assert reading.peak >= reading.used
+
+
+@LAW
+@given(STREAMS)
+def test_peaks_are_those_of_a_look_after_every_event(events: list[Event]) -> None:
+    table = LiveTable()
+    highest: dict[Any, int] = {}
+    for event in events:
+        table.fold(event)
+        for key, reading in table.tally.read().items():
+            highest[key] = max(highest.get(key, 0), reading.used)
+    assert {key: reading.peak for key, reading in table.tally.read().items()} == highest
+    table.tally.reset_peaks()
+    for reading in table.tally.read().values():
+        assert (reading.peak, reading.reserved_peak) == (reading.used, reading.reserved)
 
 
 @LAW
@@ -220,6 +275,29 @@ def test_devices_come_before_what_lies_on_them() -> None:
     opened, buffer = DeviceOpened(3, CHIPS[0]), Allocated(3, Kind.DRAM, 0x1000, 64)
     assert resent(buffer, opened) == [opened, buffer._replace(refs=1)]
     assert resent(opened, buffer, DeviceClosed(3)) == [opened]
+
+
+def test_a_program_is_named_before_its_parts_and_goes_with_it() -> None:
+    compiled, part = ProgramCompiled(0, 7, 512, 3, "matmul"), Allocated(0, Kind.CB, 0x1000, 64, 7)
+    assert resent(part, compiled) == [compiled, part._replace(refs=1)]
+    assert resent(compiled, part, ProgramDestroyed(0, 7)) == []
+    assert resent(compiled, part, DeviceClosed(0)) == []
+    assert resent(compiled, DeviceClosed(1)) == [compiled]
+
+
+def test_a_phase_begins_with_what_is_there() -> None:
+    """Re-sent before the things, it would seem to have allocated them all."""
+    outer, inner = PhaseBegan(1, "decode"), PhaseBegan(2, "attention", 1)
+    buffer = Allocated(0, Kind.DRAM, 0x1000, 64, refs=1)
+    assert resent(outer, inner, buffer) == [buffer, outer, inner]
+    assert resent(outer, inner, PhaseEnded(2)) == [outer]
+
+
+def test_the_last_view_is_sent_again_after_what_it_is_compared_with() -> None:
+    first, last = Viewed(0, 1, Kind.L1, 64, 4096, 1024, 3072), Viewed(0, 1, Kind.L1, 64, 4096, 2048, 2048)
+    buffer = Allocated(0, Kind.L1, 0x1000, 64, refs=1)
+    assert resent(first, last, buffer) == [buffer, last]
+    assert resent(first, DeviceClosed(0)) == []
 
 
 def test_other_events_pass_through() -> None:

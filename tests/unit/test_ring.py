@@ -21,16 +21,19 @@ from native.tests.build import build
 from ttmem.wire.ring import (
     BANKS_AT,
     CHIP_SIZE,
+    GAUGES,
     HEADER_FIELDS,
     HEADER_SIZE,
     MAGIC,
     MAX_BLOB,
+    METERS_SIZE,
     NO_SLOT,
     PLACE_SIZE,
     RAN,
     RECORD,
     RECORD_SIZE,
     VERSION,
+    Meter,
     Record,
     Ring,
     RingError,
@@ -47,7 +50,8 @@ class Memory:
     def __init__(self, size: int | None = None, seals: int = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW) -> None:
         self.at = {"places_at": HEADER_SIZE}
         self.at["chips_at"] = self.at["places_at"] + PLACES * PLACE_SIZE
-        self.at["ring_at"] = self.at["chips_at"] + CHIPS * CHIP_SIZE
+        self.at["meters_at"] = self.at["chips_at"] + CHIPS * CHIP_SIZE
+        self.at["ring_at"] = self.at["meters_at"] + (CHIPS + 1) * METERS_SIZE
         self.at["table_at"] = self.at["ring_at"] + SLOTS * RECORD_SIZE
         self.at["blobs_at"] = self.at["table_at"] + TABLE * RECORD_SIZE
         whole = self.at["blobs_at"] + BLOBS
@@ -57,8 +61,8 @@ class Memory:
         self.map = mmap.mmap(self.fd, self.size) if self.size else None
         if self.size >= HEADER_SIZE:
             self.put(
-                magic=MAGIC, version=VERSION, total=whole, places=PLACES, chips=CHIPS, ring_slots=SLOTS,
-                table_slots=TABLE, blobs_size=BLOBS, blobs_used=8, **self.at,
+                magic=MAGIC, version=VERSION, total=whole, places=PLACES, chips=CHIPS, meters=CHIPS + 1,
+                ring_slots=SLOTS, table_slots=TABLE, blobs_size=BLOBS, blobs_used=8, **self.at,
             )  # fmt: skip
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
 
@@ -182,14 +186,14 @@ def test_another_mark_or_version(memory: Memory) -> None:
     assert refused(os.dup(memory.fd)) == "it does not begin with the agent's mark"
 
 
-@pytest.mark.parametrize("at", ["places_at", "chips_at", "ring_at", "table_at", "blobs_at"])
+@pytest.mark.parametrize("at", ["places_at", "chips_at", "meters_at", "ring_at", "table_at", "blobs_at"])
 def test_parts_beyond_the_end(memory: Memory, at: str) -> None:
     for offset in (0, HEADER_SIZE - 1, memory.size, memory.size - 1, memory.size + 1, 0xFFFFFFFF):
         memory.put(**{at: offset})
         assert "do not fit" in refused(os.dup(memory.fd))
 
 
-@pytest.mark.parametrize("count", ["places", "chips", "ring_slots", "table_slots", "blobs_size"])
+@pytest.mark.parametrize("count", ["places", "chips", "meters", "ring_slots", "table_slots", "blobs_size"])
 def test_parts_that_are_too_many_or_none(memory: Memory, count: str) -> None:
     for number in (0, 1 << 20, 0xFFFFFFFF):
         memory.put(**{count: number})
@@ -209,6 +213,30 @@ def test_a_ring_of_one_slot_is_refused_or_moves_on(memory: Memory) -> None:
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
+
+
+def test_meters_are_by_the_number_of_a_chip(memory: Memory, ring: Ring) -> None:
+    for index, number in enumerate((7, 3, 5)):
+        pack_into("<QI", memory.map, memory.at["chips_at"] + index * CHIP_SIZE, 0, number)
+    for group, mask in enumerate((0, 0b101, 0b010)):
+        at = memory.at["meters_at"] + group * METERS_SIZE
+        pack_into("<Q", memory.map, at, mask)
+        for gauge in range(len(GAUGES)):
+            pack_into("<4Q", memory.map, at + 64 + 32 * gauge, group, gauge, 2, 3)
+    memory.put(meters_used=3)
+    assert ring.meters() == {
+        (number, gauge): Meter(group, order, 2, 3)
+        for number, group in ((None, 0), (7, 1), (5, 1), (3, 2))
+        for order, gauge in enumerate(GAUGES)
+    }
+
+
+def test_meters_of_chips_that_do_not_exist(memory: Memory, ring: Ring) -> None:
+    memory.put(meters_used=1 << 40)  # read as far as there is room for them
+    assert set(ring.meters()) == {(None, gauge) for gauge in GAUGES}
+    pack_into("<Q", memory.map, memory.at["meters_at"] + METERS_SIZE, 1 << 63)
+    with pytest.raises(RingError, match="there is no chip 63"):
+        ring.meters()
 
 
 def test_records_come_once_and_in_order(memory: Memory, ring: Ring) -> None:

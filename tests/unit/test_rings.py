@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.events import Allocated, Event
+from ttmem.account.events import Allocated, Event, PhaseBegan, PhaseEnded, Sees
 from ttmem.account.identity import ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
@@ -31,6 +31,7 @@ from ttmem.wire.ring import (
     HEADER_FIELDS,
     HEADER_SIZE,
     MAGIC,
+    METERS_SIZE,
     NO_SLOT,
     PLACE_SIZE,
     PROGRAM_FRAME,
@@ -39,8 +40,10 @@ from ttmem.wire.ring import (
     RECORD_SIZE,
     VERSION,
     Record,
+    Ring,
     RingEvent,
 )
+from ttmem.wire.ring_events import RingFold
 
 SLOTS, TABLE, PLACES, CHIPS, BLOBS = 16, 64, 8, 8, 8192
 OFFSETS = {name: (offset, code) for name, offset, code in HEADER_FIELDS}
@@ -55,7 +58,8 @@ class Agent:
     def __init__(self) -> None:
         self.at = {"places_at": HEADER_SIZE}
         self.at["chips_at"] = self.at["places_at"] + PLACES * PLACE_SIZE
-        self.at["ring_at"] = self.at["chips_at"] + CHIPS * CHIP_SIZE
+        self.at["meters_at"] = self.at["chips_at"] + CHIPS * CHIP_SIZE
+        self.at["ring_at"] = self.at["meters_at"] + (CHIPS + 1) * METERS_SIZE
         self.at["table_at"] = self.at["ring_at"] + SLOTS * RECORD_SIZE
         self.at["blobs_at"] = self.at["table_at"] + TABLE * RECORD_SIZE
         self.size = self.at["blobs_at"] + BLOBS
@@ -64,8 +68,9 @@ class Agent:
         self.map = mmap.mmap(self.fd, self.size)
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
         self.put(
-            magic=MAGIC, version=VERSION, total=self.size, places=PLACES, chips=CHIPS, ring_slots=SLOTS,
-            table_slots=TABLE, blobs_size=BLOBS, blobs_used=8, started=START, coverage=SEEN, **self.at,
+            magic=MAGIC, version=VERSION, total=self.size, places=PLACES, chips=CHIPS, meters=CHIPS + 1,
+            ring_slots=SLOTS, table_slots=TABLE, blobs_size=BLOBS, blobs_used=8, started=START, coverage=SEEN,
+            **self.at,
         )  # fmt: skip
         self.clock = START
         self.live: dict[int, Record] = {}
@@ -264,6 +269,37 @@ def test_kernel_binaries_in_dram_are_the_program_caches(agent: Agent, reader: Re
     reader.follow()
     causes = {thing.size: cause_of(thing) for thing in reader.ledger.things()}
     assert causes == {100: "tensor", 200: "program cache"}
+
+
+def test_phases_are_of_no_place(agent: Agent) -> None:
+    """One may begin before any device is opened. A name that there was no room for is empty."""
+    agent.record(RingEvent.PHASE_BEGAN, address=1, name=agent.blob("prefill \N{SNOWMAN}".encode()), place=PLACES - 1)
+    agent.record(RingEvent.PHASE_BEGAN, address=(1 << 64) - 1, size=1)
+    last = agent.record(RingEvent.PHASE_ENDED, address=1)
+    ring = Ring(os.dup(agent.fd))
+    events = [(time, event) for time, event in RingFold(ring, 10.0).events(SLOTS) if not isinstance(event, Sees)]
+    ring.close()
+    assert [event for _, event in events] == [
+        PhaseBegan(1, "prefill \N{SNOWMAN}", 0),
+        PhaseBegan((1 << 64) - 1, "", 1),
+        PhaseEnded(1),
+    ]
+    assert events[-1][0] == last.time * 1e-9 + 10.0
+
+
+def test_phases_reach_the_account(agent: Agent, reader: Reader) -> None:
+    """By the way of all records into an account, among others."""
+    source = reader.adopt(agent)
+    agent.record(RingEvent.PHASE_BEGAN, address=1, name=agent.blob(b"prefill"))
+    agent.opened()
+    agent.allocate(0, 100)
+    agent.record(RingEvent.PHASE_ENDED, address=1)
+    agent.free(0)
+    agent.allocate(1, 50)
+    reader.follow()
+    assert reader.sizes(source) == [50]
+    assert reader.rings.counts() == (6, 0)
+    assert reader.anomalies() == {}
 
 
 def test_handed_over_twice_is_followed_once(agent: Agent, reader: Reader) -> None:

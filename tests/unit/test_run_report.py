@@ -89,6 +89,8 @@ def test_causes(story: Story, kind: Kind) -> None:
     story.tell(source, 1, part(kind, 3, 1) if kind in PROGRAM_PARTS else buffer(kind, 0x1000, 1))
     (thing,) = story.collector.ledger.things()
     expected = "program cache" if kind in PROGRAM_PARTS else "tensor"
+    if kind in (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL, Kind.FIRMWARE):
+        expected = "system"
     assert cause_of(thing) == ("program cache, likely" if kind is Kind.L1_SMALL else expected)
 
 

@@ -19,6 +19,7 @@ from ttmem.account.events import (
     Freed,
     ProcessExited,
     ProgramRun,
+    Viewed,
 )
 from ttmem.account.geometry import BOARDS, Arch
 from ttmem.account.grid import CoreRange, mask_of
@@ -138,6 +139,25 @@ def machine() -> Account:
 
 def test_the_whole_picture() -> None:
     assert machine().text(user_of={1000: "maria", 0: "root"}.get) == PICTURE.rstrip("\n")
+
+
+def test_what_a_memory_reporter_says() -> None:
+    """The lines are there only if somebody published, and say what the difference is."""
+    account = Account()
+    assert "MemoryReporter" not in machine().text()
+    model = account.process(1, "client")
+    # 95.2 MiB in 64 banks, of which 1.5 MiB are tracked.
+    account.apply(model, opened("n150", "chip"), Allocated(0, Kind.L1, 4096, 3 * MIB // 2))
+    account.apply(model, Viewed(0, 1, Kind.L1, 64, 1464 * KIB, 952 * MIB // 640, 0))
+    text = account.text()
+    assert (
+        """
+  L1 (allocator-tracked)             1.5 MiB
+  L1 (total from MemoryReporter)    95.2 MiB
+  → CB + kernels (inferred)         93.7 MiB   reporter total minus tracked buffers; on stock ttnn this is what was not tracked, not circular buffers or kernels
+"""  # noqa: E501
+        in text
+    )
 
 
 def test_nobody_and_nothing() -> None:

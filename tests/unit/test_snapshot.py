@@ -68,7 +68,7 @@ SCHEMA: dict[str, Any] = {
                 },
                 "system": {"fabric_kernels?": int, "dispatch_kernels?": int},
                 "host": {"used?": int},
-                "reporter": {"total?": int, "inferred?": int},
+                "reporter": {"total?": int, "tracked?": int, "inferred?": int, "basis": str},
                 "completeness?": float,
                 "confidence": {"exact": int, "reported": int, "estimated": int},
                 "missing": [str],
@@ -194,7 +194,7 @@ def test_everything_known() -> None:
     dram, l1 = memory["dram"], memory["l1"]
     assert (dram["used"], dram["reserved"], dram["peak"]) == (9 * MIB, 11 * MIB, 10 * MIB)
     assert (dram["capacity"], dram["capacity_basis"], dram["banks"]) == (8 * 4278190080, "live", 8)
-    assert dram["trace"] == {"used": MIB, "reserved": 2 * MIB, "region": 4 * MIB}
+    assert dram["trace"] == {"used": MIB, "reserved": 2 * MIB, "region": 8 * 4 * MIB}
     parts = {
         "buffers": 2 * MIB,
         "scratchpad": 110 * 16,
@@ -202,7 +202,7 @@ def test_everything_known() -> None:
         "firmware": 30000,
     }
     assert {key: l1[key] for key in parts} == parts
-    assert l1["small"] == {"used": 1024, "reserved": 2048, "region": 32768, "peak": 1024}
+    assert l1["small"] == {"used": 1024, "reserved": 2048, "region": 110 * 32768, "peak": 1024}
     assert l1["cb"] == {"held": 110 * 6144, "resident": 110 * 2048}
     assert l1["dfb"] == {"held": 110 * 1024, "resident": 110 * 1024}
     assert l1["used"] == l1["peak"] == sum(parts.values()) + 1024 + 110 * 6144 + 110 * 1024
@@ -229,6 +229,7 @@ def test_a_chip_nobody_has_reported_on_is_unknown_not_empty() -> None:
     memory = chip["memory"]
     assert memory.pop("missing") == [kind.label for kind in KINDS]
     assert memory.pop("confidence") == {"exact": 0, "reported": 0, "estimated": 0}
+    assert memory["reporter"].pop("basis") == "MemoryReporter unavailable"
     assert {path: value for path, value in leaves(memory).items() if value is not None} == {}
 
 

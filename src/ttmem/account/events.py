@@ -26,6 +26,7 @@ class Extra(NamedTuple):
     layout: int | None = None  # tt-metal's TensorMemoryLayout code
     core_count: int = 0  # cores that hold pages of a sharded buffer
     binary: bool = False  # holds the kernel binaries of a cached program
+    system: bool = False  # the runtime took it for itself when the device was opened
 
 
 class Allocated(NamedTuple):
@@ -158,6 +159,32 @@ class Mark(NamedTuple):
     text: str
 
 
+class PhaseBegan(NamedTuple):
+    """The user named a stretch of the run that begins here; ``parent`` is the phase it lies in, 0 for none."""
+
+    ident: int
+    name: str
+    parent: int = 0
+
+
+class PhaseEnded(NamedTuple):
+    """A phase that had begun is over."""
+
+    ident: int
+
+
+class Viewed(NamedTuple):
+    """What an allocator says of one kind of memory; bytes in one bank."""
+
+    device: int
+    allocator: int
+    kind: Kind
+    banks: int
+    size: int
+    allocated: int
+    largest_free: int
+
+
 class ProcessExited(NamedTuple):
     """The process is gone, and with it all it held."""
 
@@ -183,6 +210,9 @@ Event = Union[
     Rejected,
     Claimed,
     Mark,
+    PhaseBegan,
+    PhaseEnded,
+    Viewed,
     ProcessExited,
     PeaksReset,
 ]

@@ -8,8 +8,9 @@ then single machine operations, which is what residency (who runs on which core)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple, Union
 
 ROW = 64
 MAX_Y = 64
@@ -34,6 +35,11 @@ def mask_of(ranges: Iterable[CoreRange]) -> int:
     >>> mask_of([CoreRange(0, 0, 7, 7)]).bit_count()
     64
     """
+    return _mask_of(tuple(ranges))
+
+
+@lru_cache(maxsize=1024)  # the same few sets are made over and over
+def _mask_of(ranges: tuple[CoreRange, ...]) -> int:
     mask = 0
     for x0, y0, x1, y1 in ranges:
         if not (0 <= x0 <= x1 < ROW and 0 <= y0 <= y1 < MAX_Y):
@@ -41,6 +47,30 @@ def mask_of(ranges: Iterable[CoreRange]) -> int:
         row = ((1 << (x1 - x0 + 1)) - 1) << x0
         for y in range(y0, y1 + 1):
             mask |= row << (y * ROW)
+    return mask
+
+
+Cores = Union[int, str, CoreRange, Iterable[Sequence[int]]]
+
+
+def mask_from(cores: Cores) -> int:
+    """A set of cores from whatever names it: a mask, tt-metal's text, a range, or several ranges and (x, y) values.
+
+    >>> mask_from("{[0-0 - 7-7]}") == mask_from(CoreRange(0, 0, 7, 7)) == mask_from([(0, 0, 7, 6), (0, 7, 7, 7)])
+    True
+    """
+    try:
+        if isinstance(cores, int):
+            mask = cores if 0 < cores < 1 << (ROW * MAX_Y) else 0
+        elif isinstance(cores, str):
+            mask = mask_of(parse_ranges(cores))
+        else:
+            several = [cores] if isinstance(cores, CoreRange) else cores
+            mask = mask_of(CoreRange(*(core if len(core) == 4 else (*core, *core))) for core in several)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cores is {cores!r} ({error}); give a mask, or CoreRange or (x, y) values") from None
+    if not mask:
+        raise ValueError(f"cores is {cores!r}, which names no core; leave it out if the cores are not known")
     return mask
 
 

@@ -86,7 +86,11 @@ COVERAGE: dict[str, frozenset[Kind]] = {
     "legacy": _WIRE,
     "client": _WIRE,
     "agent": frozenset(KINDS),
-    "sim": frozenset(KINDS),
+    "sim": frozenset(KINDS) - {Kind.HOST},
+    "instrument": frozenset(BUFFER_KINDS) - {Kind.HOST} | {Kind.CB, Kind.DFB, Kind.SCRATCHPAD},
+    "l1_tracker": frozenset({Kind.CB, Kind.KERNEL}),
+    "wrappers": frozenset({Kind.CB, Kind.KERNEL}),
+    "reporter": frozenset(),  # publishes what allocators say, tracks nothing itself
 }
 
 

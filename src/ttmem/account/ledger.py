@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from ttmem.account import views
 from ttmem.account.events import (
     MAX_SIZE,
     Allocated,
@@ -25,6 +26,8 @@ from ttmem.account.events import (
     Lost,
     Mark,
     PeaksReset,
+    PhaseBegan,
+    PhaseEnded,
     ProcessExited,
     ProgramCompiled,
     ProgramDestroyed,
@@ -33,6 +36,7 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
     Sees,
+    Viewed,
 )
 from ttmem.account.geometry import board_geometry, noc_limits, region_at
 from ttmem.account.graves import Graveyard
@@ -69,6 +73,10 @@ class Limits(NamedTuple):
     claimed_pids: int = 16
     marks: int = 1000
     audits: int = 256  # allocators of one process on one chip
+    views: int = 1024  # the same, of each kind
+    open_phases: int = 64  # of one process, as are these
+    phase_paths: int = 256
+    phase_rows: int = 20_000
     size: int = MAX_SIZE
 
 
@@ -117,6 +125,9 @@ class Ledger:
             Rejected: self._rejected,
             Claimed: self._claimed,
             Mark: self._mark,
+            PhaseBegan: self._phase_began,
+            PhaseEnded: self._phase_ended,
+            Viewed: self._viewed,
             ProcessExited: self._process_exited,
             PeaksReset: self._peaks_reset,
         }
@@ -363,7 +374,7 @@ class Ledger:
             thing.refs -= 1
             return thing
         del program.parts[key]
-        if not program.parts:
+        if not program.parts and program.metal_id is None:  # a compiled one exists until it is destroyed
             self._forget_program(holding, program)
         thing.refs = 0
         self._remove(holding, thing)
@@ -402,10 +413,11 @@ class Ledger:
             self._anomaly(source.process, "rejected")
             return
         program = self._program(holding, event.program)
+        if source.generation is not None and program not in source.confirmed_programs:
+            program.forget()  # another one may have taken its number while nobody looked
+            source.confirmed_programs.add(program)
         program.ring, program.metal_id = event.ring or program.ring, event.metal_id
         program.tag = event.tag or program.tag
-        if source.generation is not None:
-            source.confirmed_programs.add(program)
 
     def _program(self, holding: Holding, ident: int) -> Program:
         """A program of which nothing need be known yet, except that it exists."""
@@ -516,8 +528,11 @@ class Ledger:
 
     def _resync_begin(self, time: float, source: Source, event: ResyncBegin) -> None:
         source.generation = event.generation
+        for holding in source.holdings.values():
+            holding.views, holding.agreements = {}, {}
         source.confirmed = set()
         source.confirmed_programs = set()
+        source.confirmed_phases = set()
 
     def _resync_end(self, time: float, source: Source, event: ResyncEnd) -> None:
         """What the source did not name again is gone; an end that belongs to no open resync is ignored."""
@@ -530,14 +545,19 @@ class Ledger:
                 for key in stale:
                     self._remove(holding, table.pop(key))  # type: ignore[arg-type]
             holding.unplaced = [key for key in holding.unplaced if key in holding.buffers]
-            named = source.confirmed_programs
-            for program in [p for p in holding.programs.values() if not p.parts and p not in named]:
-                self._forget_program(holding, program)
+            for program in [p for p in holding.programs.values() if p not in source.confirmed_programs]:
+                program.forget()
+                if not program.parts:
+                    self._forget_program(holding, program)
+        for other, ident in list(source.process.phases.open):
+            if other is source and ident not in source.confirmed_phases:
+                self._end_phase(time, source, ident, seen=False)
         if event.generation > 1:
             self._anomaly(source.process, "resynced")
         source.generation = None
         source.confirmed = set()
         source.confirmed_programs = set()
+        source.confirmed_phases = set()
 
     def _sees(self, time: float, source: Source, event: Sees) -> None:
         source.covered = frozenset(kind for kind in Kind if event.kinds >> kind & 1)
@@ -554,6 +574,13 @@ class Ledger:
         elif event.allocator in holding.audits or len(holding.audits) < self.limits.audits:
             holding.audits[event.allocator] = event
 
+    def _viewed(self, time: float, source: Source, event: Viewed) -> None:
+        holding = source.holdings.get(event.device) or self._holding(source, event.device)
+        if holding is None:
+            self._anomaly(source.process, "rejected")
+            return
+        views.keep(holding, event, self.limits.views)
+
     def _lost(self, time: float, source: Source, event: Lost) -> None:
         self._anomaly(source.process, "dropped", event.events)
 
@@ -567,8 +594,29 @@ class Ledger:
     def _mark(self, time: float, source: Source | None, event: Mark) -> None:
         self.marks.append((time, event.text))
 
+    # -- phases --------------------------------------------------------------------------------------------------
+
+    def _phase_began(self, time: float, source: Source, event: PhaseBegan) -> None:
+        phases = source.process.phases
+        if (source, event.ident) not in phases.open and len(phases.open) >= self.limits.open_phases:
+            self._anomaly(source.process, "dropped")
+            return
+        phases.begin(source, event.ident, event.name, event.parent, time)
+        if source.generation is not None:
+            source.confirmed_phases.add(event.ident)
+
+    def _phase_ended(self, time: float, source: Source, event: PhaseEnded) -> None:
+        self._end_phase(time, source, event.ident, seen=True)
+
+    def _end_phase(self, time: float, source: Source, ident: int, *, seen: bool) -> None:
+        limits = self.limits
+        if not source.process.phases.end(source, ident, time, limits.phase_paths, limits.phase_rows, seen=seen):
+            self._anomaly(source.process, "dropped")
+
     def _process_exited(self, time: float, source: Source, event: ProcessExited) -> None:
         process = source.process
+        for other, ident in reversed(list(process.phases.open)):
+            self._end_phase(time, other, ident, seen=False)
         process.exited = time
         for holding in process.holdings():
             process.graves.append(self._graves.bury(holding, self.seq, exited=True))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ttmem.account.geometry import Geometry, board_geometry
 from ttmem.account.identity import ASSUMED, ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind, Pool, covers
+from ttmem.account.phases import Phases
 from ttmem.account.things import Holding, Program, Thing
 from ttmem.account.totals import Total, WholeTotal
 
@@ -102,7 +103,7 @@ class Share:
 class Process:
     """A process and everything its sources hold. Once it has exited, its totals stay as they were then."""
 
-    __slots__ = ("anomalies", "claimed", "count", "exited", "graves", "info", "numbers", "seen", "shares",
+    __slots__ = ("anomalies", "claimed", "count", "exited", "graves", "info", "numbers", "phases", "seen", "shares",
                  "sources")  # fmt: skip
 
     def __init__(self, info: ProcessInfo, time: float) -> None:
@@ -116,6 +117,7 @@ class Process:
         self.shares: dict[str, Share] = {}
         self.sources: dict[str, Source] = {}
         self.graves: list[Grave] = []  # once exited: what its holdings held
+        self.phases = Phases(self)
 
     def holdings(self) -> Iterator[Holding]:
         for source in self.sources.values():
@@ -130,8 +132,8 @@ class Process:
 class Source:
     """One stream of reports by one process: the legacy client, our client, the agent."""
 
-    __slots__ = ("confidence", "confirmed", "confirmed_programs", "covered", "frees_elsewhere", "generation",
-                 "holdings", "kindless", "name", "process", "trouble")  # fmt: skip
+    __slots__ = ("confidence", "confirmed", "confirmed_phases", "confirmed_programs", "covered", "frees_elsewhere",
+                 "generation", "holdings", "kindless", "name", "process", "trouble")  # fmt: skip
 
     def __init__(self, process: Process, name: str, confidence: Confidence) -> None:
         self.process = process
@@ -141,6 +143,7 @@ class Source:
         self.generation: int | None = None  # of the resync under way
         self.confirmed: set[Thing] = set()
         self.confirmed_programs: set[Program] = set()
+        self.confirmed_phases: set[int] = set()
         self.frees_elsewhere = False  # has it ever freed on a device other than 0
         self.covered = covers(name)  # the kinds it would report if they existed
         self.trouble: str | None = None  # in words: what it cannot see, and why

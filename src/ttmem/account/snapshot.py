@@ -17,6 +17,7 @@ from ttmem.account.ledger import ANOMALIES, Ledger
 from ttmem.account.parties import Chip, Process
 from ttmem.account.things import Thing
 from ttmem.account.totals import Peak, Total, keep_largest
+from ttmem.account.views import agreements, reporter
 
 SCHEMA = "ttmem.snapshot/1"
 _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
@@ -85,13 +86,15 @@ def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
 
 def _largest_free(chip: Chip, pool: int) -> int | None:
     """The largest block in one bank, by the tightest allocator that was asked; ttnn's own measure of what fits."""
+    kind = (Kind.DRAM, Kind.L1)[pool]
     found = [a.largest_free[pool] for h in chip.holdings for a in h.audits.values() if a.banks[pool]]
+    found += [view.largest_free for h in chip.holdings for view in h.views.values() if view.kind is kind]
     return min(found, default=None)
 
 
 def completeness(chip: Chip) -> float | None:
     """What is tracked, by what the allocators themselves say is allocated; None if none was asked."""
-    found = [audit.agreement for holding in chip.holdings for audit in holding.audits.values()]
+    found = agreements(chip)
     both, either = (sum(column) for column in zip(*found)) if found else (0, 0)
     return None if not found else both / either if either else 1.0
 
@@ -156,7 +159,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
             "trace": {
                 "used": used[Kind.TRACE],
                 "reserved": _reserved(chip, (Kind.TRACE,)),
-                "region": geometry.trace_size if geometry and geometry.live else None,
+                "region": geometry.dram_banks * geometry.trace_size if geometry and geometry.live else None,
             },
         },
         "l1": {
@@ -172,7 +175,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
             "small": {
                 "used": used[Kind.L1_SMALL],
                 "reserved": _reserved(chip, (Kind.L1_SMALL,)),
-                "region": geometry.l1_small_size if geometry and geometry.live else None,
+                "region": geometry.cores * geometry.l1_small_size if geometry and geometry.live else None,
                 "peak": small.peak.value if used[Kind.L1_SMALL] is not None else None,
             },
             "cb": _held(chip, Kind.CB),
@@ -188,7 +191,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
             "dispatch_kernels": used[Kind.DISPATCH_KERNEL],
         },
         "host": {"used": used[Kind.HOST]},
-        "reporter": {"total": None, "inferred": None},
+        "reporter": reporter(chip),
         "completeness": completeness(chip),
         "confidence": confidence,
         "missing": [kind.label for kind in KINDS if used[kind] is None],

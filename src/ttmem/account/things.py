@@ -11,8 +11,9 @@ from ttmem.account.kinds import KINDS, Kind
 from ttmem.account.totals import Leaf
 
 if TYPE_CHECKING:
-    from ttmem.account.events import Audited, Extra
+    from ttmem.account.events import Audited, Extra, Viewed
     from ttmem.account.parties import Chip, Source
+    from ttmem.account.views import Agreement
 
 
 class Thing:
@@ -74,10 +75,14 @@ class Program:
     def __init__(self, ident: int, holding: Holding) -> None:
         self.ident = ident
         self.holding = holding
+        self.parts: dict[PartKey, Thing] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """What was said of it when it was compiled."""
         self.ring: int | None = None  # bytes of a core's kernel ring
         self.metal_id: int | None = None  # as tt-metal's messages name it
         self.tag: str | None = None
-        self.parts: dict[PartKey, Thing] = {}
 
     def resident(self, kind: Kind, cores: int) -> int | None:
         """Bytes of a kind on these cores; None if the cores of some part are not known."""
@@ -96,8 +101,8 @@ class Program:
 class Holding:
     """What one source of one process holds on the chip it calls by one number."""
 
-    __slots__ = ("audits", "buffers", "chip", "freed", "freed_before", "leaves", "number", "programs", "source",
-                 "unplaced")  # fmt: skip
+    __slots__ = ("agreements", "audits", "buffers", "chip", "freed", "freed_before", "leaves", "number", "programs",
+                 "source", "unplaced", "views")  # fmt: skip
 
     REMEMBERED = 512
 
@@ -112,6 +117,8 @@ class Holding:
         self.freed: set[object] = set()
         self.freed_before: set[object] = set()
         self.audits: dict[int, Audited] = {}  # the last one of each allocator
+        self.views: dict[tuple[int, Kind], Viewed] = {}  # the last one of each allocator and kind
+        self.agreements: dict[Kind, Agreement] = {}  # of what was tracked with what the views said, when they came
 
     def forget_older_frees(self) -> None:
         """The set of just freed keys is full: keep it as the older generation, forget the one before."""
@@ -133,6 +140,8 @@ class Holding:
         self.programs = {}
         self.unplaced = []
         self.audits = {}
+        self.views = {}
+        self.agreements = {}
         for leaf in self.leaves:
             if leaf is not None:
                 leaf.used = leaf.count = leaf.reserved = leaf.known = 0

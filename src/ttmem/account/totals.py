@@ -93,12 +93,14 @@ class WholePeak(Peak):
 class Total:
     """Bytes and number of live things in one corner of the account.
 
-    Three high-water marks, each at most the next: ``high`` since the last sample, ``recent`` since a reset, ``peak``
-    since the start. So one comparison per event decides whether any of them moves.
+    Three high-water marks, each at most the next: ``high`` since somebody last lowered it, ``recent`` since a reset,
+    ``peak`` since the start. So one comparison per event decides whether any of them moves. Samples, resets and phases
+    lower ``high``; what it was before is kept for the two that did not ask.
     """
 
     __slots__ = (
         "count",
+        "crest",
         "high",
         "high_before",
         "known",
@@ -117,7 +119,8 @@ class Total:
         self.known = 0  # how many those are
         self.reserved_peak = 0
         self.high = 0
-        self.high_before = 0  # what high was in this sample before a reset lowered it
+        self.high_before = 0  # what high was in this sample before it was lowered
+        self.crest = 0  # what high was since a phase last began or ended, before it was lowered
         self.peak = Peak()
         self.recent = Peak()
         self.watch = 0  # recent.seq; a thing born later was part of no peak
@@ -143,14 +146,26 @@ class Total:
     def reset_recent(self, seq: int, time: float) -> None:
         self.recent = Peak(self.used, seq, time)
         self.watch = seq
-        self.high_before = max(self.high_before, self.high)
-        self.high = self.used
+        self._lower()
 
     def take_high(self) -> int:
         """The highest value since the last call; starts the next sample."""
-        high = max(self.high, self.high_before)
-        self.high, self.high_before = self.used, 0
+        self._lower()
+        high, self.high_before = self.high_before, 0
         return high
+
+    def take_crest(self) -> int:
+        """The highest value since a phase last began or ended; the next stretch starts."""
+        self._lower()
+        crest, self.crest = self.crest, 0
+        return crest
+
+    def _lower(self) -> None:
+        high, self.high = self.high, self.used
+        if high > self.high_before:
+            self.high_before = high
+        if high > self.crest:
+            self.crest = high
 
     def merge(self, other: Total) -> None:
         """Count another total's things here too, as when a chip's name becomes known; peaks are the caller's."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import weakref
 
@@ -15,12 +16,15 @@ from ttmem.account.events import (
     Extra,
     Freed,
     Mark,
+    ProgramCompiled,
     ProgramDestroyed,
     ProgramRun,
+    Viewed,
 )
 from ttmem.account.grid import MAX_Y, ROW
 from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import KERNEL_KINDS, KIND_BY_LABEL, KINDS, Confidence, Kind
+from ttmem.account.kinds import KERNEL_KINDS, KIND_BY_LABEL, KINDS, Confidence, Kind, covers
+from ttmem.collect.meters import Reading
 from ttmem.collect.sender import Sender
 from ttmem.wire import native
 
@@ -31,6 +35,7 @@ _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
 _CORES = 1 << (ROW * MAX_Y)
 
 _clients: weakref.WeakSet[AllocationClient] = weakref.WeakSet()
+_numbers = itertools.count()
 
 
 class AllocationClient:
@@ -56,6 +61,8 @@ class AllocationClient:
         self._enabled = os.environ.get(ENABLE_VARIABLE) == "1" if enabled is None else enabled
         self._paths = [socket_path] if socket_path is not None else None
         self._hello = native.hello(source, confidence)
+        self.source = source
+        self._number = next(_numbers)
         self._rejected = 0
         self._sender = Sender(self._paths, self._hello)
         if self._enabled:
@@ -67,13 +74,13 @@ class AllocationClient:
 
     def report_allocation(
         self, *, device_id: int, size: int, buffer_type: Kind | int | str, buffer_id: int,
-        reserved: int | None = None, allocator: int = 0, tag: str | None = None,
+        reserved: int | None = None, allocator: int = 0, tag: str | None = None, system: bool = False,
     ) -> None:  # fmt: skip
-        """A buffer was allocated at address ``buffer_id``."""
+        """A buffer was allocated at address ``buffer_id``; ``system`` if the runtime took it for itself at open."""
         if self._enabled:
             extra = None
-            if reserved is not None or allocator or tag is not None:
-                extra = Extra(reserved, 0, allocator, tag)
+            if reserved is not None or allocator or tag is not None or system:
+                extra = Extra(reserved, 0, allocator, tag, system=system)
             self._put_allocated(device_id, buffer_type, buffer_id, size, 0, extra)
 
     def report_deallocation(
@@ -99,21 +106,43 @@ class AllocationClient:
         if self._enabled:
             self._put_freed(device_id, Kind.CB, cb_id, program, 0, cores)
 
+    def report_dfb_allocation(
+        self, *, device_id: int, size: int, dfb_id: int, program: int = 0, cores: int = 0, shared: bool = False,
+        tag: str | None = None,
+    ) -> None:  # fmt: skip
+        """A dataflow buffer exists; the values are those of a circular buffer. It goes with its program."""
+        if self._enabled:
+            self._put_allocated(device_id, Kind.DFB, dfb_id, size, program, Extra(None, cores, 0, tag, shared))
+
+    def report_scratchpad_allocation(
+        self, *, device_id: int, size: int, address: int, program: int = 0, cores: int = 0, tag: str | None = None
+    ) -> None:
+        """A program has a scratchpad on these cores; ``size`` is its bytes on all of them."""
+        if self._enabled:
+            self._put_allocated(device_id, Kind.SCRATCHPAD, address, size, program, Extra(None, cores, 0, tag))
+
     def report_kernel_load(
         self, *, device_id: int, size: int, kernel_id: int, kernel_type: int = 0, program: int = 0,
-        tag: str | None = None,
+        cores: int = 0, tag: str | None = None,
     ) -> None:  # fmt: skip
         """A kernel was loaded: ``size`` is its binary times its cores; type 0 application, 1 fabric, 2 dispatch."""
         if self._enabled:
             if not 0 <= kernel_type < len(KERNEL_KINDS):
                 self._rejected += 1
                 return
-            extra = Extra(tag=tag) if tag is not None else None
+            extra = Extra(None, cores, 0, tag) if cores or tag is not None else None
             self._put_allocated(device_id, KERNEL_KINDS[kernel_type], kernel_id, size, program, extra)
 
-    def report_kernel_unload(self, *, device_id: int, kernel_id: int, program: int = 0) -> None:
+    def report_kernel_unload(self, *, device_id: int, kernel_id: int, program: int = 0, cores: int = 0) -> None:
         if self._enabled:
-            self._put_freed(device_id, Kind.KERNEL, kernel_id, program)
+            self._put_freed(device_id, Kind.KERNEL, kernel_id, program, 0, cores)
+
+    def report_program_compiled(
+        self, *, device_id: int, program: int, ring: int = 0, metal_id: int = 0, tag: str | None = None
+    ) -> None:
+        """A program exists: the bytes it needs of a core's kernel ring, tt-metal's number of it, and its name."""
+        if self._enabled:
+            self._put_checked(ProgramCompiled(device_id, program, ring, metal_id, tag))
 
     def report_program_run(self, *, device_id: int, program: int, cores: int) -> None:
         """A program was launched on these cores: its circular buffers are the resident ones there."""
@@ -134,6 +163,18 @@ class AllocationClient:
         if self._enabled:
             self._put_checked(DeviceClosed(device_id))
 
+    def report_memory_view(
+        self, *, device_id: int, buffer_type: Kind | int | str, banks: int, size: int, allocated: int,
+        largest_free: int, allocator: int = 0,
+    ) -> None:  # fmt: skip
+        """What an allocator says of one kind of memory, in bytes of one bank; with 0 banks, that it says nothing."""
+        if self._enabled:
+            kind = self._kind(buffer_type)
+            if kind is None:
+                self._rejected += 1
+            else:
+                self._put_checked(Viewed(device_id, allocator, kind, banks, size, allocated, largest_free))
+
     def mark(self, text: str) -> None:
         """Name this moment in the event stream."""
         if self._enabled:
@@ -142,6 +183,10 @@ class AllocationClient:
     def flush(self, timeout: float | None = 5.0) -> bool:
         """Wait until the server has applied everything reported before this call. False if it did not in time."""
         return self._sender.flush(timeout) if self._enabled else True
+
+    def measure(self, *, reset: bool = False, mark: Event | None = None) -> dict[tuple[int | None, str], Reading]:
+        """What was reported and is live, for a meter: see ``ttmem.collect.meters``."""
+        return self._sender.measure(reset=reset, mark=mark if self._enabled else None)
 
     def stats(self) -> dict[str, int | bool | str | None]:
         """How the reporting fares: events sent, not sent, refused; live things; the last trouble in words."""
@@ -213,6 +258,12 @@ def _fits(extra: Extra) -> bool:
         and (extra.layout is None or 0 <= extra.layout < 15)
         and 0 <= extra.core_count < 4096
     )
+
+
+def newest() -> AllocationClient | None:
+    """The client made last of those that track buffers and have not been closed."""
+    found = [client for client in _clients if client.is_enabled() and Kind.DRAM in covers(client.source)]
+    return max(found, key=lambda client: client._number, default=None)
 
 
 def _flush_at_exit(reference: weakref.ref[AllocationClient]) -> None:

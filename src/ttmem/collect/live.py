@@ -3,8 +3,23 @@
 
 from __future__ import annotations
 
-from ttmem.account.events import MAX_SIZE, Allocated, DeviceClosed, DeviceOpened, Event, Freed, ProgramDestroyed
+from collections.abc import Callable, Iterable
+
+from ttmem.account.events import (
+    MAX_SIZE,
+    Allocated,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    Freed,
+    PhaseBegan,
+    PhaseEnded,
+    ProgramCompiled,
+    ProgramDestroyed,
+    Viewed,
+)
 from ttmem.account.kinds import BUFFER_KINDS, FAMILY_OF, POOL_OF, Kind
+from ttmem.collect.tally import Tally
 
 Key = tuple[int, int, int, int, int]
 _FIRST_PART = int(Kind.CB)
@@ -18,12 +33,23 @@ def _key(device: int, kind: Kind, address: int, program: int, allocator: int, co
     return device, FAMILY_OF[kind], address, program, cores
 
 
+def _taken(thing: Allocated) -> int | None:
+    """What the allocator took: not known unless it was said, and nothing for what is not the allocator's."""
+    if thing.kind >= _FIRST_PART:
+        return 0
+    return None if thing.extra is None else thing.extra.reserved
+
+
 class LiveTable:
     """Folds events the way the server does, as far as needed to say again what is live."""
 
     def __init__(self) -> None:
         self.devices: dict[int, DeviceOpened] = {}
+        self.tally = Tally()
         self._things: dict[Key, Allocated] = {}
+        self._programs: dict[tuple[int, int], ProgramCompiled] = {}
+        self._views: dict[tuple[int, int, Kind], Viewed] = {}
+        self._phases: dict[int, PhaseBegan] = {}
         self._unplaced = 0
 
     def __len__(self) -> int:
@@ -35,17 +61,44 @@ class LiveTable:
             self._allocated(event)
         elif type(event) is Freed:
             return self._freed(event)
+        else:
+            self._other(event)
+        return event
+
+    def resend(self) -> list[Event]:
+        """Events that build the table anew on the other side.
+
+        Things come before views and phases: a view is compared with them, and a phase begins with what is there.
+        """
+        tables: tuple[Iterable[Event], ...] = (
+            self.devices.values(),
+            self._programs.values(),
+            self._things.values(),
+            self._views.values(),
+            self._phases.values(),
+        )
+        return [event for table in tables for event in table]
+
+    def _other(self, event: Event) -> None:
+        if isinstance(event, ProgramCompiled):
+            known = self._programs.get((event.device, event.program), event)  # which the news does not take back
+            merged = event._replace(ring=event.ring or known.ring, tag=event.tag or known.tag)
+            self._programs[event.device, event.program] = merged
         elif isinstance(event, ProgramDestroyed):
+            self._programs.pop((event.device, event.program), None)
             self._drop(lambda key, thing: key[0] == event.device and key[1] >= 0 and thing.program == event.program)
         elif isinstance(event, DeviceOpened):
             self.devices[event.device] = event
         elif isinstance(event, DeviceClosed):
+            self._programs = {key: known for key, known in self._programs.items() if key[0] != event.device}
+            self._views = {key: known for key, known in self._views.items() if key[0] != event.device}
             self._drop(lambda key, thing: key[0] == event.device)
-        return event
-
-    def resend(self) -> list[Event]:
-        """Events that build the table anew on the other side."""
-        return [*self.devices.values(), *self._things.values()]
+        elif isinstance(event, Viewed):
+            self._views[event.device, event.allocator, event.kind] = event
+        elif isinstance(event, PhaseBegan):
+            self._phases.setdefault(event.ident, event)
+        elif isinstance(event, PhaseEnded):
+            self._phases.pop(event.ident, None)
 
     def _allocated(self, event: Allocated) -> None:
         device, kind, address, size, program, _, extra = event
@@ -58,6 +111,10 @@ class LiveTable:
             key = (device, key[1], -self._unplaced, allocator, 0)
         known = self._things.get(key)
         if known is None or known.size != size or known.kind != kind:
+            if known is not None:
+                self._uncount(known)
+            if extra is None or not extra.shared:
+                self.tally.add(device, kind, size, _taken(event))
             self._things[key] = _new(Allocated, (device, kind, address, size, program, 1, extra))
         elif key[1] != Kind.KERNEL:
             self._things[key] = known._replace(refs=known.refs + 1)
@@ -72,6 +129,7 @@ class LiveTable:
             self._things[key] = thing._replace(refs=thing.refs - 1)
         else:
             del self._things[key]
+            self._uncount(thing)
         if kind is not None:
             return event
         return _new(Freed, (device, thing.kind, address, size, program, allocator, cores))
@@ -93,7 +151,10 @@ class LiveTable:
         sized = [k for k in wanted if self._things[k].size == event.size]
         return (sized or wanted or [None])[-1]  # type: ignore[list-item]
 
-    def _drop(self, gone: object) -> None:
-        assert callable(gone)
+    def _drop(self, gone: Callable[[Key, Allocated], bool]) -> None:
         for key in [key for key, thing in self._things.items() if gone(key, thing)]:
-            del self._things[key]
+            self._uncount(self._things.pop(key))
+
+    def _uncount(self, thing: Allocated) -> None:
+        if thing.extra is None or not thing.extra.shared:
+            self.tally.remove(thing.device, thing.kind, thing.size, _taken(thing))

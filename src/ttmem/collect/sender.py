@@ -18,6 +18,8 @@ from collections.abc import Iterator
 
 from ttmem.account.events import Event, Lost, ResyncBegin, ResyncEnd
 from ttmem.collect.live import LiveTable
+from ttmem.collect.meters import Reading
+from ttmem.collect.tally import Tally
 from ttmem.wire import native
 from ttmem.wire.endpoint import connect_any, search_paths
 
@@ -29,6 +31,22 @@ _BACKLOG_BYTES = 1 << 20
 _QUEUE_LIMIT = 1 << 17  # events that wait for a server that reads too slowly, beyond the backlog
 _QUEUE_HELP = 1 << 18
 _HELP_EVENTS = 16
+_DECIDE_SECONDS = 0.5
+
+
+class _Look:
+    """A question in the queue: what is live by all that stands before it. A mark is put in its very place."""
+
+    def __init__(self, reset: bool, mark: Event | None) -> None:
+        self._reset = reset
+        self._mark = mark
+        self.readings: dict[tuple[int | None, str], Reading] | None = None
+
+    def answer(self, tally: Tally) -> Event | None:
+        self.readings = tally.read()
+        if self._reset:
+            tally.reset_peaks()
+        return self._mark
 
 
 class Sender:
@@ -38,10 +56,11 @@ class Sender:
         self._paths = paths
         self._hello = hello
         self._open = True
-        self._queue: deque[Event | int] = deque()
+        self._queue: deque[Event | int | _Look] = deque()  # a number is a flush that waits for its answer
         self._folding = threading.Lock()
         self._starting = threading.Lock()
         self._wake = threading.Event()
+        self._decided = threading.Event()  # whether there is a server: what is folded before could not be sent
         self._thread: threading.Thread | None = None
         self._live = LiveTable()
         self._sock: socket.socket | None = None
@@ -99,6 +118,19 @@ class Sender:
                 self._waiting -= 1
         return True
 
+    def measure(self, *, reset: bool = False, mark: Event | None = None) -> dict[tuple[int | None, str], Reading]:
+        """What is live by everything put so far. With a mark, as of the moment when that is put, by this call."""
+        look = _Look(reset, mark)
+        self._queue.append(look)
+        if self._open:
+            self._start()
+            self._wake.set()
+            self._decided.wait(_DECIDE_SECONDS)
+        while look.readings is None:  # whoever folds it looks, be it our thread
+            with self._folding:
+                self._fold(_PIECE_EVENTS)
+        return look.readings
+
     def stats(self) -> dict[str, int | bool | str | None]:
         """How the sending fares; the last trouble in words."""
         return {
@@ -134,6 +166,7 @@ class Sender:
                     thread.start()
                 except RuntimeError:  # the interpreter is shutting down, or there are no threads left
                     self._trouble = "no thread could be started to send reports"
+                    self._decided.set()
                     return
                 self._thread = thread
 
@@ -165,6 +198,7 @@ class Sender:
 
     def _step(self) -> None:
         if self._sock is None and not self._connect():
+            self._decided.set()
             self._take()
             time.sleep(0.01 if self._waiting else 0.0)
             return
@@ -190,11 +224,16 @@ class Sender:
         events = 0
         while queue and events < limit:
             event = queue.popleft()
-            if isinstance(event, int):
-                self._token = event
-                if follows:
-                    records.append(native.sync(event))
-                continue
+            if not isinstance(event, tuple):
+                if isinstance(event, int):
+                    self._token = event
+                    if follows:
+                        records.append(native.sync(event))
+                    continue
+                mark = event.answer(live.tally)
+                if mark is None:
+                    continue
+                event = mark
             event = live.fold(event)
             events += 1
             if follows:
@@ -243,6 +282,7 @@ class Sender:
             self._trouble = f"no server: {error}"
             return False
         sock.setblocking(False)
+        self._decided.clear()  # until the table is on its way
         self._sock = sock
         self._head = memoryview(self._hello)
         self._incoming = b""
@@ -260,6 +300,7 @@ class Sender:
                 self._unreported = 0
             self._resending = self._encoded(events, self._token if self._token > self._synced else 0)
             self._gap = False
+        self._decided.set()
 
     @staticmethod
     def _encoded(events: list[Event], token: int) -> Iterator[bytes]:

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ttmem.account import causes
 from ttmem.account import snapshot as snap
-from ttmem.account.kinds import KERNEL_KINDS, Kind, Pool
+from ttmem.account.causes import Cause
+from ttmem.account.kinds import Pool
 from ttmem.account.ledger import Ledger
 from ttmem.account.things import Thing
 from ttmem.run.collect import Collector
@@ -19,17 +21,16 @@ SCHEMA = "ttmem.run/1"
 
 Json = dict[str, Any]
 
-_PARTS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, *KERNEL_KINDS)
+_WORDS = {
+    Cause.PROGRAM_CACHE: "program cache",
+    Cause.LIKELY_PROGRAM_CACHE: "program cache, likely",
+    Cause.SYSTEM: "system",
+}
 
 
 def cause_of(thing: Thing) -> str:
-    """Why a thing may still have been there: programs stay in the program cache, and so does what they configured.
-
-    Whether an L1_SMALL buffer belongs to a cached program cannot be seen; nearly all do, so it is called likely.
-    """
-    if thing.kind in _PARTS or (thing.extra is not None and thing.extra.binary):
-        return "program cache"
-    return "program cache, likely" if thing.kind is Kind.L1_SMALL else "tensor"
+    """The cause in a run's words; what is held without another one is a tensor."""
+    return _WORDS.get(causes.cause_of(thing), "tensor")
 
 
 def _by_size(things: Iterable[Thing]) -> list[Thing]:

@@ -113,6 +113,8 @@ def _left(report: Report) -> list[str]:
             count = f"{len(things):,} {'buffer' if len(things) == 1 else 'buffers'}"
             lines.append(f"  tensors: {size} in {count} that nobody freed, largest:")
             lines += _largest(things, "  ")
+        elif cause == "system":
+            lines.append(f"  the runtime itself: {size} in {len(things):,} things, which go with the device")
         else:
             what = "program cache (likely: L1_SMALL)" if "likely" in cause else "program cache"
             lines.append(f"  {what}: {size} in {len(things):,} things; clear_program_cache() gives them back")

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from ttmem.account.events import Allocated, Claimed, DeviceOpened, Event, Freed, ProgramRun
+from ttmem.account.events import Allocated, Claimed, DeviceOpened, Event, Freed, ProgramRun, Viewed
 from ttmem.account.grid import format_ranges, ranges_of
 from ttmem.account.parties import Source
 from ttmem.account.things import Thing
@@ -75,7 +75,7 @@ def _sse(item: Item, may_see: Callable[[int | None], bool]) -> bytes:
     return b"data: " + json.dumps(item, separators=(",", ":")).encode() + b"\n\n"
 
 
-_PRIVATE = ("tag", "text")  # the workload's own words
+_PRIVATE = ("tag", "text", "name")  # the workload's own words
 
 
 def event_json(time: float, source: Source | None, event: Event, thing: Thing | None) -> Item:
@@ -110,4 +110,6 @@ def event_json(time: float, source: Source | None, event: Event, thing: Thing | 
     else:
         plain = (int, str, tuple, type(None))
         out |= {name: value for name, value in event._asdict().items() if isinstance(value, plain)}
+        if isinstance(event, Viewed):
+            out["kind"] = event.kind.label
     return out

@@ -18,8 +18,10 @@ from ttmem.account.kinds import KIND_BY_LABEL, KINDS
 from ttmem.account.l1map import FloorFinder, Reach
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Process
+from ttmem.account.phases import phases_json
 from ttmem.account.things import Thing
 from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
+from ttmem.api.leaks import OLDER, LeakFinder
 from ttmem.server import metrics
 from ttmem.server.clock import Clock, rfc3339
 from ttmem.server.feed import Feed, Subscription
@@ -81,10 +83,12 @@ class Api:
             ),
             Route("GET", "/peaks", self._peaks, ("since", "pid")),
             Route("POST", "/peaks/reset", self._reset_peaks),
+            Route("GET", "/phases", self._phases, ("pid",)),
             Route("GET", "/headroom", self._headroom, ("chip",)),
             Route("GET", "/history", self._get_history, ("step", "since", "until", "chip", "kind")),
             Route("GET", "/events", self._events),
             Route("GET", "/dump", self._dump, ("format", "what")),
+            Route("GET", "/leaks", self._leaks, ("older", "pid", "chip")),
             Route("GET", "/metrics", self._metrics, ("pids",)),
         ]
 
@@ -250,6 +254,14 @@ class Api:
             }
         )
 
+    async def _phases(self, request: Request) -> Response:
+        ledger, pid = self._ledger, request.query.get("pid")
+        if pid is None:
+            found = [p for p in (*ledger.processes.values(), *ledger.departed) if p.phases.open or p.phases.ended]
+        else:
+            found = self._parties(_whole(pid, "pid"))
+        return json_response({"processes": [phases_json(process, sees(request.uid)) for process in found]})
+
     async def _headroom(self, request: Request) -> Response:
         wanted = request.query.get("chip")
         finders = {c.uid: FloorFinder(c) for c in snap.shown_chips(self._ledger) if wanted in (None, c.uid)}
@@ -325,6 +337,24 @@ class Api:
             text = await self.dump_text(kernels=what == "kernels", uid=request.uid)
             return Response(text.encode() + b"\n", content_type="text/plain; charset=utf-8")
         return json_response(await self.build_dump(kernels=what == "kernels", uid=request.uid))
+
+    async def _leaks(self, request: Request) -> Response:
+        query = request.query
+        older = _whole(query.get("older", str(OLDER)), "older")
+        pids = frozenset(_whole(text, "pid") for text in query["pid"].split(",")) if "pid" in query else frozenset()
+        for pid in pids:
+            self._parties(pid)
+        chip = query.get("chip")
+        if chip is not None and chip not in self._ledger.chips:
+            raise HttpError(404, f"there is no chip {chip!r}; /snapshot lists those there are")
+        await self._thin()
+        now, since = self._clock.now(), self._server()["since"]
+        finder = LeakFinder(now, older, pids=pids, chip=chip, may_see=sees(request.uid))
+        async for items in self._slices():
+            for item in items:
+                finder.add(item)
+        found = finder.result(self._ledger, time=rfc3339(now), since=rfc3339(since), tracked=now - since)
+        return json_response(found)
 
     async def _metrics(self, request: Request) -> Response:
         pids = request.query.get("pids", "0") not in ("", "0", "false")

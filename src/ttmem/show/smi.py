@@ -22,8 +22,8 @@ def render(picture: Json, colour: bool = False) -> str:
     """The whole screen."""
     lines = [_header(picture), "═" * _WIDTH]
     lines += _chip_table(picture["chips"], colour)
-    for chip in picture["chips"]:
-        lines += ["", *_breakdown(chip)]
+    for chips, breakdown in _alike(picture["chips"]):
+        lines += ["", chips, *breakdown]
     lines += ["", *_processes(picture["processes"])]
     lines += ["", anomaly_line(picture["anomalies"]), *_hints(picture)]
     return "\n".join(line.rstrip() for line in lines)
@@ -75,11 +75,26 @@ def _bar(used: int | None, capacity: int | None, colour: bool) -> str:
     return f"{bar} {percent(used, capacity):>4} "
 
 
+def _alike(chips: list[Json]) -> list[tuple[str, list[str]]]:
+    """Each breakdown once, with the names of all chips it is true of: replicas of a model are many and equal."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for chip in chips:
+        assumed = "" if chip["identity"] == "known" else "  (which chip this is, is assumed from the device number)"
+        groups.setdefault(tuple(_breakdown(chip)), []).append(f"{chip['uid']}{assumed}")
+    return [(_names(names), list(breakdown)) for breakdown, names in groups.items()]
+
+
+def _names(names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    listed = ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]} ... {names[-1]}"
+    return f"{listed}: {len(names)} chips, each"
+
+
 def _breakdown(chip: Json) -> list[str]:
     memory = chip["memory"]
     dram, l1, system = memory["dram"], memory["l1"], memory["system"]
-    identity = "" if chip["identity"] == "known" else "  (which chip this is, is assumed from the device number)"
-    lines = [f"{chip['uid']}{identity}"]
+    lines: list[str] = []
 
     def row(name: str, size: int | None, note: str = "") -> None:
         if size or name.startswith(("L1 total", "DRAM total")):
@@ -99,12 +114,25 @@ def _breakdown(chip: Json) -> list[str]:
     row("trace", dram["trace"]["used"])
     row("DRAM total", dram["used"], f"   peak {human(dram['peak'])}{_basis(dram)}")
     row("host memory", memory["host"]["used"])
+    lines += _reporter(memory["reporter"])
     known = [f"{human(size)} {name}" for name, size in memory["confidence"].items() if size]
     unknown = f"; not known: {', '.join(memory['missing'])}" if memory["missing"] else ""
     share = memory["completeness"]
     audited = "" if share is None else f"; {100 * share:.4g} % of what the allocators say"
     lines.append(f"  {', '.join(known) or 'nothing reported'}{audited}{unknown}")
     return lines
+
+
+def _reporter(said: Json) -> list[str]:
+    """L1 by the word of the allocators, if somebody published it, and what the difference means."""
+    if said["total"] is None:
+        return []
+    rows = (
+        ("L1 (allocator-tracked)", said["tracked"], ""),
+        ("L1 (total from MemoryReporter)", said["total"], ""),
+        ("→ CB + kernels (inferred)", said["inferred"], f"   {said['basis']}"),
+    )
+    return [f"  {name:<30} {human(size):>11}{note}" for name, size, note in rows]
 
 
 def _resident(part: Json, capacity: int | None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import Any, NamedTuple
@@ -27,6 +28,8 @@ from ttmem.account.events import (
     Lost,
     Mark,
     PeaksReset,
+    PhaseBegan,
+    PhaseEnded,
     ProcessExited,
     ProgramCompiled,
     ProgramDestroyed,
@@ -35,6 +38,7 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
     Sees,
+    Viewed,
 )
 from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.grid import CoreRange, mask_of, ranges_of
@@ -49,10 +53,11 @@ ALLOCATED, FREED, PROGRAM_RUN, PROGRAM_DESTROYED = 0x81, 0x82, 0x83, 0x84
 DEVICE_OPENED, DEVICE_CLOSED = 0x85, 0x86
 RESYNC_BEGIN, RESYNC_END, LOST, MARK = 0x87, 0x88, 0x89, 0x8A
 SYNC, SYNCED, WELCOME = 0x8B, 0x8C, 0x8D
+PROGRAM_COMPILED, PHASE_BEGAN, PHASE_ENDED, VIEWED = 0x8E, 0x8F, 0x90, 0x91
 # Only in event files: what the server itself found out.
 CHIP_FOUND, REJECTED, CLAIMED, PROCESS_EXITED, PEAKS_RESET = 0xA0, 0xA1, 0xA2, 0xA3, 0xA4
 # Only in event files: what the agent said through its ring.
-PROGRAM_COMPILED, SEES, AUDITED = 0xA5, 0xA6, 0xA7
+SEES, AUDITED = 0xA6, 0xA7
 
 PREFIX = Struct("<BBHi")
 _ALLOCATED = Struct("<BBHiQQQQIIHHHH")
@@ -60,10 +65,12 @@ _FREED = Struct("<BBHiQQQIHH")
 _RUN = Struct("<BBHiQHHI")
 _NUMBER = Struct("<BBHiQ")
 _RANGE = Struct("<4H")
+_VIEWED = Struct("<BBHiIIQQQ")
+_PHASE = Struct("<QQ")
 ANSWER_SIZE = _NUMBER.size  # of everything a server sends
 
 _NO_KIND = 255
-_HAS_EXTRA, _SHARED, _RESERVED_KNOWN, _BINARY = 1, 2, 4, 8
+_HAS_EXTRA, _SHARED, _RESERVED_KNOWN, _BINARY, _SYSTEM = 1, 2, 4, 8, 16
 MAX_TEXT = 1024
 MAX_NAME = 128  # of a chip, a board
 MAX_RECORD = 0xFFF8
@@ -103,12 +110,14 @@ def _with_body(op: int, device: int, body: bytes, kind: int = 0) -> bytes:
     return (PREFIX.pack(op, kind, length, device) + len(body).to_bytes(2, "little") + body).ljust(length, b"\0")
 
 
-def _ranges(mask: int) -> list[CoreRange]:
-    return ranges_of(mask) if mask else []
+@lru_cache(maxsize=1024)  # a workload uses few sets of cores, over and over
+def _pack_ranges(mask: int) -> bytes:
+    return b"".join(_RANGE.pack(*one) for one in ranges_of(mask)) if mask else b""
 
 
-def _pack_ranges(ranges: list[CoreRange]) -> bytes:
-    return b"".join(_RANGE.pack(*r) for r in ranges)
+@lru_cache(maxsize=1024)
+def _mask_of_packed(ranges: bytes) -> int:
+    return mask_of(CoreRange(*one) for one in _RANGE.iter_unpack(ranges))
 
 
 def hello(source: str, confidence: Confidence) -> bytes:
@@ -132,32 +141,36 @@ def allocated(event: Allocated) -> bytes:
     device, kind, address, size, program, refs, extra = event
     if extra is None:
         return _ALLOCATED.pack(ALLOCATED, kind, 56, device, address, size, 0, program, 0, refs, 0, 0, 0, 0)
-    ranges = _ranges(extra.cores)
+    ranges = _pack_ranges(extra.cores)
     tag = b"" if extra.tag is None else _text(extra.tag)
     flags = _HAS_EXTRA | (_SHARED if extra.shared else 0) | (0 if extra.reserved is None else _RESERVED_KNOWN)
-    flags |= _BINARY if extra.binary else 0
-    length = _padded(_ALLOCATED.size + _RANGE.size * len(ranges) + len(tag))
+    flags |= (_BINARY if extra.binary else 0) | (_SYSTEM if extra.system else 0)
+    length = _padded(_ALLOCATED.size + len(ranges) + len(tag))
     head = _ALLOCATED.pack(
         ALLOCATED, kind, length, device, address, size, extra.reserved or 0, program, extra.allocator, refs, flags,
-        len(ranges), 0xFFFF if extra.tag is None else len(tag),
+        len(ranges) // _RANGE.size, 0xFFFF if extra.tag is None else len(tag),
         (0 if extra.layout is None else extra.layout + 1) & 15 | (extra.core_count & 0xFFF) << 4,
     )  # fmt: skip
-    return (head + _pack_ranges(ranges) + tag).ljust(length, b"\0")
+    return (head + ranges + tag).ljust(length, b"\0")
 
 
 def freed(event: Freed) -> bytes:
     device, kind, address, size, program, allocator, cores = event
-    ranges = _ranges(cores)
+    ranges = _pack_ranges(cores)
     code = _NO_KIND if kind is None else kind
-    length = _FREED.size + _RANGE.size * len(ranges)
-    head = _FREED.pack(FREED, code, length, device, address, size, program, allocator, len(ranges), 0)
-    return head + _pack_ranges(ranges)
+    length, count = _FREED.size + len(ranges), len(ranges) // _RANGE.size
+    return _FREED.pack(FREED, code, length, device, address, size, program, allocator, count, 0) + ranges
 
 
 def _run(event: ProgramRun) -> bytes:
-    ranges = _ranges(event.cores)
-    length = _RUN.size + _RANGE.size * len(ranges)
-    return _RUN.pack(PROGRAM_RUN, 0, length, event.device, event.program, len(ranges), 0, 0) + _pack_ranges(ranges)
+    ranges = _pack_ranges(event.cores)
+    length, count = _RUN.size + len(ranges), len(ranges) // _RANGE.size
+    return _RUN.pack(PROGRAM_RUN, 0, length, event.device, event.program, count, 0, 0) + ranges
+
+
+def _viewed(event: Viewed) -> bytes:
+    device, allocator, kind, banks, *sizes = event
+    return _VIEWED.pack(VIEWED, kind, _VIEWED.size, device, allocator, banks, *sizes)
 
 
 def _number(op: int, device: int, value: int) -> bytes:
@@ -213,6 +226,9 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     Sees: lambda e: _with_body(SEES, 0, json.dumps(e).encode()),
     Audited: lambda e: _with_body(AUDITED, e.device, json.dumps(e[1:]).encode()),
     Mark: lambda e: _with_body(MARK, 0, _text(e.text)),
+    PhaseBegan: lambda e: _with_body(PHASE_BEGAN, 0, _PHASE.pack(e.ident, e.parent) + _text(e.name)),
+    PhaseEnded: lambda e: _number(PHASE_ENDED, 0, e.ident),
+    Viewed: _viewed,
     ChipFound: lambda e: _with_body(CHIP_FOUND, 0, _chip_json(e.chip)),
     Rejected: lambda e: _number(REJECTED, 0, e.records),
     Claimed: lambda e: _number(CLAIMED, e.pid, 0),
@@ -229,7 +245,7 @@ def encode(event: Event) -> bytes:
 def _unpack_ranges(record: bytes, at: int, count: int) -> int:
     if at + count * _RANGE.size > len(record):
         raise NativeError(f"{count} core ranges do not fit a record of {len(record)} bytes")
-    return mask_of(CoreRange(*_RANGE.unpack_from(record, at + i * _RANGE.size)) for i in range(count))
+    return _mask_of_packed(bytes(record[at : at + count * _RANGE.size]))
 
 
 def _decode_allocated(record: bytes) -> Allocated:
@@ -248,7 +264,7 @@ def _decode_allocated(record: bytes) -> Allocated:
         tag = _read_text(record[at : at + tag_length])
     extra = Extra(
         reserved if flags & _RESERVED_KNOWN else None, cores, allocator, tag, bool(flags & _SHARED),
-        (spread & 15) - 1 if spread & 15 else None, spread >> 4, bool(flags & _BINARY),
+        (spread & 15) - 1 if spread & 15 else None, spread >> 4, bool(flags & _BINARY), bool(flags & _SYSTEM),
     )  # fmt: skip
     return Allocated(device, KINDS[kind], address, size, program, refs, extra)
 
@@ -269,6 +285,19 @@ def _decode_run(record: bytes) -> ProgramRun:
 def _decode_compiled(record: bytes) -> ProgramCompiled:
     program, ring, metal_id, tag = json.loads(_body(record))
     return ProgramCompiled(_device(record), int(program), int(ring), int(metal_id), None if tag is None else str(tag))
+
+
+def _decode_phase(record: bytes) -> PhaseBegan:
+    body = _body(record)
+    ident, parent = _PHASE.unpack_from(body)
+    return PhaseBegan(ident, _read_text(body[_PHASE.size :]), parent)
+
+
+def _decode_viewed(record: bytes) -> Viewed:
+    _, kind, _, device, allocator, banks, *sizes = _VIEWED.unpack_from(record)
+    if kind >= len(KINDS):
+        raise NativeError(f"kind {kind} does not exist")
+    return Viewed(device, allocator, KINDS[kind], banks, *sizes)
 
 
 def _decode_sees(record: bytes) -> Sees:
@@ -311,13 +340,16 @@ _DECODERS: dict[int, Callable[[bytes], Event]] = {
     SEES: _decode_sees,
     AUDITED: _decode_audited,
     MARK: lambda r: Mark(_read_text(_body(r))),
+    PHASE_BEGAN: _decode_phase,
+    PHASE_ENDED: lambda r: PhaseEnded(_value(r)),
+    VIEWED: _decode_viewed,
     CHIP_FOUND: lambda r: ChipFound(_chip_of(_body(r))),
     REJECTED: lambda r: Rejected(_value(r)),
     CLAIMED: lambda r: Claimed(_device(r)),
     PROCESS_EXITED: lambda r: ProcessExited(),
     PEAKS_RESET: lambda r: PeaksReset(),
 }
-_FROM_CLIENTS = range(ALLOCATED, SYNC + 1)
+_FROM_CLIENTS = frozenset((*range(ALLOCATED, SYNC + 1), PROGRAM_COMPILED, PHASE_BEGAN, PHASE_ENDED, VIEWED))
 
 
 def decode(record: bytes) -> Event:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's shared memory, read from outside: ring, live table, places, chips, blobs.
+"""The agent's shared memory, read from outside: ring, live table, places, chips, meters, blobs.
 
 The layout is that of native/src/layout.h, written down once there and once here; a test compares the two field by
 field. The file belongs to another process: every number is copied before it is looked at, and nothing read here
@@ -19,22 +19,23 @@ from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.identity import ChipInfo, assumed_uid
 
 MAGIC = int.from_bytes(b"ttmemrng", "little")
-VERSION = 1
+VERSION = 2
 NO_SLOT = NO_MESH = NO_BOARD = 0xFFFFFFFF
 SHARED, WHOLESALE, BINARY, RAN = 1, 2, 4, 8
 PROGRAM_FRAME = 255
 
-HEADER_SIZE, PLACE_SIZE, CHIP_SIZE, RECORD_SIZE = 4096, 512, 64, 64
+HEADER_SIZE, PLACE_SIZE, CHIP_SIZE, METERS_SIZE, RECORD_SIZE = 4096, 512, 64, 512, 64
 # name, offset, struct code
 HEADER_FIELDS = (
     ("magic", 0, "Q"), ("version", 8, "I"), ("pid", 12, "I"), ("total", 16, "Q"),
     ("places_at", 24, "I"), ("places", 28, "I"), ("chips_at", 32, "I"), ("chips", 36, "I"),
     ("ring_at", 40, "I"), ("ring_slots", 44, "I"), ("table_at", 48, "I"), ("table_slots", 52, "I"),
     ("blobs_at", 56, "I"), ("blobs_size", 60, "I"), ("started", 64, "Q"), ("coverage", 72, "Q"),
+    ("meters_at", 80, "I"), ("meters", 84, "I"),
     ("head", 128, "Q"), ("table_high", 136, "I"), ("blobs_used", 140, "I"), ("places_used", 144, "I"),
     ("chips_used", 148, "I"), ("table_full", 152, "Q"), ("blobs_full", 160, "Q"), ("unknown_frees", 168, "Q"),
     ("replaced", 176, "Q"), ("names", 184, "Q"), ("failures", 192, "Q"), ("places_full", 200, "Q"),
-    ("wheel", 256, "256s"), ("trouble", 512, "512s"),
+    ("meters_used", 208, "Q"), ("wheel", 256, "256s"), ("trouble", 512, "512s"),
 )  # fmt: skip
 RECORD_FIELDS = (
     ("sequence", 0, "Q"), ("time", 8, "Q"), ("event", 16, "B"), ("kind", 17, "B"), ("layout", 18, "B"),
@@ -56,12 +57,19 @@ BANK_FIELDS = (
 CHIP_FIELDS = (
     ("unique_id", 0, "Q"), ("number", 8, "I"), ("arch", 12, "I"), ("board", 16, "I"), ("remote", 20, "I"),
 )  # fmt: skip
+_CHIP_MASK, _GAUGES_AT = 32, 64
+METERS_FIELDS = (("chips", 0, f"{_CHIP_MASK}s"), ("gauges", _GAUGES_AT, f"{METERS_SIZE - _GAUGES_AT}s"))
+METER_FIELDS = (("used", 0, "Q"), ("reserved", 8, "Q"), ("peak", 16, "Q"), ("reserved_peak", 24, "Q"))
+# What there is a meter for, in order: two pools, and the kinds by their labels.
+GAUGES = ("dram_pool", "dram", "l1_pool", "l1", "host", "l1_small", "trace", "cb", "dfb", "scratchpad", "kernel",
+          "fabric_kernel", "dispatch_kernel", "firmware")  # fmt: skip
 
 RECORD = Struct("<" + "".join(code for _, _, code in RECORD_FIELDS))
 _PLACE = Struct("<" + "".join(code for _, _, code in PLACE_FIELDS))
 _BANK = Struct("<" + "".join(code for _, _, code in BANK_FIELDS))
 _CHIP = Struct("<" + "".join(code for _, _, code in CHIP_FIELDS))
 _HEADER = {name: (Struct("<" + code), offset) for name, offset, code in HEADER_FIELDS}
+_METER = Struct("<" + "".join(code for _, _, code in METER_FIELDS))
 _BLOB_LENGTH = Struct("<I")
 MAX_BLOB = 4096
 _MOST_BYTES = 1 << 28
@@ -83,6 +91,8 @@ class RingEvent(IntEnum):
     RUN = 7
     DESTROYED = 8
     CACHE_CLEARED = 9
+    PHASE_BEGAN = 10
+    PHASE_ENDED = 11
 
 
 class Record(NamedTuple):
@@ -148,6 +158,15 @@ class RingChip(NamedTuple):
     arch: int
     board: int
     remote: int
+
+
+class Meter(NamedTuple):
+    """Bytes of one kind or pool; the peaks are those since the workload last reset them."""
+
+    used: int
+    reserved: int
+    peak: int
+    reserved_peak: int
 
 
 class RingError(ValueError):
@@ -314,6 +333,22 @@ class Ring:
             raise RingError(f"there is no chip {number}")
         return RingChip._make(_CHIP.unpack_from(self._map, self._chips_at + number * CHIP_SIZE))
 
+    def meters(self) -> dict[tuple[int | None, str], Meter]:
+        """What is held, by Metal's number (None: on all chips together) and gauge.
+
+        Each number is whole, but the agent may be between two of them: they belong together while it stands still.
+        """
+        found: dict[tuple[int | None, str], Meter] = {}
+        for group in range(min(self.field("meters_used"), self.field("meters"))):
+            at = self.field("meters_at") + group * METERS_SIZE
+            raw = self._map[at : at + METERS_SIZE]
+            mask = int.from_bytes(raw[:_CHIP_MASK], "little")
+            chips = [self.chip(number).number for number in range(mask.bit_length()) if mask >> number & 1]
+            for gauge, values in zip(GAUGES, _METER.iter_unpack(raw[_GAUGES_AT:])):
+                for chip in chips if group else (None,):
+                    found[chip, gauge] = Meter._make(values)
+        return found
+
     def _check(self) -> None:
         if self.field("magic") != MAGIC:
             raise RingError("it does not begin with the agent's mark")
@@ -321,8 +356,9 @@ class Ring:
             raise RingError(f"it is version {self.field('version')}, this reader knows version {VERSION}")
         size = len(self._map)
         for name, count, each in (
-            ("places_at", "places", PLACE_SIZE), ("chips_at", "chips", CHIP_SIZE), ("blobs_at", "blobs_size", 1),
+            ("places_at", "places", PLACE_SIZE), ("chips_at", "chips", CHIP_SIZE), ("meters_at", "meters", METERS_SIZE),
             ("ring_at", "ring_slots", RECORD_SIZE), ("table_at", "table_slots", RECORD_SIZE),
+            ("blobs_at", "blobs_size", 1),
         ):  # fmt: skip
             at, items = self.field(name), self.field(count)
             if not HEADER_SIZE <= at <= size or not 0 < items * each <= size - at:

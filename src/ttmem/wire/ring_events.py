@@ -21,6 +21,8 @@ from ttmem.account.events import (
     Freed,
     Lost,
     Mark,
+    PhaseBegan,
+    PhaseEnded,
     ProgramCompiled,
     ProgramDestroyed,
     ProgramRun,
@@ -47,6 +49,7 @@ from ttmem.wire.ring import (
 )
 
 _ALLOCATED, _FREED, _RUN = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.RUN)
+_PHASES = (int(RingEvent.PHASE_BEGAN), int(RingEvent.PHASE_ENDED))
 _UNKNOWN_LAYOUT = 255
 COUNTERS = ("unknown_frees", "replaced", "table_full", "blobs_full", "places_full", "failures")
 _GONE = (0, 0)
@@ -178,6 +181,9 @@ class RingFold:
         """The events of one record: one for each chip."""
         (_, nanoseconds, happened, kind, _, flags, _, address, size, _, _, place, _, cores, program, _) = record
         time = nanoseconds * 1e-9 + self._offset
+        if happened in _PHASES:
+            yield time, self._phase(record)
+            return
         spot = self._spots.get(place) or self._spot(place)
         if happened == _ALLOCATED:
             self.fresh = True
@@ -199,6 +205,13 @@ class RingFold:
         else:
             for rare in self._rare(record, spot):
                 yield time, rare
+
+    def _phase(self, record: tuple[int, ...]) -> Event:
+        """The workload's own mark, which is of no place."""
+        ident, parent = record[7], record[8]
+        if record[2] == RingEvent.PHASE_ENDED:
+            return PhaseEnded(ident)
+        return PhaseBegan(ident, self.ring.name(record[15]) or "", parent)
 
     def _freed(self, kind: int, flags: int, size: int) -> None:
         """A buffer went: by the program, or because its device is being closed."""

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishes what the allocators of this process say of themselves, so that others need not open the device to ask."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from ttmem.account.kinds import Kind
+from ttmem.collect.client import AllocationClient
+
+KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
+_TTNN = "ttnn"  # the workload's own; ttmem does not depend on it
+
+View = Callable[[Any, Kind], Any]
+
+
+class Sample(NamedTuple):
+    """One kind of memory of one allocator, in bytes of one bank."""
+
+    banks: int
+    size: int
+    allocated: int
+    largest_free: int
+
+    @property
+    def total(self) -> int:
+        return self.allocated * self.banks
+
+
+class _Device:
+    """One device as it was given: the chips it is, and the last look at it."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+        self.chips = _chips(device)
+        self.allocator = 0 if isinstance(device, int) else _ident(device) + 1
+        self.samples: dict[Kind, Sample] = {}
+        self.trouble: str | None = "not looked at yet"
+
+
+class MemoryReporter:
+    """Takes the memory views of open devices and publishes them; it never opens one.
+
+    ``devices`` are those of ttnn; of a mesh every chip is reported. ``view`` is what to ask instead of
+    ``ttnn.get_memory_view``. With an ``interval`` in seconds a thread of its own publishes; stop it before the devices
+    are closed, by ``stop()`` or the end of a ``with`` block. Errors of the runtime are counted, never raised.
+
+    >>> class Idle:
+    ...     num_banks, total_bytes_per_bank, total_bytes_allocated_per_bank = 64, 1000, 80
+    ...     largest_contiguous_bytes_free_per_bank = 920
+    >>> reporter = MemoryReporter([0], view=lambda device, kind: Idle, client=AllocationClient(enabled=False))
+    >>> reporter.publish()
+    True
+    >>> reporter.total(0), reporter.inferred(0, tracked=1000), reporter.inferred(0, tracked=9000)
+    (5120, 4120, 0)
+    """
+
+    def __init__(
+        self,
+        devices: Iterable[Any],
+        *,
+        client: AllocationClient | None = None,
+        interval: float | None = None,
+        view: View | None = None,
+    ) -> None:
+        self.client = client or AllocationClient(enabled=True, source="reporter")
+        self.errors = 0
+        self._view = view or _ttnn_view()
+        self._devices = [_Device(device) for device in devices]
+        self._looking = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._observers: list[Callable[[], None]] = []
+        _reporters[:] = [*(other for other in _reporters if other() is not None), weakref.ref(self)]
+        if interval is not None:
+            self._thread = threading.Thread(
+                target=_run, args=(weakref.ref(self), self._stopped, interval), name="ttmem-reporter", daemon=True
+            )
+            self._thread.start()
+
+    def publish(self) -> bool:
+        """Look at every device now and tell the server. False if some device could not be looked at."""
+        with self._looking:
+            for device in self._devices:
+                self._look(device)
+            for observe in self._observers:
+                observe()
+            return self.available
+
+    @property
+    def available(self) -> bool:
+        """Could every device be looked at the last time?"""
+        return all(device.trouble is None for device in self._devices)
+
+    def status(self, device: int) -> str:
+        """ "available", or "unavailable" and why."""
+        found = [entry.trouble for entry in self._devices if device in entry.chips] or ["not one of the devices given"]
+        trouble = next((text for text in found if text is not None), None)
+        return "available" if trouble is None else f"unavailable: {trouble}"
+
+    def total(self, device: int) -> int | None:
+        """L1 in buffers on a chip by the word of its allocators; None if they cannot be asked."""
+        found = [e.samples[Kind.L1].total for e in self._devices if device in e.chips and Kind.L1 in e.samples]
+        return sum(found) if found else None
+
+    def inferred(self, device: int, tracked: int) -> int | None:
+        """What of that is not tracked; never negative.
+
+        On stock ttnn the allocators know buffers only, so this is no measure of circular buffers and kernels.
+        """
+        total = self.total(device)
+        return None if total is None else max(0, total - tracked)
+
+    def samples(self) -> dict[tuple[int, Kind], int]:
+        """Bytes allocated by chip and kind, over all allocators, at the last look."""
+        found: dict[tuple[int, Kind], int] = {}
+        for entry in self._devices:
+            for kind, sample in entry.samples.items():
+                for chip in entry.chips:
+                    found[chip, kind] = found.get((chip, kind), 0) + sample.total
+        return found
+
+    def observe(self, observer: Callable[[], None]) -> None:
+        """Call this after every look."""
+        self._observers.append(observer)
+
+    def is_running(self) -> bool:
+        """Has it not been stopped?"""
+        return not self._stopped.is_set()
+
+    def stop(self) -> None:
+        """Publish no more. What was published last stays in the account until the device is closed."""
+        self._stopped.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def __enter__(self) -> MemoryReporter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _look(self, entry: _Device) -> None:
+        try:
+            samples = {kind: _sample(self._view(entry.device, kind)) for kind in KINDS}
+        except Exception as error:  # the device is closed or busy: the workload's affair
+            self.errors += 1
+            samples = {}
+            entry.trouble = (str(error) or type(error).__name__).splitlines()[0]
+        else:
+            entry.trouble = None
+        for kind in {*samples, *entry.samples}:
+            sample = samples.get(kind, Sample(0, 0, 0, 0))
+            for chip in entry.chips:
+                self.client.report_memory_view(
+                    device_id=chip, buffer_type=kind, allocator=entry.allocator, **sample._asdict()
+                )
+        entry.samples = samples
+
+
+def running() -> MemoryReporter | None:
+    """The reporter made last of those that have not been stopped."""
+    for reference in reversed(_reporters):
+        reporter = reference()
+        if reporter is not None and reporter.is_running():
+            return reporter
+    return None
+
+
+_reporters: list[weakref.ref[MemoryReporter]] = []
+
+
+def _run(reference: weakref.ref[MemoryReporter], stopped: threading.Event, interval: float) -> None:
+    while True:
+        reporter = reference()
+        if reporter is None:
+            return
+        reporter.publish()
+        del reporter  # one that the workload forgot is not kept alive by its thread
+        if stopped.wait(interval):
+            return
+
+
+def _ttnn_view() -> View:
+    ttnn = importlib.import_module(_TTNN)
+    types = {kind: getattr(ttnn.BufferType, kind.name) for kind in KINDS}
+    return lambda device, kind: ttnn.get_memory_view(device, types[kind])
+
+
+def _sample(view: Any) -> Sample:
+    return Sample(
+        view.num_banks,
+        view.total_bytes_per_bank,
+        view.total_bytes_allocated_per_bank,
+        view.largest_contiguous_bytes_free_per_bank,
+    )
+
+
+def _ident(device: Any) -> int:
+    ident = device.id
+    return int(ident() if callable(ident) else ident)
+
+
+def _chips(device: Any) -> list[int]:
+    """The numbers of the chips that a device is."""
+    if isinstance(device, int):
+        return [device]
+    if hasattr(device, "get_device_ids"):
+        return [int(chip) for chip in device.get_device_ids()]
+    return [_ident(chip) for chip in device.get_devices()]

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's meters, read inside real ttnn programs, beside ttnn's account, the programs' own, and every record."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents import Agent, Collector, watched
+from tests.mock.boards import BOARDS
+from tests.mock.program import Program
+from tests.mock.wheel import PYTHONS, ROOT, wheel
+from ttmem.account.kinds import KINDS, POOL_OF, Kind, Pool
+from ttmem.agent import require
+from ttmem.collect.meters import DRAM_POOL, L1_POOL, Reading
+from ttmem.wire.ring import PROGRAM_FRAME, SHARED, Record, RingEvent
+
+HERE = {"PYTHONPATH": str(ROOT / "src")}
+BUFFER_KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
+POOLS = {Pool.DRAM: DRAM_POOL, Pool.L1: L1_POOL}
+NOTHING = Reading(0, 0, 0, 0)
+Key = tuple[int | None, str]
+
+
+def readings_of(record: dict[str, Any]) -> dict[Key, Reading]:
+    readings = {(device, gauge): Reading(*numbers) for device, gauge, *numbers in record["readings"]}
+    assert len(readings) == len(record["readings"])
+    return readings
+
+
+class Model:
+    """Every record in turn, one sum a chip: no tables, no groups of chips."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._done = 0
+        self._live: dict[int, Record] = {}
+        self._sums: defaultdict[Key, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+
+    def follow(self) -> dict[Key, Reading]:
+        for record in self._agent.history[self._done :]:
+            if record.event == RingEvent.ALLOCATED:
+                self._live[record.slot] = record
+                self._change(record, 1)
+            elif record.event == RingEvent.FREED:
+                self._change(self._live.pop(record.slot), -1)
+            elif record.event == RingEvent.DESTROYED:
+                for slot in [slot for slot, thing in self._live.items() if thing.program == record.program]:
+                    self._change(self._live.pop(slot), -1)
+        self._done = len(self._agent.history)
+        return {key: Reading(*sums) for key, sums in self._sums.items()}
+
+    def reset(self) -> None:
+        for sums in self._sums.values():
+            sums[2:] = sums[:2]
+
+    def _change(self, record: Record, sign: int) -> None:
+        assert record.kind != PROGRAM_FRAME
+        place, kind = self._agent.ring.place(record.place), KINDS[record.kind]
+        used = 0 if record.flags & SHARED else record.size
+        reserved = record.per_bank * place.banks[kind].banks if kind < Kind.CB else 0
+        gauges = [kind.label] + [POOLS[pool] for pool in (POOL_OF[kind],) if pool in POOLS]
+        chips = [chip.number for chip in self._agent.ring.chips_of(place)]
+        for gauge in gauges:
+            for key, times in [*(((chip, gauge), 1) for chip in chips), ((None, gauge), len(chips))]:
+                sums = self._sums[key]
+                sums[0] += sign * used * times
+                sums[1] += sign * reserved * times
+                sums[2:] = [max(sums[0], sums[2]), max(sums[1], sums[3])]
+
+
+def check_same(readings: dict[Key, Reading], model: dict[Key, Reading]) -> None:
+    """A gauge that never moved need not be in the model."""
+    assert {key: reading for key, reading in readings.items() if reading != NOTHING} == {
+        key: reading for key, reading in model.items() if reading != NOTHING
+    }
+
+
+def check_views(readings: dict[Key, Reading], record: dict[str, Any]) -> None:
+    """What the allocator says it took, on each chip and on all together."""
+    chips = record["chips"]
+    for kind in BUFFER_KINDS:
+        view = record["views"][kind.name]
+        taken = view["banks"] * view["allocated_per_bank"]
+        assert [readings[chip, kind.label].reserved for chip in chips] == [taken] * len(chips)
+        assert readings[None, kind.label].reserved == taken * len(chips)
+
+
+def check_empty(readings: dict[Key, Reading], board: str) -> None:
+    assert {device for device, _ in readings} == {None, *BOARDS[board].chips}
+    assert {reading[:2] for reading in readings.values()} == {(0, 0)}
+
+
+@contextmanager
+def metered(
+    python: str, scene: str, board: str, folder: Path, *arguments: str, **environment: str
+) -> Iterator[tuple[Collector, Program]]:
+    options = ("--scene", scene, *arguments)
+    with watched(python, "ttnn_meter", board, folder, *options, environment={**HERE, **environment}) as both:
+        yield both
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize(("board", "steps", "seed"), [("n150", 250, 21), ("n300", 80, 22), ("t3k", 40, 23)])
+def test_a_random_program(board: str, steps: int, seed: int, python: str, folder: Path) -> None:
+    """After every step, and over every stretch between two resets: threads, operations, cache clears and all."""
+    resets = higher = 0
+    seen = Counter[str]()
+    arguments = ("--steps", str(steps), "--seed", str(seed))
+    with metered(python, "random", board, folder, *arguments) as (collector, program):
+        model = None
+        for record in program.records():
+            assert record["error"] is None
+            collector.drain()
+            agent = collector.agents[program.pid]
+            model = model or Model(agent)
+            readings = readings_of(record)
+            check_same(readings, model.follow())
+            if record["reset"]:
+                model.reset()
+                resets += 1
+            higher += any(reading.peak > reading.used for reading in readings.values())
+            outside = {key: Reading(*meter) for key, meter in agent.ring.meters().items()}
+            check_same(outside, model.follow())
+            if record["what"] == "closed":
+                check_empty(readings, board)
+            else:
+                check_views(readings, record)
+            seen[record["what"]] += 1
+    assert seen["reset"] == seen["cleared"] == seen["closed"] == 1
+    assert resets > 3
+    assert higher > 10
+    assert seen["threads"] or steps < 250
+
+
+@pytest.mark.parametrize(
+    ("scene", "board"),
+    [
+        ("part_of_a_mesh", "n300"),
+        ("two_devices", "n300"),
+        ("freed_wholesale", "n150"),
+        ("closed_with_live_tensors", "n150"),
+        ("global_things", "n150"),
+    ],
+)
+def test_a_scene(scene: str, board: str, folder: Path) -> None:
+    """Chips that are in several places, and things that go in unusual ways; read from outside."""
+    with watched("3.12", "ttnn_scenes", board, folder, "--scene", scene) as (collector, program):
+        model = None
+        for _ in program.records():
+            collector.drain()
+            agent = collector.agents[program.pid]
+            model = model or Model(agent)
+            outside = {key: Reading(*meter) for key, meter in agent.ring.meters().items()}
+            check_same(outside, model.follow())
+        groups = agent.ring.field("meters_used")
+    assert any(reading.peak for reading in outside.values())
+    check_empty(outside, board)
+    assert groups == (3 if board == "n300" else 2)  # all together; and chips that were not always in the same places
+
+
+def test_routers_on_parts_of_a_mesh(folder: Path) -> None:
+    """With the fabric every chip gets a program of its own."""
+    with metered("3.12", "reopened", "n300", folder, "--fabric") as (collector, program):
+        model = None
+        routers = 0
+        for record in program.records():
+            collector.drain()
+            if program.pid in collector.agents:
+                model = model or Model(collector.agents[program.pid])
+                readings = readings_of(record)
+                check_same(readings, model.follow())
+                routers = max(routers, readings[1, "fabric_kernel"].used)
+    assert routers > 0
+
+
+@pytest.mark.parametrize("board", ["n150", "n300"])
+def test_a_peak_of_many_threads_that_nobody_looked_at(board: str, folder: Path) -> None:
+    with metered("3.12", "threads", board, folder) as (_, program):
+        before, after = list(program.records())
+    chips = BOARDS[board].chips
+    first, last = readings_of(before), readings_of(after)
+    for kind, pool in (("dram", DRAM_POOL), ("l1", L1_POOL)):
+        for gauge in (kind, pool):
+            for device, times in [*((chip, 1) for chip in chips), (None, len(chips))]:
+                assert last[device, gauge].peak == first[device, gauge].used + after["held"] * times
+                assert last[device, gauge].used == first[device, gauge].used
+    check_views(last, after)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("board", ["n150", "n300"])
+def test_a_device_that_is_closed_and_opened_again(board: str, python: str, folder: Path) -> None:
+    open_readings = []
+    with metered(python, "reopened", board, folder) as (_, program):
+        for record in program.records():
+            readings = readings_of(record)
+            if record["what"] == "nothing yet":
+                assert record["available"]
+                assert readings == {}
+            elif record["what"].startswith("open"):
+                check_views(readings, record)
+                assert readings[0, "dram"].used == 2 * 2 * 64 * 64
+                assert readings[0, "l1"].used == 2 * 96 * 96
+                assert readings[0, "kernel"].used > 0
+                open_readings.append({key: reading[:2] for key, reading in readings.items()})
+            else:
+                check_empty(readings, board)
+    assert len(open_readings) == 3
+    assert open_readings[0] == open_readings[1] == open_readings[2]
+
+
+PHASE_EVENTS = (RingEvent.PHASE_BEGAN, RingEvent.PHASE_ENDED)
+
+
+def marks_of(agent: Agent) -> list[tuple[RingEvent, int, int, str | None]]:
+    return [
+        (RingEvent(record.event), record.address, record.size, agent.ring.name(record.name))
+        for record in agent.history
+        if record.event in PHASE_EVENTS
+    ]
+
+
+def test_phases(folder: Path) -> None:
+    """Each mark returns the peaks since the one before, and stands among the records where it was made."""
+    readings = {}
+    with metered("3.12", "phases", "n300", folder) as (collector, program):
+        for record in program.records():
+            readings[record["what"]] = readings_of(record)
+            collector.drain()
+        agent = collector.agents[program.pid]
+        marks = marks_of(agent)
+        events = [RingEvent(record.event) for record in agent.history]
+    assert readings["outer began"] == {}
+    large, small, passing = 2 * 128 * 128, 2 * 64 * 64, 2 * 32 * 32
+    for device, times in ((0, 1), (1, 1), (None, 2)):
+        peaks = {what: found[device, "dram"] for what, found in readings.items() if found}
+        assert {what: (reading.used, reading.peak) for what, reading in peaks.items()} == {
+            "inner began": (small * times, (small + large) * times),
+            "inner ended": (small * times, (small + passing) * times),
+            "outer ended": (0, small * times),
+        }
+    assert marks == [
+        (RingEvent.PHASE_BEGAN, 1, 0, "outer \N{SNOWMAN}"),
+        (RingEvent.PHASE_BEGAN, 2, 1, "inner"),
+        (RingEvent.PHASE_ENDED, 2, 0, None),
+        (RingEvent.PHASE_ENDED, 1, 0, None),
+    ]
+    assert events[0] == RingEvent.PHASE_BEGAN  # the agent started with the device, and with what had begun before
+    first, second, third, last = (number for number, event in enumerate(events) if event in PHASE_EVENTS)
+    assert events[second + 1 : third] == [RingEvent.ALLOCATED, RingEvent.FREED]
+    assert RingEvent.CLOSED in events[third:last]
+    assert (first, last) == (0, len(events) - 1)
+
+
+def test_a_fork(folder: Path) -> None:
+    """Each has its own meters; the child's begin at nothing, in the phase that was open."""
+    found = {}
+    with metered("3.12", "fork", "n150", folder) as (collector, program):
+        pids = {}
+        for record in program.records():
+            collector.drain()
+            found[record["what"]], pids[record["what"]] = readings_of(record), record["pid"]
+            if record["what"] == "child idle":
+                assert record["available"]
+            if record["what"] == "after":
+                assert record["status"] == 0
+        collector.drain()
+        parent, child = (marks_of(collector.agents[pids[what]]) for what in ("before", "child"))
+    small, large = 2 * 64 * 64, 2 * 128 * 128
+    assert found["before"][0, "l1"].used == small
+    assert found["before"] == found["after"]
+    assert found["child idle"] == {}
+    assert {key: reading[:1] for key, reading in found["child"].items() if any(reading)} == {
+        (device, gauge): (large,) for device in (None, 0) for gauge in ("l1", L1_POOL)
+    }
+    assert (found["child let go"][0, "l1"].used, found["child let go"][0, "l1"].peak) == (0, large)
+    assert parent == child == [(RingEvent.PHASE_BEGAN, 7, 0, "around"), (RingEvent.PHASE_ENDED, 7, 0, None)]
+
+
+def test_switched_off_there_is_no_meter(folder: Path) -> None:
+    command = [
+        wheel("3.12").python, "-c", "from ttmem.collect.agent_meter import AgentMeter\n"
+        "meter = AgentMeter()\n"
+        "print(meter.available(), meter.read(), meter.phase_began(1, 'x', 0), meter.phase_ended(1))",
+    ]  # fmt: skip
+    for environment, available in (({}, False), ({"LD_PRELOAD": str(require())}, True),
+                                   ({"LD_PRELOAD": str(require()), "TTMEM_AGENT": "0"}, False)):  # fmt: skip
+        ran = subprocess.run(command, env={**HERE, **environment}, capture_output=True, text=True, check=True)
+        assert ran.stdout == f"{available} {{}} {{}} {{}}\n"

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is held, by cause: the finder over a ledger whose clock is ours, and the text."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ttmem.account.events import Allocated, DeviceOpened, Event, Extra, Freed, Lost, ProcessExited, Sees
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.account.units import human
+from ttmem.api import leaks
+from ttmem.api.leaks import LISTED, LeakFinder, leaks_text
+from ttmem.server.http import Request
+from ttmem.server.routes import Api
+
+KIB, MIB = 1 << 10, 1 << 20
+NOW = 1000.0
+
+
+class Scene:
+    """A ledger, told what happened how many seconds ago."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+
+    def process(self, pid: int = 42, *, ago: float = NOW, uid: int = 1000, source: str = "client") -> Source:
+        confidence = Confidence.EXACT if source == "agent" else Confidence.REPORTED
+        return self.ledger.source(NOW - ago, ProcessInfo(pid, 7, uid, "python"), source, confidence)
+
+    def tell(self, source: Source, ago: float, *events: Event) -> None:
+        for event in events:
+            self.ledger.apply(NOW - ago, source, event)
+
+    def find(self, older: float = 60, tracked: float = NOW, **keywords: Any) -> Any:
+        finder = LeakFinder(NOW, older, **keywords)
+        for item in self.ledger.things():
+            finder.add(item)
+        found = finder.result(self.ledger, time="now", since="then", tracked=tracked)
+        assert json.loads(json.dumps(found)) == found
+        return found
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def buffer(address: int, size: int, kind: Kind = Kind.DRAM, device: int = 0, **extra: Any) -> Allocated:
+    return Allocated(device, kind, address, size, 0, 0, Extra(**extra) if extra else None)
+
+
+def totals(found: Any) -> tuple[int, int]:
+    return found["count"], found["bytes"]
+
+
+def test_nothing(scene: Scene) -> None:
+    found = scene.find()
+    nothing = {"count": 0, "bytes": 0, "oldest_s": None, "youngest_s": None}
+    assert found == {
+        "schema": "ttmem.leaks/1",
+        "time": "now",
+        "since": "then",
+        "tracked_s": 1000.0,
+        "older_s": 60,
+        "verdict": {"leak": False, "groups": 0, "count": 0, "bytes": 0},
+        "losses": {"dropped": 0, "unknown_free": 0},
+        "doubts": ["no process has reported anything yet"],
+        "leaks": [],
+        "left_out": {"groups": 0, "count": 0, "bytes": 0},
+        "young": nothing,
+        "program_cache": {**nothing, "likely": nothing},
+        "trace": nothing,
+        "system": nothing,
+        "dead_process": [],
+    }
+    assert leaks_text(found).splitlines() == [
+        "tracking since then, for 16 min",
+        "",
+        "leak: nothing",
+        "young, held for less than 60 s: nothing",
+        "program cache: nothing",
+        "trace: nothing",
+        "system: nothing",
+        "dead processes: none held anything when it died",
+        "",
+        "doubt: no process has reported anything yet",
+        "verdict: no leak",
+    ]
+
+
+def test_age_decides_between_leak_and_young(scene: Scene) -> None:
+    source = scene.process()
+    scene.tell(source, 60, buffer(0x1000, 100))
+    scene.tell(source, 59.5, buffer(0x2000, 10))
+    scene.tell(source, -5, buffer(0x3000, 1))  # allocated while the answer was gathered
+    found = scene.find()
+    assert found["verdict"] == {"leak": True, "groups": 1, "count": 1, "bytes": 100}
+    assert (found["leaks"][0]["oldest_s"], found["leaks"][0]["youngest_s"]) == (60.0, 60.0)
+    assert found["young"] == {"count": 2, "bytes": 11, "oldest_s": 59.5, "youngest_s": 0.0}
+    assert scene.find(older=61)["verdict"]["leak"] is False
+    assert totals(scene.find(older=0)["verdict"]) == (3, 111)
+
+
+def test_what_the_cache_a_trace_or_the_runtime_holds_is_no_leak(scene: Scene) -> None:
+    source = scene.process()
+    scene.tell(source, 500, buffer(0x1000, 5, system=True), Allocated(0, Kind.DISPATCH_KERNEL, 1, 6))
+    scene.tell(source, 400, Allocated(0, Kind.CB, 0x100, 10, 3), Allocated(0, Kind.KERNEL, 0x9, 20, 3))
+    scene.tell(source, 300, buffer(0x2000, 40, binary=True), buffer(0x3000, 80, Kind.L1_SMALL))
+    scene.tell(source, 200, buffer(0x4000, 1000, Kind.TRACE))
+    found = scene.find()
+    assert found["verdict"]["leak"] is False
+    assert found["system"] == {"count": 2, "bytes": 11, "oldest_s": 500.0, "youngest_s": 500.0}
+    assert totals(found["program_cache"]) == (4, 150)
+    assert (found["program_cache"]["oldest_s"], found["program_cache"]["youngest_s"]) == (400.0, 300.0)
+    assert totals(found["program_cache"]["likely"]) == (1, 80)
+    assert totals(found["trace"]) == (1, 1000)
+    assert leaks_text(found).splitlines()[2:] == [
+        "leak: nothing",
+        "young, held for less than 60 s: nothing",
+        "program cache: 150 B in 4 things, oldest 6 min; device.clear_program_cache() gives it back, "
+        "device.disable_and_clear_program_cache() for good",
+        "  of that L1_SMALL, likely the cache's: 80 B in 1 thing",
+        "trace: 1000 B in 1 thing, oldest 3 min; taken at capture, not at replay; ttnn.release_trace() gives it back",
+        "system: 11 B in 2 things, oldest 8 min; the runtime's own while a device is open",
+        "dead processes: none held anything when it died",
+        "",
+        "verdict: no leak",
+    ]
+
+
+def test_what_is_freed_or_set_aside_does_not_count_and_what_is_shared_adds_nothing(scene: Scene) -> None:
+    source = scene.process()
+    scene.tell(source, 500, buffer(0x1000, 100), buffer(0x2000, 200), buffer(0x3000, 400, Kind.L1))
+    scene.tell(source, 500, Allocated(0, Kind.CB, 0x3000, 400, 3, 0, Extra(shared=True)))
+    scene.tell(scene.process(source="agent"), 450, buffer(0x1000, 128))  # believed about DRAM from now on
+    found = scene.find()
+    assert [(group["kind"], *totals(group)) for group in found["leaks"]] == [("l1", 1, 400), ("dram", 1, 128)]
+    assert totals(found["program_cache"]) == (1, 0)
+    finder, (*_, thing) = LeakFinder(NOW), scene.ledger.things()
+    scene.tell(scene.process(source="agent"), 0, Freed(0, Kind.DRAM, 0x1000))
+    finder.add(thing)
+    assert totals(finder.result(scene.ledger, time="", since="", tracked=NOW)["verdict"]) == (0, 0)
+
+
+def test_leaks_are_grouped_by_process_chip_kind_and_tag_or_size(scene: Scene) -> None:
+    one, other = scene.process(1), scene.process(2)
+    scene.tell(one, 900, DeviceOpened(0, ChipInfo("77")), DeviceOpened(1, ChipInfo("88")))
+    scene.tell(one, 800, buffer(0x1000, 100, tag="ttnn.add"), buffer(0x2000, 300, tag="ttnn.add"))
+    scene.tell(one, 700, buffer(0x3000, 100, device=1, tag="ttnn.add"), buffer(0x1000, 30, Kind.L1, tag="ttnn.add"))
+    scene.tell(one, 600, buffer(0x4000, 20), buffer(0x5000, 20), buffer(0x6000, 21))
+    scene.tell(other, 500, buffer(0x1000, 20))
+    rows = [
+        (g["pid"], g["chip"], g["kind"], g["tag"], g["size"], *totals(g), g["oldest_s"]) for g in scene.find()["leaks"]
+    ]
+    assert rows == [
+        (1, "77", "dram", "ttnn.add", None, 2, 400, 800.0),
+        (1, "88", "dram", "ttnn.add", None, 1, 100, 700.0),
+        (1, "77", "dram", None, 20, 2, 40, 600.0),
+        (1, "77", "l1", "ttnn.add", None, 1, 30, 700.0),
+        (1, "77", "dram", None, 21, 1, 21, 600.0),
+        (2, "assumed:0", "dram", None, 20, 1, 20, 500.0),
+    ]
+    scene.tell(other, 650, buffer(0x2000, 21))
+    assert [group["pid"] for group in scene.find()["leaks"] if group["bytes"] == 21] == [2, 1]  # the older first
+    assert {group["pid"] for group in scene.find(pids=frozenset({2, 3}))["leaks"]} == {2}
+    assert {group["chip"] for group in scene.find(chip="88")["leaks"]} == {"88"}
+
+
+def test_tags_of_others_are_not_shown_and_group_nothing(scene: Scene) -> None:
+    mine, others = scene.process(1, uid=1000), scene.process(2, uid=2000)
+    for source in (mine, others):
+        scene.tell(source, 500, buffer(0x1000, 100, tag="secret a"), buffer(0x2000, 100, tag="secret b"))
+        scene.tell(source, 500, buffer(0x3000, 1, Kind.TRACE, tag="secret c"))
+    dying = scene.process(3, uid=2000)
+    scene.tell(dying, 400, buffer(0x1000, 10, tag="secret d"), ProcessExited())
+    found = scene.find(may_see=lambda uid: uid == 1000)
+    assert sorted((g["pid"], g["tag"] or "", g["count"]) for g in found["leaks"]) == [
+        (1, "secret a", 1),
+        (1, "secret b", 1),
+        (2, "", 2),
+    ]
+    assert "secret d" not in json.dumps(found)
+    assert "secret d" in json.dumps(scene.find())
+
+
+@pytest.mark.parametrize(
+    ("births", "grows"),
+    [
+        ([900, 700, 500, 300, 100], True),
+        ([900, 500, 100], True),
+        ([900, 100], False),  # too few
+        ([900] * 40, False),  # a batch
+        ([900] * 39 + [100], False),  # a batch and a straggler
+        ([900] + [100] * 39, False),
+        ([900] * 40 + [880, 600, 400, 300, 200, 100] * 7, True),  # a batch of the same size, then a leak
+        ([990, 800, 600, 500], False),  # long ago, and then no more
+        ([1010, 800, 600, 504], True),  # an agent knows of times before it was first heard
+        ([2000, 1700, 1400], False),
+        ([450, 300, 200, 100], False),  # only lately
+    ],
+)
+def test_growth_needs_births_all_the_while(scene: Scene, births: list[float], grows: bool) -> None:
+    source = scene.process(ago=1000)
+    for number, ago in enumerate(births):
+        scene.tell(source, ago, buffer(0x1000 * (number + 1), 4096))
+    (group,) = scene.find()["leaks"]
+    assert group["grows"] is grows
+    assert (", grows" in leaks_text(scene.find())) is grows
+
+
+def test_the_dead_are_told_of_and_not_blamed(scene: Scene) -> None:
+    killed, clean = scene.process(7), scene.process(8)
+    scene.tell(killed, 900, buffer(0x1000, 4096, tag="weights"), buffer(0x2000, 10, device=1))
+    scene.tell(scene.process(7, source="agent"), 800, buffer(0x1000, 5000))
+    scene.tell(clean, 900, buffer(0x1000, 4096), Freed(0, Kind.DRAM, 0x1000))
+    scene.tell(clean, 200, ProcessExited())
+    scene.tell(killed, 150, ProcessExited())
+    found = scene.find()
+    assert found["verdict"]["leak"] is False
+    (dead,) = found["dead_process"]
+    assert (dead["pid"], dead["name"], dead["exited"], dead["ago_s"], *totals(dead)) == (
+        *(7, "python", NOW - 150, 150.0),
+        *(2, 5010),
+    )
+    assert [(item["size"], item["counted"]) for item in dead["largest"]] == [(5000, True), (10, True)]
+    line = "dead process: 7 python died 2 min ago, holding 4.9 KiB in 2 things; given back then"
+    assert line in leaks_text(found).splitlines()
+    assert [totals(one) for one in scene.find(chip="assumed:1")["dead_process"]] == [(1, 10)]
+    assert scene.find(pids=frozenset({8}))["dead_process"] == []
+
+
+def test_many_dead_are_cut_short_and_the_last_comes_first(scene: Scene) -> None:
+    for pid in range(1, 9):
+        source = scene.process(pid)
+        scene.tell(source, 500, buffer(0x1000, 10))
+        scene.tell(source, 100 - pid, ProcessExited())
+    found = scene.find()
+    assert [one["pid"] for one in found["dead_process"]] == [8, 7, 6, 5, 4, 3, 2, 1]
+    lines = [line for line in leaks_text(found).splitlines() if line.startswith("dead process")]
+    assert (len(lines), lines[-1]) == (6, "dead process: and 3 more")
+
+
+def test_a_process_that_dies_while_things_are_gathered_leaks_nothing(scene: Scene) -> None:
+    source = scene.process()
+    scene.tell(source, 500, buffer(0x1000, 10))
+    finder, things = LeakFinder(NOW), list(scene.ledger.things())
+    scene.tell(source, 0, ProcessExited())
+    for thing in things:
+        finder.add(thing)
+    assert finder.result(scene.ledger, time="", since="", tracked=NOW)["verdict"]["leak"] is False
+
+
+def test_the_text_of_leaks(scene: Scene) -> None:
+    source = scene.process()
+    for number, ago in enumerate((900, 500, 100)):
+        scene.tell(source, ago, buffer(0x1000 * (number + 1), 4 * MIB, tag="ttnn.add"))
+    scene.tell(source, 300, buffer(0x9000, 512 * KIB, Kind.L1))
+    scene.tell(source, 30, buffer(0xA000, KIB))
+    assert leaks_text(scene.find()).splitlines() == [
+        "tracking since then, for 16 min",
+        "",
+        "leak: 12.5 MiB in 4 buffers, held for 60 s or longer by living processes",
+        "       bytes     count   oldest youngest  kind  process              chip, what",
+        "    12.0 MiB         3   15 min    100 s  dram  42 python            assumed:0, ttnn.add, grows",
+        "   512.0 KiB         1    5 min    5 min  l1    42 python            assumed:0, 512.0 KiB each",
+        "young, held for less than 60 s: 1.0 KiB in 1 thing",
+        "program cache: nothing",
+        "trace: nothing",
+        "system: nothing",
+        "dead processes: none held anything when it died",
+        "",
+        "verdict: leak: 2 groups, 12.5 MiB in 4 buffers",
+    ]
+
+
+def test_one_of_each_is_singular(scene: Scene) -> None:
+    scene.tell(scene.process(), 100, buffer(0x1000, KIB))
+    assert leaks_text(scene.find()).splitlines()[-1] == "verdict: leak: 1 group, 1.0 KiB in 1 buffer"
+
+
+def test_a_tag_cannot_write_a_verdict(scene: Scene) -> None:
+    scene.tell(scene.process(), 100, buffer(0x1000, KIB, tag="a\nverdict: no leak\x1b[2J"))
+    lines = leaks_text(scene.find()).splitlines()
+    assert [line for line in lines if line.startswith("verdict")] == ["verdict: leak: 1 group, 1.0 KiB in 1 buffer"]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_the_largest_groups_are_listed_and_the_rest_is_counted(scene: Scene) -> None:
+    count = LISTED + 7
+    scene.tell(scene.process(), 100, *(buffer(0x1000 * size, size) for size in range(1, count + 1)))
+    found = scene.find()
+    assert found["verdict"]["groups"] == count
+    assert [group["size"] for group in found["leaks"]] == list(range(count, 7, -1))
+    assert found["left_out"] == {"groups": 7, "count": 7, "bytes": sum(range(1, 8))}
+    lines = leaks_text(found).splitlines()
+    more = next(line for line in lines if "more groups" in line)
+    size = human(sum(range(1, count - 19)))
+    assert more == f"  and {count - 20:,} more groups, {size} in {count - 20:,} buffers"
+    assert len([line for line in lines if line.endswith(" each")]) == 20
+
+
+def test_groups_beyond_the_cap_are_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaks, "_MAX_GROUPS", 3)
+    scene.tell(scene.process(), 100, *(buffer(0x1000 + n, size) for n, size in enumerate((1, 2, 3, 4, 5, 3))))
+    found = scene.find()
+    assert found["verdict"] == {"leak": True, "groups": 4, "count": 6, "bytes": 18}
+    assert [(group["size"], *totals(group)) for group in found["leaks"]] == [
+        (None, 2, 9), (3, 2, 6), (2, 1, 2), (1, 1, 1),
+    ]  # fmt: skip
+    assert "of other sizes" in leaks_text(found)
+
+
+def test_doubts(scene: Scene) -> None:
+    lossy, other, dead = scene.process(1), scene.process(2), scene.process(3)
+    scene.tell(lossy, 500, Lost(1234), Freed(0, Kind.DRAM, 0x1000), buffer(0x2000, 10))
+    scene.tell(other, 500, buffer(0x2000, 10), Sees(1, "no kernels:\nthis wheel hides them"))
+    scene.tell(dead, 500, Lost(9), ProcessExited())
+    found = scene.find(tracked=45)
+    assert found["losses"] == {"dropped": 1234, "unknown_free": 1}
+    assert found["doubts"] == [
+        "1,234 events were lost: a free or an allocation may have been missed",
+        "1 frees were of things nobody had reported: reports, and other frees with them, may have been missed",
+        "tracking began 45 s ago: what existed before may be older than it seems",
+        "no kernels: this wheel hides them",
+    ]
+    lines = leaks_text(found).splitlines()
+    assert lines[-5:] == [
+        *(f"doubt: {doubt}" for doubt in found["doubts"]),
+        "verdict: leak: 2 groups, 20 B in 2 buffers",
+    ]
+    assert scene.find(pids=frozenset({2}))["losses"] == {"dropped": 0, "unknown_free": 0}
+    assert scene.find(pids=frozenset({2}))["doubts"] == ["no kernels: this wheel hides them"]
+
+
+def test_a_process_nobody_can_see_has_no_pid(scene: Scene) -> None:
+    source = scene.ledger.source(0.0, ProcessInfo(0, None, connection=3), "legacy", Confidence.REPORTED)
+    scene.tell(source, 100, buffer(0x1000, 10))
+    found = scene.find()
+    assert found["leaks"][0]["pid"] is None
+    assert "an unseen process" in leaks_text(found)
+
+
+def test_the_route_shows_readers_the_tags_they_may_see(scene: Scene) -> None:
+    """Only their own, or all if they are root; and by default what is 60 s old is a leak."""
+    scene.tell(scene.process(uid=1000), 61, buffer(0x1000, 100, tag="secret"))
+    scene.tell(scene.process(uid=1000), 59, buffer(0x2000, 100, tag="secret"))
+    stub = SimpleNamespace(catch_up=lambda: None, now=lambda: NOW)
+    api = Api(scene.ledger, stub, None, None, stub, lambda: {"since": 400.0})  # type: ignore[arg-type]
+
+    def ask(uid: int | None, **query: str) -> Any:
+        answer = asyncio.run(api.handle(Request("GET", "/leaks", query, uid)))
+        assert isinstance(answer.body, bytes)
+        return json.loads(answer.body)
+
+    for uid, tag in ((1000, "secret"), (0, "secret"), (2000, None), (None, None)):
+        found = ask(uid)
+        assert [group["tag"] for group in found["leaks"]] == [tag]
+        assert (found["verdict"]["count"], found["tracked_s"]) == (1, 600.0)
+        assert (found["time"], found["since"]) == ("1970-01-01T00:16:40.000Z", "1970-01-01T00:06:40.000Z")
+    assert ask(0, older="50", pid="42", chip="assumed:0")["verdict"]["count"] == 2

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Phases in the account: what the laws of test_ledger_properties do not reach, and what a reader is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ttmem.account.events import (
+    Allocated,
+    DeviceClosed,
+    Event,
+    Freed,
+    PhaseBegan,
+    PhaseEnded,
+    ProcessExited,
+    ResyncBegin,
+    ResyncEnd,
+)
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger, Limits
+from ttmem.account.phases import phases_json
+
+DRAM, L1 = Kind.DRAM, Kind.L1
+Row = dict[str, Any]
+
+
+class Run:
+    """One process that tells its story, a second an event."""
+
+    def __init__(self, limits: Limits = Limits()) -> None:
+        self.ledger = Ledger(limits)
+        self.source = self.ledger.source(0.0, ProcessInfo(42, 1, uid=1000), "client", Confidence.REPORTED)
+        self.process = self.source.process
+        self.time = 0.0
+
+    def tell(self, *events: Event) -> Run:
+        for event in events:
+            self.ledger.apply(self.time, self.source, event)
+            self.time += 1.0
+        return self
+
+    @property
+    def json(self) -> dict[str, Any]:
+        return phases_json(self.process)
+
+    def ended(self, path: str) -> Row:
+        found: Row
+        (found,) = (entry for entry in self.json["ended"] if entry["path"] == path)
+        return found
+
+    def row(self, path: str, name: str = "pool", value: str = "dram") -> Row:
+        found: Row
+        (found,) = (row for row in self.ended(path)["rows"] if row.get(name) == value)
+        return found
+
+
+def buffer(place: int, size: int, kind: Kind = DRAM) -> Allocated:
+    return Allocated(0, kind, place << 12, size)
+
+
+def test_begin_peak_and_end() -> None:
+    run = Run().tell(
+        buffer(1, 1000),
+        PhaseBegan(1, "prefill"),
+        buffer(2, 500),
+        Freed(0, DRAM, 2 << 12),
+        buffer(3, 200),
+        PhaseEnded(1),
+        buffer(4, 90_000),
+    )
+    last = {"begin": 1000, "peak": 1500, "end": 1200, "delta": 200}
+    pool = {"chip": "assumed:0", "pool": "dram", "peak": 1500, "delta": 200, "last": last}
+    kind = {"chip": "assumed:0", "device": 0, "kind": "dram", "peak": 1500, "delta": 200, "last": last}
+    assert run.json["ended"] == [{"path": "prefill", "runs": 1, "partial": 0, "seconds": 4.0, "rows": [pool, kind]}]
+    assert run.json["open"] == []
+
+
+def test_an_inner_phase_is_part_of_the_outer_one() -> None:
+    """The outer phase's peak is in the inner one; the inner one's is not the earlier one of the outer."""
+    run = Run().tell(
+        PhaseBegan(1, "decode"),
+        buffer(1, 700),
+        Freed(0, DRAM, 1 << 12),
+        PhaseBegan(2, "attention", 1),
+        buffer(1, 300),
+        PhaseEnded(2),
+        PhaseBegan(3, "mlp", 1),
+        buffer(2, 600),
+        PhaseEnded(3),
+        PhaseEnded(1),
+    )
+    assert [run.row(path)["peak"] for path in ("decode", "decode/attention", "decode/mlp")] == [900, 300, 900]
+    assert [run.row(path)["delta"] for path in ("decode", "decode/attention", "decode/mlp")] == [900, 300, 600]
+
+
+def test_phases_of_two_threads_overlap() -> None:
+    run = Run().tell(
+        PhaseBegan(1, "one"), buffer(1, 100), PhaseBegan(2, "two"), buffer(2, 50), PhaseEnded(1), buffer(3, 10),
+        PhaseEnded(2),
+    )  # fmt: skip
+    assert (run.row("one")["last"], run.row("two")["last"]) == (
+        {"begin": 0, "peak": 150, "end": 150, "delta": 150},
+        {"begin": 100, "peak": 160, "end": 160, "delta": 60},
+    )
+
+
+def test_a_loop_is_one_entry() -> None:
+    run = Run()
+    for step, size in enumerate((100, 900, 300), start=1):
+        run.tell(
+            PhaseBegan(step, "token"), buffer(step, size), buffer(9, 50), Freed(0, DRAM, 9 << 12), PhaseEnded(step)
+        )
+    entry = run.ended("token")
+    assert (entry["runs"], entry["partial"], entry["seconds"]) == (3, 0, 12.0)
+    row = run.row("token")
+    assert (row["peak"], row["delta"], row["last"]["delta"], row["last"]["begin"]) == (1350, 1300, 300, 1000)
+
+
+def test_an_open_phase_is_shown_as_it_stands() -> None:
+    run = Run().tell(buffer(1, 10), PhaseBegan(1, "load"), buffer(2, 90), Freed(0, DRAM, 2 << 12))
+    (phase,) = run.json["open"]
+    assert (phase["path"], phase["since"], phase["whole"]) == ("load", 1.0, True)
+    assert phase["rows"][0] == {
+        "chip": "assumed:0", "pool": "dram", "begin": 10, "peak": 100, "end": 10, "delta": 0
+    }  # fmt: skip
+    assert run.json["ended"] == []
+
+
+def test_a_closed_device_ends_no_phase() -> None:
+    run = Run().tell(buffer(1, 10), PhaseBegan(1, "load"), buffer(2, 90), DeviceClosed(0), PhaseEnded(1))
+    assert run.row("load")["last"] == {"begin": 10, "peak": 100, "end": 0, "delta": -10}
+
+
+def test_death_ends_what_is_open_with_what_was_held() -> None:
+    run = Run().tell(
+        buffer(1, 10), PhaseBegan(1, "decode"), PhaseBegan(2, "attention", 1), buffer(2, 90), ProcessExited()
+    )  # fmt: skip
+    assert run.json["open"] == []
+    assert run.json["state"] == "exited"
+    for path in ("decode", "decode/attention"):
+        assert run.ended(path)["partial"] == 1
+        assert run.row(path)["last"] == {"begin": 10, "peak": 100, "end": 100, "delta": 90}
+
+
+def test_a_phase_that_is_named_again_goes_on() -> None:
+    run = Run().tell(PhaseBegan(1, "load"), buffer(1, 100), Freed(0, DRAM, 1 << 12))
+    run.tell(ResyncBegin(2), PhaseBegan(1, "load"), ResyncEnd(2), PhaseEnded(1))
+    assert (run.ended("load")["partial"], run.row("load")["peak"]) == (0, 100)
+
+
+def test_a_phase_that_is_not_named_again_has_ended() -> None:
+    run = Run().tell(PhaseBegan(1, "load"), buffer(1, 100), ResyncBegin(2), buffer(1, 100)._replace(refs=1))
+    run.tell(ResyncEnd(2), PhaseEnded(1))
+    assert (run.ended("load")["runs"], run.ended("load")["partial"]) == (1, 1)
+
+
+def test_a_server_that_starts_in_a_phase_says_so() -> None:
+    run = Run().tell(
+        ResyncBegin(1), buffer(1, 100)._replace(refs=1), PhaseBegan(1, "decode"), ResyncEnd(1), buffer(2, 10),
+        PhaseEnded(1),
+    )  # fmt: skip
+    assert run.ended("decode")["partial"] == 1
+    assert run.row("decode")["last"] == {"begin": 100, "peak": 110, "end": 110, "delta": 10}
+
+
+def test_the_end_of_an_unknown_phase_changes_nothing() -> None:
+    run = Run().tell(PhaseEnded(7))
+    assert (run.json["open"], run.json["ended"], +run.ledger.anomalies) == ([], [], {})
+
+
+@pytest.mark.parametrize(
+    ("limits", "kept", "dropped"),
+    [
+        (Limits(open_phases=3), 3, 7),
+        (Limits(phase_paths=4), 4, 6),
+        (Limits(phase_rows=5), 10, 8),  # two rows each: two and a half have theirs
+    ],
+)
+def test_everything_that_grows_has_a_cap(limits: Limits, kept: int, dropped: int) -> None:
+    run = Run(limits).tell(buffer(1, 64))
+    for ident in range(10):
+        run.tell(PhaseBegan(ident, f"phase {ident}"))
+    for ident in range(10):
+        run.tell(PhaseEnded(ident))
+    assert len(run.json["ended"]) == kept
+    assert run.process.anomalies["dropped"] == dropped
+    assert sum(len(entry["rows"]) for entry in run.json["ended"]) == min(2 * kept, limits.phase_rows)
+
+
+def test_a_deep_nest_has_no_endless_path() -> None:
+    run = Run()
+    for ident in range(1, 60):
+        run.tell(PhaseBegan(ident, "x" * 100, ident - 1))
+    assert max(len(phase["path"]) for phase in run.json["open"]) <= 512
+
+
+def test_names_are_the_users_own() -> None:
+    run = Run().tell(PhaseBegan(1, "secret"), PhaseBegan(2, "open"), PhaseEnded(1))
+    hidden = phases_json(run.process, lambda uid: uid == 7)
+    assert [entry["path"] for entry in (*hidden["open"], *hidden["ended"])] == [None, None]
+    shown = phases_json(run.process, lambda uid: uid == 1000)
+    assert [entry["path"] for entry in (*shown["open"], *shown["ended"])] == ["open", "secret"]
