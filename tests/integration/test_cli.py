@@ -83,14 +83,6 @@ def test_a_stopped_server_is_named_as_such(server: Server) -> None:
         get("/snapshot", socket_path=server.api, timeout=0.2)
 
 
-def test_demo_runs_and_cleans_up() -> None:
-    demo = _ttmem("demo")
-    assert demo.returncode == 0, demo.stderr
-    assert "17716556166399396846" in demo.stdout
-    assert "exited" in demo.stdout
-    assert demo.stderr == ""
-
-
 def test_output_into_a_closed_pipe(server: Server) -> None:
     command = f"{sys.executable} -m ttmem smi --json --api {server.api} | true"
     piped = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)

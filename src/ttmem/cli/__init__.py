@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
-    "demo": "everything at once, without hardware: a server, a workload in other processes, the picture",
+    "demo": "everything at once on simulated devices: a server, a workload, the picture",
     "run": "run a command that uses ttnn and account for all the device memory it takes",
     "env": "print what a service or container needs in its environment to do the same",
     "serve": "run the allocation server",
     "smi": "one picture: chips, memory, processes",
     "dump": "what is allocated now",
+    "leaks": "what is still held and why, with an exit code for CI",
     "replay": "fold a recorded event file again",
 }
 

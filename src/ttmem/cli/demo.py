@@ -1,95 +1,153 @@
 # SPDX-License-Identifier: Apache-2.0
-"""See the whole loop without hardware: a server, a workload in other processes, and the picture.
+"""See everything at once on simulated devices: a server, a workload in processes of its own, the picture.
 
-Two processes report through the real client, each on a chip of its own that it calls device 0. One is killed while
-it holds memory; what it left is still shown.
+On a terminal it is live until q is pressed. Elsewhere, or with --once, the workload runs to its end as fast as it can,
+and one picture of its fullest moment and a summary are printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 from typing import Any
 
-from ttmem.api.client import ApiError, get, get_json
+from ttmem.account.units import human
+from ttmem.api.client import ApiError
 from ttmem.cli import CommandError
+from ttmem.run.stage import Stage, StageError, Worker, stage
 from ttmem.show.smi import render
-from ttmem.wire.endpoint import api_path
+from ttmem.sim.boards import MACHINES
+from ttmem.sim.workloads import WORKLOADS, parts_of
 
-_WORKLOAD = "ttmem.collect.example"
+_TICK = 0.05  # seconds for a step of a live workload
+_STEPS_A_FRAME = 5
+_FOREVER = 1 << 40
+_NOTICE_SECONDS = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--keep", action="store_true", help="leave the server running until Enter is pressed")
+    listed = "; ".join(f"{name}: {entry.summary}" for name, entry in WORKLOADS.items())
+    parser.add_argument("workload", nargs="?", default="decode", metavar="NAME", help=f"default decode. {listed}")
+    parser.add_argument(
+        "--devices", default="n150", choices=MACHINES, help="the simulated machine (default n150: four)"
+    )
+    parser.add_argument("--seconds", type=float, metavar="N", help="end after that time")
+    parser.add_argument("--once", action="store_true", help="one picture and a summary, also on a terminal")
+    parser.add_argument("--json", action="store_true", help="only the snapshot of the fullest moment, as data")
+    parser.add_argument(
+        "--socket", metavar="PATH", help="report to the server there (default: $TTMEM_SOCKET, else a private one)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.workload not in WORKLOADS:
+        raise CommandError(f"there is no workload {args.workload!r}; there are {', '.join(WORKLOADS)}")
+    if args.seconds is not None and args.seconds <= 0:
+        raise CommandError(f"--seconds {args.seconds:g} is not a time")
+    live = sys.stdout.isatty() and sys.stdin.isatty() and not (args.once or args.json)
+    try:
+        with stage(args.socket or os.environ.get("TTMEM_SOCKET") or None) as place:
+            return _play(args, place, live)
+    except (StageError, ApiError) as error:
+        raise CommandError(str(error)) from None
+
+
+def _play(args: argparse.Namespace, place: Stage, live: bool) -> int:
+    entry = WORKLOADS[args.workload]
+    endless = entry.endless and (live or args.seconds is not None)
+    parts = parts_of(args.workload, args.devices)
+    started = time.monotonic()
+    place.cast(args.workload, args.devices, parts, _FOREVER if endless else entry.rounds)
+    picture = _watch(place, args.seconds) if live else _run(place, args.seconds)
+    took = time.monotonic() - started
+    if args.json:
+        json.dump(picture, sys.stdout)
+        print()
+        place.dismiss()
+        return 0
     colour = sys.stdout.isatty()
-    with tempfile.TemporaryDirectory(prefix="ttmem-demo-") as folder:
-        path = os.path.join(folder, "ttmem.sock")
-        env = {**os.environ, "TTMEM_SOCKET": path, "TT_ALLOC_TRACKING_ENABLED": "1"}
-        serve = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", path]
-        server = subprocess.Popen(serve, env=env, stderr=subprocess.DEVNULL)
-        workers: list[subprocess.Popen[str]] = []
-        try:
-            _wait_for(path)
-            print("A server is up. Two processes start to report, each calling its chip device 0.\n")
-            workers = [_start(env, name) for name in ("llama", "resnet")]
-            for worker in workers:
-                _expect(worker, "ready")
-            print(render(_snapshot(path), colour))
-            print("\nNow the first one is killed with SIGKILL while it holds all that.\n")
-            killed = time.monotonic()
-            workers[0].send_signal(signal.SIGKILL)
-            workers[0].wait()
-            while any(p["pid"] == workers[0].pid and p["state"] != "exited" for p in _snapshot(path)["processes"]):
-                if time.monotonic() - killed > 5:
-                    raise CommandError("the server did not notice the death within 5 s")
-                time.sleep(0.002)
-            print(f"Its memory was given back {1000 * (time.monotonic() - killed):.0f} ms later:\n")
-            print(render(_snapshot(path), colour))
-            print("\nAnd `ttmem dump` shows what is left, thing by thing:\n")
-            print(get("/dump?format=text", socket_path=api_path(path)).decode())
-            if args.keep:
-                print(f"The server stays up. In another terminal: TTMEM_SOCKET={path} ttmem smi")
-                input("Press Enter to end the demo. ")
-        finally:
-            for worker in workers:
-                worker.kill()
-                worker.wait()
-            server.terminate()
-            server.wait()
+    print(render(picture, colour))
+    print()
+    processes = "a process" if parts == 1 else f"{parts} processes"
+    events = f"{picture['server']['events']:,} events in {took:.1f} s"
+    print(f"{args.workload} on simulated {args.devices} devices, {processes}, {events}")
+    _tell_the_end(place, picture)
     return 0
 
 
-def _start(env: dict[str, str], name: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", _WORKLOAD, name]
-    return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def _run(place: Stage, seconds: float | None) -> dict[str, Any]:
+    """All steps, and the picture of the moment when every process holds all it will hold, or has died."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    picture = None
+    while place.acting:
+        place.beat()
+        late = deadline is not None and time.monotonic() >= deadline
+        if late or all(worker.held for worker in place.acting):
+            if place.acting:
+                picture = place.snapshot()
+            break
+        place.go_on()
+        if deadline is not None:
+            time.sleep(_TICK)
+    return picture or _after_death(place)
 
 
-def _expect(worker: subprocess.Popen[str], word: str) -> None:
-    assert worker.stdout is not None
-    line = worker.stdout.readline().strip()
-    if line != word:
-        raise CommandError(f"the demo workload ended early (exit code {worker.wait()})")
+def _watch(place: Stage, seconds: float | None) -> dict[str, Any]:
+    """Live: a step and a picture at each tick, until q."""
+    from ttmem.show.watch import Frame, watch
+
+    picture: dict[str, Any] = {}
+
+    def frame() -> Frame | None:
+        nonlocal picture
+        for _ in range(_STEPS_A_FRAME):
+            if not all(worker.held for worker in place.acting):
+                place.beat()
+                place.go_on()
+        if not place.acting:
+            return None
+        picture = place.snapshot()
+        return Frame(render(picture, True), f"q ends. {place.workers[0].did}")
+
+    watch(frame, _STEPS_A_FRAME * _TICK, seconds)
+    return picture if place.acting else _after_death(place)
 
 
-def _wait_for(path: str) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            get_json("/health", socket_path=api_path(path))
-            return
-        except ApiError:
-            time.sleep(0.02)
-    raise CommandError("the server did not come up within 10 s; try `ttmem serve` by hand")
+def _after_death(place: Stage) -> dict[str, Any]:
+    """The picture once the server has noticed that the processes are gone."""
+    gone = {worker.pid for worker in place.workers}
+    deadline = time.monotonic() + _NOTICE_SECONDS
+    while True:
+        picture = place.snapshot()
+        if not any(p["pid"] in gone and p["state"] != "exited" for p in picture["processes"]):
+            return picture
+        if time.monotonic() > deadline:
+            raise CommandError(f"the server did not notice the deaths within {_NOTICE_SECONDS:g} s")
+        time.sleep(0.002)
 
 
-def _snapshot(path: str) -> dict[str, Any]:
-    picture: dict[str, Any] = get_json("/snapshot", socket_path=api_path(path))
-    return picture
+def _tell_the_end(place: Stage, picture: dict[str, Any]) -> None:
+    """What each process did last, and what is left when all have ended."""
+    for worker in place.workers:
+        print(f"  pid {worker.pid}: {_last_words(worker)}")
+    place.dismiss()
+    after = _after_death(place)
+    pids = {worker.pid for worker in place.workers}
+    left = sum(size for p in after["processes"] if p["pid"] in pids and p["state"] != "exited" for size in _sizes(p))
+    freed = sum(size for p in picture["processes"] if p["pid"] in pids for size in _sizes(p))
+    print(f"After they had ended: {human(freed)} were given back, {human(left)} are left.")
+
+
+def _last_words(worker: Worker) -> str:
+    code = worker.process.poll()
+    if code is not None and code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return worker.did
+
+
+def _sizes(process: dict[str, Any]) -> list[int]:
+    return [share[pool] for share in process["chips"] for pool in ("dram", "l1", "system")]

@@ -1,22 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show what is allocated now: per device and kind, large and small, each thing where there are few."""
+"""Show what is allocated now: per device and kind, large and small, each thing where there are few.
+
+With --reports, what tt-metal's own memory reports (CSV files) in a folder say, beside what a server tracks if one
+answers. Exit code 1 if a file could not be read completely; the others are shown.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import time
 
-from ttmem.api.client import ApiError, get
+from ttmem.api.client import ApiError, get, get_json
 from ttmem.cli import CommandError
+
+_ANSWER_SECONDS = 3.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
-    parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.dump/1"')
-    parser.add_argument("--kernels", action="store_true", help="only kernels, each with its age")
+    parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.dump/1" or "ttmem.reports/1"')
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--kernels", action="store_true", help="only kernels, each with its age")
+    what.add_argument("--reports", metavar="DIR", help="read tt-metal's memory reports there, often generated/reports")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.reports is not None:
+        return _reports(args)
     what = "kernels" if args.kernels else "all"
     form = "json" if args.json else "text"
     try:
@@ -24,3 +36,23 @@ def run(args: argparse.Namespace) -> int:
     except ApiError as error:
         raise CommandError(str(error)) from None
     return 0
+
+
+def _reports(args: argparse.Namespace) -> int:
+    from ttmem.show.reports import document, render
+    from ttmem.sources.memory_reports import ReportError, read
+
+    try:
+        found = read(args.reports)
+    except ReportError as error:
+        raise CommandError(str(error)) from None
+    picture, why_none = None, ""
+    try:
+        picture = get_json("/snapshot", socket_path=args.api, timeout=_ANSWER_SECONDS)
+    except ApiError as error:
+        why_none = str(error)
+    data = document(found, args.reports, time.time(), picture, why_none)
+    print(json.dumps(data) if args.json else render(data))
+    for problem in found.problems:
+        print(f"ttmem dump: {problem}", file=sys.stderr)
+    return 1 if found.problems else 0

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few functions a runtime needs to report circular buffers and kernels, and nothing to set up."""
+
+from __future__ import annotations
+
+from ttmem.account.grid import Cores, format_ranges, ranges_of
+from ttmem.collect.graph_tracker import GraphTracker, cores_or_none
+
+_idents: dict[tuple[int, int], int] = {}
+
+
+def is_tracking_enabled() -> bool:
+    """Does this process report at all? True if TT_ALLOC_TRACKING_ENABLED was "1" when it first asked."""
+    return GraphTracker.instance().client.is_enabled()
+
+
+def report_kernel_allocation(device_id: int, size: int, kernel_handle: int) -> None:
+    """A kernel was added to a program: ``size`` is its binaries times its cores."""
+    GraphTracker.instance().client.report_kernel_load(device_id=device_id, size=size, kernel_id=kernel_handle)
+
+
+def report_kernel_deallocation(device_id: int, kernel_handle: int) -> None:
+    GraphTracker.instance().client.report_kernel_unload(device_id=device_id, kernel_id=kernel_handle)
+
+
+def report_cb_allocation(device_id: int, size: int, buffer_index: int, core_range: Cores) -> None:
+    """A circular buffer was made: ``size`` bytes on each core of the range, known by its index there."""
+    cores = cores_or_none(core_range)
+    where = format_ranges(ranges_of(cores)) if cores else "no core"
+    # Its address is not known, so it must not look as if it had a place on its cores.
+    GraphTracker.instance().client.report_cb_allocation(
+        device_id=device_id, size=size * cores.bit_count(), cb_id=_ident(buffer_index, cores),
+        tag=f"c_{buffer_index} on {where}",
+    )  # fmt: skip
+
+
+def report_cb_deallocation(device_id: int, buffer_index: int, core_range: Cores) -> None:
+    ident = _ident(buffer_index, cores_or_none(core_range))
+    GraphTracker.instance().client.report_cb_deallocation(device_id=device_id, cb_id=ident)
+
+
+def _ident(buffer_index: int, cores: int) -> int:
+    """A number for an index on a range of cores: one index may be used on several."""
+    return _idents.setdefault((buffer_index, cores), len(_idents) + 1)

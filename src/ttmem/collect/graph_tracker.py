@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Full integration: the calls a runtime makes where it allocates, compiles, launches and destroys.
+
+The names are those of tt-metal's GraphTracker with the additions of the proof of concept. Whoever writes a runtime in
+Python calls them from its allocator and its programs; ``ttmem.sim`` does. A mesh is reported on each of its devices.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TextIO, Union
+
+from ttmem.account.grid import Cores, core_id, mask_from
+from ttmem.account.identity import ChipInfo
+from ttmem.account.kinds import KERNEL_KINDS, Confidence, Kind
+from ttmem.collect.client import AllocationClient
+
+BACKTRACE_VARIABLE = "TTMEM_KERNEL_BACKTRACE"
+_KERNEL_TYPES = ("Application", "Fabric", "Dispatch")
+
+
+class Chip(Protocol):
+    """A device by itself."""
+
+    @property
+    def id(self) -> int: ...
+
+
+class Mesh(Protocol):
+    """A device that stands for several; anything reported on it is reported on each."""
+
+    def get_devices(self) -> Sequence[Chip]: ...
+
+
+Device = Union[Chip, Mesh]
+
+
+class Buffer(Protocol):
+    """What is asked of a buffer. It may also have ``reserved``, ``allocator_id``, ``tag`` and ``system``, and
+    ``owns_data``, which is False for a view of another buffer, such as a mesh buffer's part on one device.
+    """
+
+    @property
+    def device(self) -> Any: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def buffer_type(self) -> Kind | int | str: ...
+
+
+class _Loaded(NamedTuple):
+    """A loaded kernel: what it takes to say that it is gone."""
+
+    program: int
+    cores: int
+    size: int
+
+
+def devices_of(device: Device) -> Sequence[Chip]:
+    """The devices a mesh stands for, or the device itself."""
+    listed = getattr(device, "get_devices", None)
+    return listed() if listed is not None else [device]  # type: ignore[list-item]
+
+
+def cores_or_none(cores: Cores) -> int:
+    """The cores as a set. Nonsense names none; what lies on none has no size, and the client counts it as rejected."""
+    try:
+        return mask_from(cores)
+    except ValueError:
+        return 0
+
+
+class GraphTracker:
+    """Reports what a runtime does with its memory.
+
+    >>> tracker = GraphTracker(AllocationClient(enabled=False))
+    >>> class Device:
+    ...     id = 0
+    >>> tracker.track_kernel_load(57344, kernel_id=1, device=Device(), kernel_type=1, num_cores=16)
+    917504
+
+    ``backtrace`` prints a line and the stack for every kernel that is loaded; by default if TTMEM_KERNEL_BACKTRACE
+    is "1".
+    """
+
+    _instance: GraphTracker | None = None
+    _making = threading.Lock()
+
+    def __init__(
+        self, client: AllocationClient | None = None, *, backtrace: bool | None = None, stream: TextIO | None = None
+    ) -> None:
+        self.client = client or AllocationClient(source="graph_tracker", confidence=Confidence.EXACT)
+        self._backtrace = os.environ.get(BACKTRACE_VARIABLE) == "1" if backtrace is None else backtrace
+        self._stream = stream
+        self._cbs: dict[tuple[int, int], set[tuple[int, int]]] = {}  # addresses and cores by device and program
+        self._kernels: dict[tuple[int, int], _Loaded] = {}
+        self._programs: set[tuple[int, int]] = set()  # of which more is known than circular buffers and kernels
+        self._writes: dict[tuple[int, int], int] = {}
+
+    @classmethod
+    def instance(cls) -> GraphTracker:
+        """The one of this process, made on first use."""
+        with cls._making:
+            if cls._instance is None:
+                cls._instance = cls()
+            return cls._instance
+
+    # -- devices -------------------------------------------------------------------------------------------------
+
+    def track_device_open(self, device: Chip, chip: ChipInfo) -> None:
+        self.client.report_device_open(device_id=device.id, chip=chip)
+
+    def track_device_close(self, device: Chip) -> None:
+        """Everything on the device is gone."""
+        number = device.id
+        self._cbs = {key: parts for key, parts in self._cbs.items() if key[0] != number}
+        self._kernels = {key: part for key, part in self._kernels.items() if key[0] != number}
+        self._programs = {key for key in self._programs if key[0] != number}
+        self._writes = {key: size for key, size in self._writes.items() if key[0] != number}
+        self.client.report_device_close(device_id=number)
+
+    # -- buffers -------------------------------------------------------------------------------------------------
+
+    def track_allocate(self, buffer: Buffer) -> None:
+        """A buffer has its memory. Views have none of their own."""
+        if not getattr(buffer, "owns_data", True):
+            return
+        for device in devices_of(buffer.device):
+            self.client.report_allocation(
+                device_id=device.id, size=buffer.size, buffer_type=buffer.buffer_type, buffer_id=buffer.address,
+                reserved=getattr(buffer, "reserved", None), allocator=getattr(buffer, "allocator_id", 0),
+                tag=getattr(buffer, "tag", None), system=getattr(buffer, "system", False),
+            )  # fmt: skip
+
+    def track_deallocate(self, buffer: Buffer) -> None:
+        """A buffer's memory is about to be freed."""
+        if not getattr(buffer, "owns_data", True):
+            return
+        for device in devices_of(buffer.device):
+            self.client.report_deallocation(
+                device_id=device.id, buffer_id=buffer.address, buffer_type=buffer.buffer_type,
+                allocator=getattr(buffer, "allocator_id", 0),
+            )  # fmt: skip
+
+    # -- programs ------------------------------------------------------------------------------------------------
+
+    def track_allocate_cb(
+        self, core_range: Cores, address: int, size: int, device: Device, *, program: int = 0,
+        globally_allocated: bool = False, tag: str | None = None,
+    ) -> None:  # fmt: skip
+        """A circular buffer of ``size`` bytes on each of these cores got its address."""
+        if not self.client.is_enabled():
+            return
+        cores = cores_or_none(core_range)
+        total = size * cores.bit_count()
+        for one in devices_of(device):
+            known = self._cbs.setdefault((one.id, program), set())
+            if globally_allocated and (address, cores) in known:
+                continue  # a second view of the same memory, which is counted with its buffer anyway
+            if total > 0:
+                known.add((address, cores))
+            self.client.report_cb_allocation(
+                device_id=one.id, size=total, cb_id=address, program=program, cores=cores, shared=globally_allocated,
+                tag=tag,
+            )  # fmt: skip
+
+    def track_deallocate_cb(self, device: Device, program: int = 0) -> None:
+        """The circular buffers of a program are gone.
+
+        tt-metal calls this without a program before every launch. That is no free of what cached programs hold: only
+        circular buffers that were reported without a program go.
+        """
+        for one in devices_of(device):
+            for address, cores in self._cbs.pop((one.id, program), set()):
+                self.client.report_cb_deallocation(device_id=one.id, cb_id=address, program=program, cores=cores)
+
+    def track_allocate_dataflow_buffer(
+        self, core_range: Cores, address: int, size: int, device: Device, *, program: int = 0,
+        borrows_memory: bool = False, tag: str | None = None,
+    ) -> None:  # fmt: skip
+        """As a circular buffer; it goes with its program."""
+        if not self.client.is_enabled():
+            return
+        cores = cores_or_none(core_range)
+        for one in devices_of(device):
+            self._programs.add((one.id, program))
+            self.client.report_dfb_allocation(
+                device_id=one.id, size=size * cores.bit_count(), dfb_id=address, program=program, cores=cores,
+                shared=borrows_memory, tag=tag,
+            )  # fmt: skip
+
+    def track_allocate_scratchpad(
+        self, core_range: Cores, address: int, size: int, device: Device, *, program: int = 0, tag: str | None = None
+    ) -> None:
+        if not self.client.is_enabled():
+            return
+        cores = cores_or_none(core_range)
+        for one in devices_of(device):
+            self._programs.add((one.id, program))
+            self.client.report_scratchpad_allocation(
+                device_id=one.id, size=size * cores.bit_count(), address=address, program=program, cores=cores, tag=tag
+            )
+
+    def track_kernel_load(
+        self, kernel_size: int, kernel_id: int, device: Device, kernel_type: int = 0, num_cores: int = 1, *,
+        program: int = 0, cores: int = 0, tag: str | None = None,
+    ) -> int:  # fmt: skip
+        """Kernels are on their cores: what they take of L1 is their binaries times the cores, once for each device.
+
+        Loaded again under the same id it is still one load. Returns the bytes on each device.
+        """
+        total = kernel_size * num_cores
+        part = _Loaded(program, cores, total)
+        for one in devices_of(device):
+            if self._backtrace:
+                self._print_backtrace(one.id, kernel_size, kernel_id, kernel_type, num_cores)
+            if self._kernels.get((one.id, kernel_id)) == part:
+                continue
+            self._kernels[one.id, kernel_id] = part
+            self.client.report_kernel_load(
+                device_id=one.id, size=total, kernel_id=kernel_id, kernel_type=kernel_type, program=program,
+                cores=cores, tag=tag,
+            )  # fmt: skip
+        return total
+
+    def track_kernel_unload(self, kernel_id: int, device: Device) -> None:
+        """Kernels are gone; how large they were is known from their load."""
+        for one in devices_of(device):
+            part = self._kernels.pop((one.id, kernel_id), None)
+            if part is not None:
+                self.client.report_kernel_unload(
+                    device_id=one.id, kernel_id=kernel_id, program=part.program, cores=part.cores
+                )
+
+    def track_program_compiled(self, program: int, device: Device, *, ring: int = 0, tag: str | None = None) -> None:
+        """A program exists and needs so many bytes of a core's kernel ring."""
+        for one in devices_of(device):
+            self._programs.add((one.id, program))
+            self.client.report_program_compiled(device_id=one.id, program=program, ring=ring, metal_id=program, tag=tag)
+
+    def track_program(self, program: int, device: Device, core_range: Cores) -> None:
+        """A program was launched on these cores."""
+        if not self.client.is_enabled():
+            return
+        cores = cores_or_none(core_range)
+        for one in devices_of(device):
+            self.client.report_program_run(device_id=one.id, program=program, cores=cores)
+
+    def track_program_destroyed(self, program: int, device: Device) -> None:
+        """A program is gone, with its circular and dataflow buffers and its kernels."""
+        self.track_deallocate_cb(device, program)
+        for one in devices_of(device):
+            for number, kernel in [key for key, loaded in self._kernels.items() if loaded.program == program]:
+                if number == one.id:
+                    self.track_kernel_unload(kernel, one)
+            if (one.id, program) in self._programs:
+                self._programs.remove((one.id, program))
+                self.client.report_program_destroyed(device_id=one.id, program=program)
+
+    # -- cores ---------------------------------------------------------------------------------------------------
+
+    def track_core_write(
+        self, device: Device, core: tuple[int, int], address: int, size: int, tag: str | None = None
+    ) -> None:
+        """Firmware, a kernel or a launch message was written to one core, named by its place on the NOC.
+
+        What it is follows from the address. Written again in the same size it is the same; in another, it is replaced.
+        """
+        ident = core_id(*core, address)
+        for one in devices_of(device):
+            before = self._writes.get((one.id, ident))
+            if before == size:
+                continue
+            if before is not None:
+                self.client.report_deallocation(device_id=one.id, buffer_id=ident, buffer_type=Kind.L1)
+            self._writes[one.id, ident] = size
+            self.client.report_allocation(
+                device_id=one.id, size=size, buffer_type=Kind.L1, buffer_id=ident, tag=tag, system=True
+            )
+
+    def _print_backtrace(self, device: int, size: int, ident: int, kernel_type: int, cores: int) -> None:
+        name = _KERNEL_TYPES[kernel_type] if 0 <= kernel_type < len(KERNEL_KINDS) else str(kernel_type)
+        print(
+            f"🔍 KERNEL_LOAD Backtrace (Device {device}, Type: {name}, Binary Size: {size / 1024:g} KB, "
+            f"Cores: {cores}, Total L1: {size * cores / 1024:g} KB, ID: {ident:#x})",
+            file=self._stream or sys.stderr,
+        )
+        traceback.print_stack(sys._getframe(2), file=self._stream or sys.stderr)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stage for simulated workloads: a server, and the processes that share a workload, all in step."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ttmem.api.client import ApiError, get_json
+from ttmem.wire.endpoint import api_path
+
+_START_SECONDS = 10.0
+_END_SECONDS = 60.0
+
+
+class StageError(Exception):
+    """The server did not come, or a workload ended as it should not; the text is for the user."""
+
+
+class Worker:
+    """One process of a workload. It stands still after every step until it is told to go on."""
+
+    def __init__(self, command: list[str], env: dict[str, str]) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - it lives as long as the worker
+        self.process = subprocess.Popen(
+            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+        self.did = "starting"  # in words, what it did last
+        self.held = False
+        self.ended = False
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def listen(self) -> None:
+        """Wait for the next step to be done."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            self._end()
+            return
+        step = json.loads(line)
+        if step.get("applied") is False:
+            raise StageError(f"the server did not apply what process {self.pid} reported in time")
+        self.held = step["held"]
+        if not self.held:
+            self.did = step["did"]
+
+    def go_on(self) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended meanwhile; listening tells how
+
+    def dismiss(self) -> None:
+        """Let it close its devices and end."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+
+    def _end(self) -> None:
+        self.ended = True
+        code = self.process.wait(_END_SECONDS)
+        if code > 0:
+            self._errors.seek(0)
+            last = self._errors.read().strip().splitlines()[-1:] or ["it said nothing"]
+            raise StageError(f"the simulated workload failed with exit code {code}: {last[0]}")
+
+    def wait(self) -> int:
+        """Its exit code, or minus the signal that killed it."""
+        code = self.process.wait(_END_SECONDS)
+        self._end()
+        return code
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for file in (self.process.stdin, self.process.stdout, self._errors):
+            if file is not None:
+                try:
+                    file.close()
+                except BrokenPipeError:
+                    pass
+
+
+class Stage:
+    """A server to ask, and the workers of a workload."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.workers: list[Worker] = []
+
+    def snapshot(self) -> dict[str, Any]:
+        picture: dict[str, Any] = get_json("/snapshot", socket_path=api_path(self.path))
+        return picture
+
+    def cast(self, workload: str, devices: str, parts: int, rounds: int) -> None:
+        """Start the processes of a workload."""
+        env = {**os.environ, "TTMEM_SOCKET": self.path, "TT_ALLOC_TRACKING_ENABLED": "1"}
+        command = [sys.executable, "-m", "ttmem.sim.runner", workload, "--devices", devices, "--rounds", str(rounds)]
+        for number in range(parts):
+            self.workers.append(Worker([*command, "--part", str(number), "--parts", str(parts)], env))
+
+    @property
+    def acting(self) -> list[Worker]:
+        return [worker for worker in self.workers if not worker.ended]
+
+    def beat(self) -> None:
+        """Every worker does one step."""
+        for worker in self.acting:
+            worker.listen()
+
+    def go_on(self) -> None:
+        for worker in self.acting:
+            worker.go_on()
+
+    def dismiss(self) -> list[int]:
+        """Let all workers end; their exit codes."""
+        for worker in self.acting:
+            worker.dismiss()
+        return [worker.wait() for worker in self.workers]
+
+
+@contextmanager
+def stage(path: str | None) -> Iterator[Stage]:
+    """A stage on the server of that path, or on a private one if there is none."""
+    with tempfile.TemporaryDirectory(prefix="ttmem-demo-") as folder:
+        server = None
+        if path is None:
+            path = os.path.join(folder, "ttmem.sock")
+            command = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", path]
+            server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        found = Stage(path)
+        try:
+            _wait_for(path, _START_SECONDS if server is not None else 0.0)
+            yield found
+        finally:
+            for worker in found.workers:
+                worker.kill()
+            if server is not None:
+                server.terminate()
+                server.wait()
+
+
+def _wait_for(path: str, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            get_json("/health", socket_path=api_path(path))
+            return
+        except ApiError as error:
+            if time.monotonic() >= deadline:
+                raise StageError(str(error)) from None
+            time.sleep(0.02)

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated devices: an allocator, a program cache, traces, and what the runtime itself puts on a chip."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+from ttmem.account.grid import CoreRange
+from ttmem.account.identity import ChipInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.collect.client import AllocationClient
+from ttmem.collect.graph_tracker import GraphTracker
+from ttmem.sim.allocator import Allocator
+from ttmem.sim.boards import Machine, machine_named
+from ttmem.sim.buffer import Buffer
+from ttmem.sim.errors import SimError
+from ttmem.sim.program import Program
+from ttmem.sim.tensors import Need
+from ttmem.sim.traces import Trace, Traces
+
+# Kernels that serve every program: type, name, bytes on a core, cores (ethernet cores for the fabric).
+SYSTEM_KERNELS = ((1, "fabric router", 57344, 16), (2, "dispatch", 47104, 2))
+_SYSTEM_PAGE = 4096
+_TRACE_HEADER, _TRACE_COMMAND = 1024, 256  # bytes of a trace for itself and for each part of a launch
+
+
+class Options(NamedTuple):
+    """How a device is opened. ``system_dram`` is what the runtime takes for itself; on real boards some 14 MiB."""
+
+    l1_small_size: int = 0
+    trace_region_size: int = 0
+    worker_l1_size: int | None = None
+    system_dram: int = 0
+
+
+_places: weakref.WeakSet[Place] = weakref.WeakSet()
+
+
+def opened() -> list[Place]:
+    """Every place of this process that is open."""
+    return [place for place in _places if place.is_open]
+
+
+@lru_cache(maxsize=1)
+def default_tracker() -> GraphTracker:
+    """Whom simulated devices report to unless told otherwise: the server, if TT_ALLOC_TRACKING_ENABLED is 1."""
+    return GraphTracker(AllocationClient(source="sim", confidence=Confidence.EXACT))
+
+
+class Chip:
+    """One chip: its cores with their firmware, and the kernels that serve every program."""
+
+    def __init__(self, number: int, machine: Machine) -> None:
+        self.id = number
+        self.board = machine.board
+        self.uid = f"sim-{machine.name}-{number}"
+        self.remote = number in machine.remote
+
+    def boot(self, tracker: GraphTracker, allocator: Allocator) -> None:
+        """What opening a device puts on it."""
+        board = self.board
+        geometry = allocator.geometry._replace(
+            l1_small_size=allocator.statistics(Kind.L1_SMALL).size, trace_size=allocator.statistics(Kind.TRACE).size
+        )
+        info = ChipInfo(self.uid, arch=geometry.arch, board=board.name, remote=self.remote, geometry=geometry)
+        tracker.track_device_open(self, info)
+        mailbox = board.silicon.mailbox
+        for y in range(geometry.grid_y):
+            for x in range(geometry.grid_x):
+                core = board.noc_of(x, y)
+                tracker.track_core_write(self, core, 0, mailbox, "launch messages")
+                tracker.track_core_write(self, core, mailbox, geometry.map_end - mailbox, "firmware")
+        for kernel_type, name, size, cores in SYSTEM_KERNELS:
+            tracker.track_kernel_load(size, kernel_type, self, kernel_type, cores, tag=name)
+
+
+_P = TypeVar("_P", bound="Place")
+
+
+class _Captured(NamedTuple):
+    trace: Trace
+    buffer: Buffer
+    programs: list[Program]
+
+
+class Place:
+    """What has an allocator of its own: a device, a mesh, a sub-mesh."""
+
+    def __init__(
+        self, chips: Sequence[Chip], number: int, options: Options, tracker: GraphTracker, allocator_id: int = 0
+    ) -> None:
+        silicon = chips[0].board.silicon
+        self.id = number
+        self.allocator_id = allocator_id
+        self.options = options
+        self.tracker = tracker
+        self.is_open = True
+        self.allocator = Allocator(
+            chips[0].board.geometry(worker_l1_size=options.worker_l1_size),
+            dram_base=silicon.dram_base,
+            dram_alignment=silicon.dram_alignment,
+            l1_small_size=options.l1_small_size,
+            trace_region_size=options.trace_region_size,
+        )
+        self.program_cache: dict[Hashable, Program] = {}
+        self._chips = list(chips)
+        self._buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
+        self._programs: weakref.WeakSet[Program] = weakref.WeakSet()
+        self._traces = Traces(self.allocator, number)
+        self._captured: dict[int, _Captured] = {}
+        self._capturing: list[Program] | None = None
+        self._last_trace = 0
+        _places.add(self)
+
+    def get_devices(self) -> list[Chip]:
+        return self._chips
+
+    @property
+    def chips(self) -> list[str]:
+        """The names of its chips."""
+        return [chip.uid for chip in self._chips]
+
+    @property
+    def grid(self) -> list[CoreRange]:
+        """The whole compute grid."""
+        geometry = self.allocator.geometry
+        return [CoreRange(0, 0, geometry.grid_x - 1, geometry.grid_y - 1)]
+
+    @property
+    def unit(self) -> int:
+        """What addresses are multiples of."""
+        return self._chips[0].board.silicon.dram_alignment
+
+    def check_open(self) -> None:
+        if not self.is_open:
+            raise SimError(f"device {self.id} is closed; open it again with create_device")
+
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    def allocate(
+        self, kind: Kind, need: Need, *, tag: str | None = None, system: bool = False, bottom_up: bool | None = None
+    ) -> Buffer:
+        """Memory for a buffer, or the error ttnn would raise."""
+        self.check_open()
+        return self._made(kind, need, self.allocator.allocate(kind, need, bottom_up=bottom_up), tag, system)
+
+    def _made(self, kind: Kind, need: Need, address: int, tag: str | None, system: bool = False) -> Buffer:
+        buffer = Buffer(self, kind, need, address, tag, system)
+        self._buffers.add(buffer)
+        self.tracker.track_allocate(buffer)
+        return buffer
+
+    def give_back(self, buffer: Buffer) -> None:
+        """A buffer is freed. After the device was closed there is nothing to give back."""
+        if self.is_open:
+            self.tracker.track_deallocate(buffer)
+            self.allocator.free(buffer.buffer_type, buffer.address)
+
+    def buffers(self) -> list[Buffer]:
+        """Every live buffer."""
+        return [buffer for buffer in self._buffers if buffer.is_allocated]
+
+    # -- programs ------------------------------------------------------------------------------------------------
+
+    def run(self, key: Hashable, build: Callable[[], Program]) -> Program:
+        """Launch a program from the cache; the first time it is built and compiled."""
+        program = self.program_cache.get(key)
+        if program is None:
+            program = build()
+            self.launch(program)
+            self.program_cache[key] = program
+        else:
+            self.launch(program)
+        return program
+
+    def launch(self, program: Program) -> None:
+        """Compile a program if that is the first time, check its buffers against L1, and make it the resident one."""
+        self.check_open()
+        self._programs.add(program)
+        program.compile(self)
+        program.check(self)
+        self.tracker.track_program(program.id, self, program.cores)
+        if self._capturing is not None:
+            self._capturing.append(program)
+
+    def programs(self) -> list[Program]:
+        """Every program that exists here, cached or held by somebody."""
+        return [program for program in self._programs if program.is_compiled(self)]
+
+    def clear_program_cache(self) -> None:
+        for program in self.program_cache.values():
+            program.destroy()
+        self.program_cache.clear()
+
+    # -- traces --------------------------------------------------------------------------------------------------
+
+    def begin_trace_capture(self) -> int:
+        self.check_open()
+        if self._capturing is not None:
+            raise SimError("a trace is being captured already; end it with end_trace_capture")
+        self._capturing = []
+        self._traces.begin()
+        self._last_trace += 1
+        return self._last_trace
+
+    def end_trace_capture(self, trace_id: int) -> None:
+        """The recorded commands get a buffer: in the trace region, or at the top of DRAM if there is none."""
+        if self._capturing is None or trace_id != self._last_trace:
+            raise SimError(f"trace {trace_id} is not being captured")
+        programs, self._capturing = self._capturing, None
+        size = _TRACE_HEADER + sum(_TRACE_COMMAND * (1 + program.parts) for program in programs)
+        trace = self._traces.end(size)
+        buffer = self._made(trace.kind, trace.need, trace.address, f"trace {trace_id}")
+        self._captured[trace_id] = _Captured(trace, buffer, programs)
+
+    def execute_trace(self, trace_id: int) -> None:
+        """Replay: no memory is taken; on each core the program that ran last is the resident one again."""
+        self.check_open()
+        covered = 0
+        last: list[tuple[Program, int]] = []
+        for program in reversed(self._find(trace_id).programs):
+            if program.cores & ~covered:
+                last.append((program, program.cores & ~covered))
+                covered |= program.cores
+        for program, cores in reversed(last):
+            self.tracker.track_program(program.id, self, cores)
+
+    def release_trace(self, trace_id: int) -> None:
+        trace, buffer, _ = self._find(trace_id)
+        del self._captured[trace_id]
+        buffer.is_allocated = False
+        self.tracker.track_deallocate(buffer)
+        self._traces.release(trace)
+
+    def _find(self, trace_id: int) -> _Captured:
+        if trace_id not in self._captured:
+            raise SimError(f"there is no trace {trace_id}; there are {sorted(self._captured) or 'none'}")
+        return self._captured[trace_id]
+
+    # -- the beginning and the end -------------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Open the chips, and take what the runtime needs for itself."""
+        for chip in self._chips:
+            chip.boot(self.tracker, self.allocator)
+        if self.options.system_dram:
+            need = self.allocator.need_bytes(Kind.DRAM, self.options.system_dram, _SYSTEM_PAGE)
+            self._system = self.allocate(Kind.DRAM, need, tag="runtime", system=True)
+
+    def close(self) -> None:
+        """Everything on its devices goes at once."""
+        if self.is_open:
+            self.is_open = False
+            for program in list(self._programs):
+                program.forget(self)
+            for chip in self._chips:
+                self.tracker.track_device_close(chip)
+
+    def __enter__(self: _P) -> _P:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Device(Place):
+    """One chip, opened by itself."""
+
+
+def create_device(
+    device_id: int = 0, machine: str = "n150", *, l1_small_size: int = 0, trace_region_size: int = 0,
+    worker_l1_size: int | None = None, system_dram: int = 0, tracker: GraphTracker | None = None,
+) -> Device:  # fmt: skip
+    """Open one device of a simulated machine.
+
+    >>> device = create_device(0, "n150", tracker=GraphTracker(AllocationClient(enabled=False)))
+    >>> device.allocator.geometry.cores
+    64
+    """
+    found = machine_named(machine)
+    if not 0 <= device_id < found.chips:
+        raise SimError(f"{machine} has devices 0 to {found.chips - 1}, not {device_id}")
+    options = Options(l1_small_size, trace_region_size, worker_l1_size, system_dram)
+    device = Device([Chip(device_id, found)], device_id, options, tracker or default_tracker())
+    device.boot()
+    return device
+
+
+def close_device(device: Place) -> None:
+    device.close()

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a simulated device refuses, in ttnn's words."""
+
+from __future__ import annotations
+
+
+class SimError(RuntimeError):
+    """Any refusal; ttnn raises RuntimeError for all of them."""
+
+
+class OutOfMemory(SimError):
+    """No free block of a bank is large enough."""
+
+
+class Clash(SimError):
+    """A program's circular or dataflow buffers reach into the L1 buffers, or beyond the end of L1."""
+
+
+class RingTooSmall(SimError):
+    """A program does not fit into the kernel config ring."""
+
+
+class TraceRegionTooSmall(SimError):
+    """The live traces together need more than the trace region holds."""

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meshes: several chips with one allocator, and sub-meshes, which have allocators of their own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from ttmem.collect.graph_tracker import GraphTracker
+from ttmem.sim.boards import machine_named
+from ttmem.sim.device import Chip, Options, Place, default_tracker
+from ttmem.sim.errors import SimError
+
+_numbers = itertools.count(1)
+
+
+class MeshDevice(Place):
+    """Chips in rows and columns. A buffer has one address on all of them."""
+
+    def __init__(
+        self, chips: Sequence[Chip], shape: tuple[int, int], options: Options, tracker: GraphTracker,
+        parent: MeshDevice | None = None,
+    ) -> None:  # fmt: skip
+        number = next(_numbers)
+        # The whole mesh is what its chips are opened for: its allocator is theirs.
+        super().__init__(chips, number, options, tracker, number if parent is not None else 0)
+        self.shape = shape
+        self.parent = parent
+        self._submeshes: list[MeshDevice] = []
+
+    def create_submesh(self, shape: tuple[int, int], offset: tuple[int, int] = (0, 0)) -> MeshDevice:
+        """A part of the mesh as a mesh of its own.
+
+        Its allocator is new and empty and knows nothing of the parent's, as with tt-metal: both hand out the same
+        addresses.
+        """
+        self.check_open()
+        rows, columns = self.shape
+        (height, width), (top, left) = shape, offset
+        if not (0 < height <= rows - top and 0 < width <= columns - left and top >= 0 and left >= 0):
+            raise SimError(f"a {height}x{width} sub-mesh at {top},{left} does not fit a {rows}x{columns} mesh")
+        chips = [self._chips[y * columns + x] for y in range(top, top + height) for x in range(left, left + width)]
+        options = self.options._replace(system_dram=0)
+        submesh = MeshDevice(chips, shape, options, self.tracker, self)
+        self._submeshes.append(submesh)
+        return submesh
+
+    def close(self) -> None:
+        """A sub-mesh gives back what it holds; with the whole mesh the chips are closed."""
+        for submesh in self._submeshes:
+            submesh.close()
+        if self.parent is None:
+            super().close()
+        elif self.is_open:
+            for program in self.programs():
+                program.leave(self)
+            self.program_cache.clear()
+            for buffer in self.buffers():
+                buffer.deallocate()
+            self.is_open = False
+
+
+def create_mesh_device(
+    machine: str = "t3k", shape: tuple[int, int] | None = None, *, first: int = 0, l1_small_size: int = 0,
+    trace_region_size: int = 0, worker_l1_size: int | None = None, system_dram: int = 0,
+    tracker: GraphTracker | None = None,
+) -> MeshDevice:  # fmt: skip
+    """Open a simulated machine as a mesh, or chips of it from ``first`` on in that shape."""
+    found = machine_named(machine)
+    rows, columns = shape or found.mesh
+    if rows <= 0 or columns <= 0 or first < 0 or first + rows * columns > found.chips:
+        raise SimError(f"a {rows}x{columns} mesh from device {first} on needs more than the {found.chips} of {machine}")
+    chips = [Chip(number, found) for number in range(first, first + rows * columns)]
+    options = Options(l1_small_size, trace_region_size, worker_l1_size, system_dram)
+    mesh = MeshDevice(chips, (rows, columns), options, tracker or default_tracker())
+    mesh.boot()
+    return mesh

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What simulated devices really hold, read from their allocators and programs and not from what was reported.
+
+It is what the account is compared with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from ttmem.account.grid import cores_of
+from ttmem.account.kinds import BUFFER_KINDS, Kind
+from ttmem.sim.device import SYSTEM_KERNELS, Chip, Place
+
+_OF_ALLOCATOR = [kind for kind in BUFFER_KINDS if kind is not Kind.HOST]
+_SYSTEM_KINDS = {1: Kind.FABRIC_KERNEL, 2: Kind.DISPATCH_KERNEL}
+
+Core = tuple[int, int]
+
+
+class Held:
+    """What is on one chip: bytes asked for and taken by kind, and bytes by kind on each core of the compute grid."""
+
+    def __init__(self) -> None:
+        self.used: Counter[Kind] = Counter()
+        self.reserved: Counter[Kind] = Counter()
+        self.cores: dict[Core, Counter[Kind]] = {}
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "used": {kind.label: size for kind, size in self.used.items() if size},
+            "reserved": {kind.label: size for kind, size in self.reserved.items() if size},
+            "cores": {
+                f"{x},{y}": {kind.label: size for kind, size in sizes.items() if size}
+                for (x, y), sizes in self.cores.items()
+            },
+        }
+
+
+def held(places: Iterable[Place]) -> dict[str, Held]:
+    """By the uid of the chip; closed places hold nothing."""
+    chips: dict[str, Held] = {}
+    for place in places:
+        if place.is_open:
+            for chip in place.get_devices():
+                _add(chips.setdefault(chip.uid, Held()), place, chip)
+    return chips
+
+
+def _add(sum_: Held, place: Place, chip: Chip) -> None:
+    geometry = place.allocator.geometry
+    grid = [(x, y) for y in range(geometry.grid_y) for x in range(geometry.grid_x)]
+    if not sum_.cores:  # the first place on this chip: what the chip itself was opened with
+        sum_.cores = {core: Counter({Kind.FIRMWARE: geometry.map_end}) for core in grid}
+        sum_.used[Kind.FIRMWARE] = geometry.map_end * len(grid)
+        for kernel_type, _, size, cores in SYSTEM_KERNELS:
+            sum_.used[_SYSTEM_KINDS[kernel_type]] = size * cores
+    for kind in _OF_ALLOCATOR:
+        taken = sum(place.allocator.blocks(kind).live().values())
+        sum_.reserved[kind] += taken * place.allocator.banks(kind)
+        if kind in (Kind.L1, Kind.L1_SMALL):
+            for core in grid:
+                sum_.cores[core][kind] += taken
+    for buffer in place.buffers():
+        sum_.used[buffer.buffer_type] += buffer.need.pages * buffer.need.page
+    for program in place.programs():
+        for kind, parts in (
+            (Kind.CB, program.circular_buffers),
+            (Kind.DFB, program.dataflow_buffers),
+            (Kind.SCRATCHPAD, program.scratchpads),
+        ):
+            for part in parts:
+                if part.backing is None:
+                    _add_on_cores(sum_, kind, part.size, part.cores)
+        for group in program.groups():
+            _add_on_cores(sum_, Kind.KERNEL, group.size, group.cores)
+
+
+def _add_on_cores(sum_: Held, kind: Kind, size: int, cores: int) -> None:
+    for core in cores_of(cores):
+        sum_.cores[core][kind] += size
+        sum_.used[kind] += size

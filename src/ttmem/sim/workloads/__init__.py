@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workloads for simulated devices: each is a generator that yields, in words, what it has just done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from importlib import import_module
+from typing import NamedTuple
+
+from ttmem.sim.boards import machine_named
+from ttmem.sim.device import Place, create_device
+from ttmem.sim.errors import SimError
+from ttmem.sim.mesh import create_mesh_device
+
+
+class Part(NamedTuple):
+    """One process's share of a machine."""
+
+    machine: str
+    number: int = 0
+    parts: int = 1
+
+    def open(self, *, l1_small_size: int = 0, trace_region_size: int = 0, system_dram: int = 0) -> Place:
+        """The device of this share, or the mesh if it is several."""
+        machine = machine_named(self.machine)
+        chips = min(machine.linked, machine.chips // self.parts)
+        if chips == 1:
+            return create_device(
+                self.number, self.machine, l1_small_size=l1_small_size, trace_region_size=trace_region_size,
+                system_dram=system_dram,
+            )  # fmt: skip
+        return create_mesh_device(
+            self.machine, (1, chips), first=self.number * chips, l1_small_size=l1_small_size,
+            trace_region_size=trace_region_size, system_dram=system_dram,
+        )  # fmt: skip
+
+
+HELD = "holds all it will hold"  # every workload that lives so long says this once, before it lets go
+Steps = Generator[str, None, None]
+Workload = Callable[[Part, int], Steps]
+
+
+class Entry(NamedTuple):
+    """A workload for the user: into how many processes it is split, how long it is, whether it may go on for ever."""
+
+    summary: str
+    parts: int
+    rounds: int
+    endless: bool = False
+
+
+WORKLOADS = {
+    "decode": Entry("Llama-like decode, data parallel: program cache, trace, growing KV cache", 4, 64, endless=True),
+    "matmul": Entry("a matrix multiplication on one core", 1, 1, endless=True),
+    "conv": Entry("a convolutional net with halo tables in L1_SMALL", 1, 8, endless=True),
+    "leak": Entry("every round forgets to free a tensor", 1, 10, endless=True),
+    "crash": Entry("killed with SIGKILL in the middle of a run", 1, 3),
+    "fragmentation": Entry("enough of L1 is free, but no block is large enough", 1, 1),
+    "clash": Entry("circular buffers grow until they meet an L1 buffer", 1, 1),
+}
+
+
+def find(name: str) -> Workload:
+    """The workload of that name: given a share and a number of rounds, it yields its steps."""
+    if name not in WORKLOADS:
+        raise SimError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
+    run: Workload = import_module(f"ttmem.sim.workloads.{name}").run
+    return run
+
+
+def parts_of(name: str, machine: str) -> int:
+    """Into how many processes a workload is split on that machine."""
+    return min(WORKLOADS[name].parts, machine_named(machine).chips)

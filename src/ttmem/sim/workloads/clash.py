@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A clash: programs with ever larger circular buffers beside a large L1 buffer, until the two meet."""
+
+from __future__ import annotations
+
+import itertools
+
+from ttmem.account.kinds import Kind
+from ttmem.sim.buffer import InterleavedBufferConfig, create_buffer
+from ttmem.sim.errors import Clash
+from ttmem.sim.workloads import HELD, Part, Steps
+from ttmem.sim.workloads.operations import matmul
+
+_PAGE = 2048
+
+
+def run(part: Part, rounds: int) -> Steps:
+    with part.open() as device:
+        yield "opened the device"
+        allocator = device.allocator
+        size = allocator.statistics(Kind.L1).size * 3 // 4 // _PAGE * _PAGE * allocator.banks(Kind.L1)
+        activation = create_buffer(InterleavedBufferConfig(device, size, _PAGE, Kind.L1), tag="activation")
+        yield f"an L1 buffer down to {activation.address}"
+        try:
+            for block in itertools.count(4, 4):
+                device.run(block, lambda block=block: matmul(f"matmul_{block}", device.grid, block=block))  # type: ignore[misc]
+                yield f"launched with blocks of {block} tiles"
+        except Clash as error:
+            yield str(error)
+        yield HELD

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fragmentation: every other buffer of a full L1 is freed; half of it is free, and three in a row still do not fit."""
+
+from __future__ import annotations
+
+from ttmem.account.kinds import Kind
+from ttmem.sim.buffer import InterleavedBufferConfig, create_buffer
+from ttmem.sim.errors import OutOfMemory
+from ttmem.sim.workloads import HELD, Part, Steps
+
+_PIECES, _PAGE = 16, 2048
+
+
+def run(part: Part, rounds: int) -> Steps:
+    with part.open() as device:
+        yield "opened the device"
+        bank = device.allocator.statistics(Kind.L1).size
+        pages = device.allocator.banks(Kind.L1) * (bank // _PIECES // _PAGE)
+        pieces = []
+        for number in range(_PIECES):
+            piece = InterleavedBufferConfig(device, pages * _PAGE, _PAGE, Kind.L1)
+            pieces.append(create_buffer(piece, tag=f"piece {number}"))
+            yield f"took piece {number + 1} of {_PIECES}"
+        for number in range(0, _PIECES, 2):
+            pieces[number].deallocate()
+            yield f"freed piece {number + 1}"
+        try:
+            create_buffer(InterleavedBufferConfig(device, 3 * pages * _PAGE, _PAGE, Kind.L1), tag="three pieces")
+        except OutOfMemory as error:
+            yield str(error)
+        yield HELD

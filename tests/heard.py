@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tracker whose reports go straight into a ledger, through the records they would be sent as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ttmem.account.events import Event
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.things import Thing
+from ttmem.collect.client import AllocationClient
+from ttmem.collect.graph_tracker import GraphTracker
+from ttmem.sim.device import Place
+from ttmem.sim.truth import held
+from ttmem.wire import native
+
+
+class Heard:
+    """Stands where the client's sender would, and is the server at the same time."""
+
+    promising = False
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.ledger = Ledger()
+        self._source = self.ledger.source(0.0, ProcessInfo(1, 1), "sim", Confidence.EXACT)
+        self.client = AllocationClient(enabled=True, source="sim", confidence=Confidence.EXACT)
+        self.client._sender = self  # type: ignore[assignment]
+        self.tracker = GraphTracker(self.client)
+
+    def put(self, event: Event) -> None:
+        event = native.decode(native.encode(event))
+        self.events.append(event)
+        self.ledger.apply(0.0, self._source, event)
+
+    def stats(self) -> dict[str, int]:
+        return {}
+
+    @property
+    def rejected(self) -> object:
+        return self.client.stats()["rejected"]
+
+    def used(self, uid: str, *kinds: Kind) -> int:
+        """Bytes of these kinds on a chip, 0 if nobody heard of it."""
+        chip = self.ledger.chips.get(uid)
+        return sum(chip.kinds[kind].used for kind in kinds) if chip is not None else 0
+
+    def things(self, kind: Kind) -> list[Thing]:
+        return [thing for thing in self.ledger.things() if thing.kind is kind]
+
+    def agrees_with(self, places: Iterable[Place]) -> bool:
+        """Is what was heard what the places really hold, and nothing odd?"""
+        real = {uid: {k: n for k, n in one.used.items() if n} for uid, one in held(places).items()}
+        heard = {
+            uid: {kind: chip.kinds[kind].used for kind in Kind if chip.kinds[kind].used}
+            for uid, chip in self.ledger.chips.items()
+        }
+        assert not self.ledger.anomalies, self.ledger.anomalies
+        assert not self.rejected
+        assert {uid: used for uid, used in heard.items() if used} == real
+        return True

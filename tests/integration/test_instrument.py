@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ttmem.instrument()` beside the native agent: both follow one process, and tell the same after every step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents import Agent, watched
+from tests.mock.wheel import PYTHONS
+from tests.support import ROOT, Server
+from ttmem.account.grid import mask_of, parse_ranges
+from ttmem.account.kinds import KIND_BY_LABEL, KINDS, Kind
+
+PARTS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
+Buffers = Counter[tuple[int, Kind, int, int, "int | None"]]  # chip, kind, address, size, reserved
+Layout = frozenset[tuple[tuple[Kind, int, int, int, bool], int]]  # kind, address, size, cores, shared; how many
+
+
+def layouts(parts: Iterable[tuple[int, int, Kind, int, int, int, bool]]) -> Counter[tuple[int, Layout]]:
+    """What each program holds on each chip, whatever the number its source gave it."""
+    programs: dict[tuple[int, int], Counter[tuple[Kind, int, int, int, bool]]] = {}
+    for chip, program, *part in parts:
+        kind, address, size, cores, shared = part
+        programs.setdefault((chip, program), Counter())[kind, address, size, cores, shared] += 1
+    return Counter((chip, frozenset(held.items())) for (chip, _), held in programs.items())
+
+
+def by_the_agent(agent: Agent) -> tuple[Buffers, Counter[tuple[int, Layout]]]:
+    live = agent.live_in_account()
+    buffers = Counter((t.number, t.kind, t.address, t.size, t.reserved) for t in live if t.kind < Kind.CB)
+    parts = ((t.number, t.program, t.kind, t.address, t.size, t.cores, t.shared) for t in live if t.kind in PARTS)
+    return buffers, layouts(parts)
+
+
+def by_the_instrument(server: Server, pid: int) -> tuple[Buffers, Counter[tuple[int, Layout]]]:
+    answer = server.get(f"/things?pid={pid}&limit=10000")
+    assert answer["matched"] == len(answer["things"])
+    things = [thing for thing in answer["things"] if thing["source"] == "instrument"]
+    assert {thing["confidence"] for thing in things} <= {"reported"}
+    assert {KIND_BY_LABEL[thing["kind"]] for thing in things} <= {*KINDS[:5], *PARTS}
+    buffers, parts = Buffers(), []
+    for thing in things:
+        kind = KIND_BY_LABEL[thing["kind"]]
+        if kind in PARTS:
+            cores = mask_of(parse_ranges(thing["cores"]))
+            part = thing["device"], thing["program"], kind, thing["address"], thing["size"], cores, thing["shared"]
+            parts += [part] * thing["refs"]
+        else:
+            buffers[thing["device"], kind, thing["address"], thing["size"], thing["reserved"]] += thing["refs"]
+    return buffers, layouts(parts)
+
+
+def by_ttnn(meshes: list[dict[str, Any]]) -> Counter[tuple[int, int, int]]:
+    return Counter((chip, *buffer) for mesh in meshes for chip in mesh["chips"] for buffer in mesh["buffers"])
+
+
+def places(buffers: Buffers) -> Counter[tuple[int, int, int]]:
+    return Counter((chip, int(kind), address) for chip, kind, address, _, _ in buffers.elements())
+
+
+def check_described(described: list[Any], held: Counter[tuple[int, Layout]], made: bool) -> None:
+    """A program's circular buffers by its descriptor are those it has, on every chip."""
+    parts = Counter((Kind.CB, at, size, mask_of(parse_ranges(cores)), shared) for at, size, cores, shared in described)
+    assert parts
+    chips = {chip for chip, layout in held if layout == frozenset(parts.items())}
+    assert chips == ({chip for chip, _ in held} if made else set())
+
+
+@pytest.mark.parametrize(
+    ("board", "python"),
+    [*(("n150", python) for python in PYTHONS), ("p150", "3.12"), ("n300", "3.12"), ("t3k", "3.12")],
+)
+def test_it_tells_what_the_agent_tells(board: str, python: str, folder: Path, server: Server) -> None:
+    held, errors, stats = Counter[Kind](), {}, {}
+    environment = {"TTMEM_SOCKET": server.path, "PYTHONPATH": str(ROOT / "src")}
+    with watched(python, "ttnn_instrument", board, folder, environment=environment) as (collector, program):
+        for record in program.records():
+            what, stats = record["what"], record["stats"]
+            assert record["flushed"], what
+            assert (stats["errors"], stats["lost"], stats["trouble"]) == (0, 0, None), what
+            collector.drain()
+            buffers, parts = by_the_instrument(server, program.pid)
+            if what == "stopped":
+                assert record["meshes"][0]["buffers"]
+                assert not buffers
+                assert not parts
+                continue
+            true_buffers, true_parts = by_the_agent(collector.agents[program.pid])
+            assert places(true_buffers) == by_ttnn(record["meshes"]), what
+            assert places(buffers) == places(true_buffers), what
+            if record["exact"]:
+                assert buffers == true_buffers, what
+                assert parts == true_parts, what
+            if record["described"]:
+                check_described(record["described"], true_parts, made=record["error"] is None)
+            errors[what] = record["error"]
+            held.update(kind for _, layout in parts for (kind, *_), _ in layout)
+        process = server.process_of(program.pid)
+        assert process is not None
+        assert not any(process["anomalies"].values())
+    assert "captured" in errors  # the workload's own capture had everything
+    assert (stats["skipped"], stats["found"]) == (1, 2 if len(program.uids) > 1 else 1)
+    assert all(held[kind] for kind in PARTS)
+    failures = {what: error for what, error in errors.items() if error}
+    assert failures.keys() == {f"no memory for {what}" for what in ("a buffer", "circular buffers", "dataflow buffers")}
+    assert "Out of Memory" in failures["no memory for a buffer"]
+    assert "circular buffers in program" in failures["no memory for circular buffers"]
+    assert "dataflow buffers in program" in failures["no memory for dataflow buffers"]
