@@ -44,7 +44,7 @@ $(VENV)/.agent: $(VENV)/.dev $(NATIVE)
 	  --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
 	@touch $@
 
-demo: $(VENV)/.installed  ## set up, then run the main job: a server, a workload, the picture
+demo: $(VENV)/.installed  ## set up, then run the main job: a server, simulated devices, the picture
 	@$(BIN)/ttmem demo
 
 test: $(VENV)/.agent  ## set up, then run every test

@@ -12,10 +12,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import agent, client, ingest, ledger, startup
+from benchmarks import agent, client, ingest, ledger, startup, tracking
 from benchmarks.report import Report
 
-PARTS = {"agent": agent, "ingest": ingest, "client": client, "ledger": ledger, "startup": startup}
+PARTS = {
+    "agent": agent,
+    "ingest": ingest,
+    "client": client,
+    "tracking": tracking,
+    "ledger": ledger,
+    "startup": startup,
+}
 
 
 def main() -> int:
