@@ -131,6 +131,30 @@ def test_a_server_that_missed_everything(events: list[Event]) -> None:
     compare_tally(table)
 
 
+def residents(server: Server) -> set[tuple[int, int]]:
+    """Programs that are made of something, with the cores they ran on last."""
+    return {(one.ident, cores) for chip in server.ledger.chips.values() for one, cores in chip.resident if one.parts}
+
+
+@LAW
+@given(STREAMS)
+def test_a_server_that_missed_every_launch(events: list[Event]) -> None:
+    """Of one device whose programs go as a whole: what the account forgets with a last part, the table does not."""
+    table, followed, fresh = LiveTable(), Server(), Server()
+    for event in events:
+        if not (isinstance(event, Freed) and event.kind in PARTS) and getattr(event, "device", 0) == 0:
+            followed.hear(table.fold(event))
+    fresh.resync(table)
+    assert residents(fresh) == residents(followed)
+
+
+def test_a_closed_device_is_not_told_again() -> None:
+    table = LiveTable()
+    for event in (DeviceOpened(0, CHIPS[0]), DeviceOpened(1, CHIPS[1]), DeviceClosed(0)):
+        table.fold(event)
+    assert table.resend() == [DeviceOpened(1, CHIPS[1])]
+
+
 def compare_tally(table: LiveTable) -> None:
     """The running totals are the sums of what the table would send."""
     things = [event for event in table.resend() if isinstance(event, Allocated)]
@@ -274,7 +298,7 @@ def test_a_free_without_a_kind_gets_it(kind: Kind) -> None:
 def test_devices_come_before_what_lies_on_them() -> None:
     opened, buffer = DeviceOpened(3, CHIPS[0]), Allocated(3, Kind.DRAM, 0x1000, 64)
     assert resent(buffer, opened) == [opened, buffer._replace(refs=1)]
-    assert resent(opened, buffer, DeviceClosed(3)) == [opened]
+    assert resent(opened, buffer, DeviceClosed(3)) == []
 
 
 def test_a_program_is_named_before_its_parts_and_goes_with_it() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ttmem.account import views
+from ttmem.account.chips import Chips
 from ttmem.account.events import (
     MAX_SIZE,
     Allocated,
@@ -38,7 +39,7 @@ from ttmem.account.events import (
     Sees,
     Viewed,
 )
-from ttmem.account.geometry import board_geometry, noc_limits, region_at
+from ttmem.account.geometry import noc_limits, region_at
 from ttmem.account.graves import Graveyard
 from ttmem.account.grid import split_core_id
 from ttmem.account.identity import ChipInfo, ProcessInfo, assumed_uid
@@ -99,11 +100,10 @@ class Ledger:
     def __init__(self, limits: Limits = Limits(), whole: WholeTotal | None = None) -> None:
         """``whole`` is a total of the caller's in which the buffers of all chips are to count."""
         self.limits = limits
-        self._whole = whole
         self._max_size = limits.size
         self._max_things = limits.things_per_process
         self.seq = 0
-        self.chips: dict[str, Chip] = {}
+        self.chips = Chips(limits.chips, whole)
         self.processes: dict[tuple[int, int | None, int], Process] = {}
         self.departed: deque[Process] = deque()
         self.anomalies: Counter[str] = Counter()
@@ -452,41 +452,23 @@ class Ledger:
             return None
         chip = process.numbers.get(number)
         if chip is None:
-            if not self._room_for(assumed_uid(number)):
+            if not self.chips.has_room_for(assumed_uid(number)):
                 return None
-            chip = process.numbers[number] = self._assumed_chip(number)
+            chip = process.numbers[number] = self.chips.assumed(number)
         holding = source.holdings[number] = Holding(source, number, chip)
         chip.holdings.append(holding)
         chip.covered |= source.covered
         return holding
-
-    def _room_for(self, uid: str) -> bool:
-        return uid in self.chips or len(self.chips) < self.limits.chips
-
-    def _assumed_chip(self, number: int) -> Chip:
-        """Device N of a process that did not say more: taken for the machine's chip N, and marked as assumed."""
-        uid = assumed_uid(number)
-        chip = self.chips.get(uid)
-        if chip is None:
-            here = next((c.info for c in self.chips.values() if c.info.kmd == number and not c.assumed), None)
-            chip = self._chip(ChipInfo(uid) if here is None else here._replace(uid=uid))
-        return chip
-
-    def _chip(self, info: ChipInfo) -> Chip:
-        chip = self.chips.get(info.uid)
-        if chip is None:
-            chip = self.chips[info.uid] = Chip(info, self._whole)
-        return chip
 
     def _device_opened(self, time: float, source: Source, event: DeviceOpened) -> None:
         process, number = source.process, event.device
         if number < 0 or (number not in process.numbers and len(process.numbers) >= self.limits.devices_per_process):
             self._anomaly(process, "rejected")
             return
-        if not self._room_for(event.chip.uid):
+        if not self.chips.has_room_for(event.chip.uid):
             self._anomaly(process, "rejected")
             return
-        chip = self._describe(event.chip)
+        chip = self.chips.described(event.chip)
         old = process.numbers.get(number)
         process.numbers[number] = chip
         if old is not None and old is not chip:
@@ -502,27 +484,11 @@ class Ledger:
     def _forget_chip(self, chip: Chip) -> None:
         """A chip that was only assumed to exist goes when nobody means it any more."""
         meant = any(chip is other for process in self.processes.values() for other in process.numbers.values())
-        if not chip.holdings and not meant and self.chips.get(chip.uid) is chip:
-            del self.chips[chip.uid]
+        if not meant:
+            self.chips.forget(chip)
 
     def _chip_found(self, time: float, source: Source | None, event: ChipFound) -> None:
-        self._describe(event.chip)
-
-    def _describe(self, info: ChipInfo) -> Chip:
-        """The chip of that name; what was already known of it is kept where the news is silent."""
-        chip = self._chip(info)
-        old = chip.info
-        chip.info = ChipInfo(
-            info.uid,
-            info.pci or old.pci,
-            old.kmd if info.kmd is None else info.kmd,
-            info.arch or old.arch,
-            info.board or old.board,
-            old.remote if info.remote is None else info.remote,
-            info.geometry or old.geometry,
-        )
-        chip.geometry = chip.info.geometry or board_geometry(chip.info.board, chip.info.arch)
-        return chip
+        self.chips.described(event.chip)
 
     # -- sources -------------------------------------------------------------------------------------------------
 
@@ -623,7 +589,7 @@ class Ledger:
             holding.chip.holdings.remove(holding)
         del self.processes[process.info.key]
         for chip in list(process.numbers.values()):
-            if chip.info.kmd is None and 2 * len(self.chips) > self.limits.chips:
+            if chip.info.kmd is None and self.chips.crowded:
                 self._forget_chip(chip)
         self.departed.append(process)
         while len(self.departed) > self.limits.departed:

@@ -16,6 +16,7 @@ from ttmem.account.events import (
     PhaseEnded,
     ProgramCompiled,
     ProgramDestroyed,
+    ProgramRun,
     Viewed,
 )
 from ttmem.account.kinds import BUFFER_KINDS, FAMILY_OF, POOL_OF, Kind
@@ -48,6 +49,8 @@ class LiveTable:
         self.tally = Tally()
         self._things: dict[Key, Allocated] = {}
         self._programs: dict[tuple[int, int], ProgramCompiled] = {}
+        self._resident: dict[tuple[int, int], int] = {}  # cores on which a device's program ran last; by that run
+        self._closed: set[int] = set()
         self._views: dict[tuple[int, int, Kind], Viewed] = {}
         self._phases: dict[int, PhaseBegan] = {}
         self._unplaced = 0
@@ -68,12 +71,16 @@ class LiveTable:
     def resend(self) -> list[Event]:
         """Events that build the table anew on the other side.
 
-        Things come before views and phases: a view is compared with them, and a phase begins with what is there.
+        Things come before runs, views and phases: a program that ran is made of them, a view is compared with them, and
+        a phase begins with what is there.
         """
+        used = {key[0] for key in self._things}
+        exist = {(key[0], thing.program) for key, thing in self._things.items() if key[1] >= 0} | set(self._programs)
         tables: tuple[Iterable[Event], ...] = (
-            self.devices.values(),
+            [device for number, device in self.devices.items() if number not in self._closed or number in used],
             self._programs.values(),
             self._things.values(),
+            [ProgramRun(*key, cores) for key, cores in self._resident.items() if key in exist],
             self._views.values(),
             self._phases.values(),
         )
@@ -86,10 +93,16 @@ class LiveTable:
             self._programs[event.device, event.program] = merged
         elif isinstance(event, ProgramDestroyed):
             self._programs.pop((event.device, event.program), None)
+            self._resident.pop((event.device, event.program), None)
             self._drop(lambda key, thing: key[0] == event.device and key[1] >= 0 and thing.program == event.program)
         elif isinstance(event, DeviceOpened):
             self.devices[event.device] = event
+            self._closed.discard(event.device)
+        elif isinstance(event, ProgramRun):
+            self._run(event)
         elif isinstance(event, DeviceClosed):
+            self._closed.add(event.device)
+            self._resident = {key: cores for key, cores in self._resident.items() if key[0] != event.device}
             self._programs = {key: known for key, known in self._programs.items() if key[0] != event.device}
             self._views = {key: known for key, known in self._views.items() if key[0] != event.device}
             self._drop(lambda key, thing: key[0] == event.device)
@@ -99,6 +112,18 @@ class LiveTable:
             self._phases.setdefault(event.ident, event)
         elif isinstance(event, PhaseEnded):
             self._phases.pop(event.ident, None)
+
+    def _run(self, event: ProgramRun) -> None:
+        """The program is now the resident one on these cores, and others are no more."""
+        key = event.device, event.program
+        cores = self._resident.pop(key, 0) | event.cores
+        for other in [other for other in self._resident if other[0] == event.device]:
+            left = self._resident[other] & ~event.cores
+            if left:
+                self._resident[other] = left
+            else:
+                del self._resident[other]
+        self._resident[key] = cores
 
     def _allocated(self, event: Allocated) -> None:
         device, kind, address, size, program, _, extra = event

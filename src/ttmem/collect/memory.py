@@ -2,7 +2,7 @@
 """What this process holds on its devices, asked by the workload itself: now, at most, and in phases it names.
 
 A ``kind`` is the label of a kind ("dram", "l1", "cb", ...) or of a pool: "dram_pool" is DRAM and traces together and
-the default, "l1_pool" all that lies in the L1 of the compute grid. They are two memories, so nothing adds them up. A
+what None means, "l1_pool" all that lies in the L1 of the compute grid. They are two memories, so nothing adds them up. A
 ``device`` is tt-metal's number of a chip, None all of them together. docs/phases.md says what each meter knows.
 """
 
@@ -41,22 +41,22 @@ _NO_METER = (
 _PEAKS = {"agent": "exact", "client": "exact about what was reported", "reporter": "only as sampled"}
 
 
-def memory_allocated(device: int | None = None, kind: str = DRAM_POOL) -> int:
+def memory_allocated(device: int | None = None, kind: str | None = None) -> int:
     """Bytes that are allocated now, as they were asked for."""
     return _reading(device, kind).used
 
 
-def max_memory_allocated(device: int | None = None, kind: str = DRAM_POOL) -> int:
+def max_memory_allocated(device: int | None = None, kind: str | None = None) -> int:
     """The most that was allocated since the start, or since ``reset_peak_memory_stats``."""
     return _reading(device, kind).peak
 
 
-def memory_reserved(device: int | None = None, kind: str = DRAM_POOL) -> int:
+def memory_reserved(device: int | None = None, kind: str | None = None) -> int:
     """Bytes that the allocator took for it: whole pages, in all banks. Nothing for what is no buffer."""
     return _told(_reading(device, kind).reserved)
 
 
-def max_memory_reserved(device: int | None = None, kind: str = DRAM_POOL) -> int:
+def max_memory_reserved(device: int | None = None, kind: str | None = None) -> int:
     """The most that the allocator took since the start, or since ``reset_peak_memory_stats``."""
     return _told(_reading(device, kind).reserved_peak)
 
@@ -117,22 +117,22 @@ class phase:
         self._outer = 0
         self._stretches: dict[_Key, Stretch] = {}
 
-    def begin(self, kind: str = DRAM_POOL, device: int | None = None) -> int | None:
+    def begin(self, kind: str | None = None, device: int | None = None) -> int | None:
         """Bytes allocated when it began."""
         found = self._stretch(kind, device)
         return None if found is None else found.begin
 
-    def peak(self, kind: str = DRAM_POOL, device: int | None = None) -> int | None:
+    def peak(self, kind: str | None = None, device: int | None = None) -> int | None:
         """The most that was allocated within."""
         found = self._stretch(kind, device)
         return None if found is None else found.peak
 
-    def end(self, kind: str = DRAM_POOL, device: int | None = None) -> int | None:
+    def end(self, kind: str | None = None, device: int | None = None) -> int | None:
         """Bytes allocated when it ended."""
         found = self._stretch(kind, device)
         return None if found is None else found.end
 
-    def delta(self, kind: str = DRAM_POOL, device: int | None = None) -> int | None:
+    def delta(self, kind: str | None = None, device: int | None = None) -> int | None:
         """How much more was allocated when it ended than when it began."""
         found = self._stretch(kind, device)
         return None if found is None else found.delta
@@ -167,9 +167,10 @@ class phase:
 
         return measured  # type: ignore[return-value]
 
-    def _stretch(self, kind: str, device: int | None) -> Stretch | None:
+    def _stretch(self, kind: str | None, device: int | None) -> Stretch | None:
         """None before it ended, without a meter, and of a kind that the meter does not see."""
-        found = self._stretches.get((device, _known(kind)))
+        kind = _known(kind)
+        found = self._stretches.get((device, kind))
         if found is None and (None, kind) in self._stretches:
             return Stretch(0, 0, 0)  # nothing of that kind was ever on that device
         return found
@@ -260,14 +261,16 @@ def _recorder() -> Recorder:
 _agent = AgentMeter()
 
 
-def _known(kind: str) -> str:
+def _known(kind: str | None) -> str:
+    if kind is None:
+        return DRAM_POOL
     if kind not in LABELS:
         raise ValueError(f"there is no kind {kind!r}; there are {', '.join(LABELS)}")
     return kind
 
 
-def _reading(device: int | None, kind: str) -> Reading:
-    _known(kind)
+def _reading(device: int | None, kind: str | None) -> Reading:
+    kind = _known(kind)
     recorder = _recorder()
     readings = recorder.read()
     found = readings.get((device, kind))

@@ -270,6 +270,8 @@ class Sender:
                 self._fold(_HELP_EVENTS)
             finally:
                 self._folding.release()
+        else:
+            time.sleep(0)  # not a wait: whoever folds gets the interpreter, instead of us queueing ever more
 
     def _connect(self) -> bool:
         now = time.monotonic()

@@ -24,7 +24,7 @@ def render(picture: Json, colour: bool = False) -> str:
     lines += _chip_table(picture["chips"], colour)
     for chips, breakdown in _alike(picture["chips"]):
         lines += ["", chips, *breakdown]
-    lines += ["", *_processes(picture["processes"])]
+    lines += ["", *_processes(picture["processes"], picture["chips"])]
     lines += ["", anomaly_line(picture["anomalies"]), *_hints(picture)]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -130,7 +130,7 @@ def _reporter(said: Json) -> list[str]:
     rows = (
         ("L1 (allocator-tracked)", said["tracked"], ""),
         ("L1 (total from MemoryReporter)", said["total"], ""),
-        ("→ CB + kernels (inferred)", said["inferred"], f"   {said['basis']}"),
+        ("→ CB + kernels (inferred)", said["inferred"], "   what is not tracked: a stock reporter counts buffers only"),
     )
     return [f"  {name:<30} {human(size):>11}{note}" for name, size, note in rows]
 
@@ -150,8 +150,14 @@ def _basis(pool: Json) -> str:
     return ", size from the board's table" if pool["capacity_basis"] == "table" else ""
 
 
-def _processes(processes: list[Json]) -> list[str]:
-    live = [process for process in processes if process["state"] != "exited"]
+def _processes(processes: list[Json], chips: list[Json]) -> list[str]:
+    order = {chip["uid"]: number for number, chip in enumerate(chips)}
+
+    def place(process: Json) -> int:
+        """In the order of the chips they are on; those on none come last."""
+        return min((order.get(share["uid"], len(order)) for share in process["chips"]), default=len(order))
+
+    live = sorted((process for process in processes if process["state"] != "exited"), key=place)
     exited = [process for process in processes if process["state"] == "exited"]
     if not live and not exited:
         return ["No process has reported anything."]

@@ -12,6 +12,8 @@ import json
 import sys
 from collections.abc import Sequence
 
+from ttmem import sim
+from ttmem.collect.memory_reporter import MemoryReporter
 from ttmem.sim import device as devices
 from ttmem.sim import truth
 from ttmem.sim.workloads import HELD, Part, find
@@ -31,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     steps = find(args.workload)(Part(args.devices, args.part, args.parts), args.rounds)
     client = devices.default_tracker().client
     for did in steps:
+        MemoryReporter(devices.opened(), client=client, view=sim.get_memory_view).publish()
         line: dict[str, object] = {"did": did, "held": did == HELD, "applied": client.flush(_FLUSH_SECONDS)}
         if args.truth:
             line["truth"] = {uid: held.json() for uid, held in truth.held(devices.opened()).items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ttmem.account.kinds import Kind
+from ttmem.collect.memory import phase
 from ttmem.sim.buffer import Buffer, allocate_tensor
 from ttmem.sim.device import Place
 from ttmem.sim.tensors import Dtype, MemoryConfig, MemoryLayout, TensorSpec
@@ -27,12 +28,14 @@ def run(part: Part, rounds: int) -> Steps:
     with part.open(trace_region_size=32 << 20, system_dram=14 << 20) as device:
         yield "opened the device"
         weights: list[Buffer] = []
-        for tag, spec in _weights(device):
-            weights.append(allocate_tensor(device, spec, tag=tag))
-            yield f"loaded {tag}"
+        with phase("load"):
+            for tag, spec in _weights(device):
+                weights.append(allocate_tensor(device, spec, tag=tag))
+                yield f"loaded {tag}"
         cache = _grow(device, 0)
         yield "made the KV cache"
-        _forward(device, "prefill", block=16)
+        with phase("prefill"):
+            _forward(device, "prefill", block=16)
         yield "prefilled"
         _forward(device, "decode", block=4)
         yield "compiled decode"
@@ -42,12 +45,13 @@ def run(part: Part, rounds: int) -> Steps:
         device.end_trace_capture(trace)
         yield "captured the trace"
         for token in range(rounds):
-            device.execute_trace(trace)
-            device.run("sample", lambda: eltwise("top_k", device.grid))
-            if token % _CONTEXT == _CONTEXT - 1:
-                cache = []  # the conversations are over
-            if token % _BLOCK == _BLOCK - 1:
-                cache += _grow(device, len(cache) // _LAYERS // 2)
+            with phase("decode"):
+                device.execute_trace(trace)
+                device.run("sample", lambda: eltwise("top_k", device.grid))
+                if token % _CONTEXT == _CONTEXT - 1:
+                    cache = []  # the conversations are over
+                if token % _BLOCK == _BLOCK - 1:
+                    cache += _grow(device, len(cache) // _LAYERS // 2)
             yield f"decoded token {token + 1}"
         yield HELD
         device.release_trace(trace)
@@ -92,22 +96,22 @@ def _grow(device: Place, block: int) -> list[Buffer]:
     return [allocate_tensor(device, spec, tag=tag) for tag in tags]
 
 
-def _forward(device: Place, phase: str, block: int) -> None:
+def _forward(device: Place, stage: str, block: int) -> None:
     """All layers use the same programs; activations live in L1 for as long as they are needed."""
     grid = device.grid
     for _ in range(2):  # every further layer would do exactly the same
         residual = allocate_tensor(device, TensorSpec((32, _DIM), memory=_SHARDED), Kind.L1, tag="residual")
-        device.run((phase, "norm"), lambda: operation("rms_norm", grid, [(4, BF16_TILE), (2, BF16_TILE)]))
+        device.run((stage, "norm"), lambda: operation("rms_norm", grid, [(4, BF16_TILE), (2, BF16_TILE)]))
         qkv = allocate_tensor(device, TensorSpec((32, _QKV)), Kind.L1, tag="qkv")
-        device.run((phase, "qkv"), lambda: matmul("matmul_qkv", grid, block=block))
+        device.run((stage, "qkv"), lambda: matmul("matmul_qkv", grid, block=block))
         attention = allocate_tensor(device, TensorSpec((32, _DIM), memory=_SHARDED), Kind.L1, tag="attention")
-        device.run((phase, "sdpa"), lambda: operation("sdpa_decode", grid, [(8, BF16_TILE), (32, BF8_TILE)]))
+        device.run((stage, "sdpa"), lambda: operation("sdpa_decode", grid, [(8, BF16_TILE), (32, BF8_TILE)]))
         del qkv
-        device.run((phase, "wo"), lambda: matmul("matmul_wo", grid, block=block))
+        device.run((stage, "wo"), lambda: matmul("matmul_wo", grid, block=block))
         hidden = allocate_tensor(device, TensorSpec((32, _HIDDEN)), Kind.L1, tag="hidden")
-        device.run((phase, "ff1"), lambda: matmul("matmul_ff1", grid, block=2 * block))
-        device.run((phase, "silu"), lambda: eltwise("silu_mul", grid))
-        device.run((phase, "ff2"), lambda: matmul("matmul_ff2", grid, block=2 * block))
+        device.run((stage, "ff1"), lambda: matmul("matmul_ff1", grid, block=2 * block))
+        device.run((stage, "silu"), lambda: eltwise("silu_mul", grid))
+        device.run((stage, "ff2"), lambda: matmul("matmul_ff2", grid, block=2 * block))
         del attention, hidden
-        device.run((phase, "add"), lambda: eltwise("residual_add", grid))
+        device.run((stage, "add"), lambda: eltwise("residual_add", grid))
         del residual

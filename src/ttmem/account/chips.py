@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All chips anybody has spoken of, by name: those of the machine, those a process named, those only assumed."""
+
+from __future__ import annotations
+
+from ttmem.account.geometry import board_geometry
+from ttmem.account.identity import ChipInfo, assumed_uid
+from ttmem.account.parties import Chip
+from ttmem.account.totals import WholeTotal
+
+
+class Chips(dict[str, Chip]):
+    """Chips by uid, up to a limit."""
+
+    def __init__(self, limit: int, whole: WholeTotal | None) -> None:
+        """``whole`` is a total in which the buffers of all of them are to count."""
+        super().__init__()
+        self._limit = limit
+        self._whole = whole
+
+    def has_room_for(self, uid: str) -> bool:
+        return uid in self or len(self) < self._limit
+
+    @property
+    def crowded(self) -> bool:
+        """Is it time to forget those that nobody means any more?"""
+        return 2 * len(self) > self._limit
+
+    def assumed(self, number: int) -> Chip:
+        """Device N of a process that did not say more: taken for the machine's chip N, and marked as assumed."""
+        uid = assumed_uid(number)
+        here = next((chip.info for chip in self.values() if chip.info.kmd == number and not chip.assumed), None)
+        return self._named(ChipInfo(uid) if here is None else here._replace(uid=uid))
+
+    def described(self, info: ChipInfo) -> Chip:
+        """The chip of that name; what was already known of it is kept where the news is silent."""
+        chip = self._named(info)
+        old = chip.info
+        chip.info = ChipInfo(
+            info.uid,
+            info.pci or old.pci,
+            old.kmd if info.kmd is None else info.kmd,
+            info.arch or old.arch,
+            info.board or old.board,
+            old.remote if info.remote is None else info.remote,
+            info.geometry or old.geometry,
+        )
+        chip.geometry = chip.info.geometry or board_geometry(chip.info.board, chip.info.arch)
+        return chip
+
+    def forget(self, chip: Chip) -> None:
+        """A chip on which nobody holds anything."""
+        if not chip.holdings and self.get(chip.uid) is chip:
+            del self[chip.uid]
+
+    def _named(self, info: ChipInfo) -> Chip:
+        chip = self.get(info.uid)
+        if chip is None:
+            chip = self[info.uid] = Chip(info, self._whole)
+        return chip
