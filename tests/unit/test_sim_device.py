@@ -312,3 +312,25 @@ def test_what_is_heard_is_what_is_there(machine: str, steps: list[tuple[str, int
         assert heard.agrees_with([place])
     place.close()
     assert heard.agrees_with([place])
+
+
+def test_kernels_as_writes_to_each_core() -> None:
+    """As they lie in the rings: the next program's are written over them, and a program's end changes nothing."""
+    heard = Heard()
+    device = create_device(0, "n150", kernel_writes=True, tracker=heard.tracker)
+    one, two = Program("one"), Program("two")
+    one.add_kernel(data_movement_kernel("reader", 5000), [CoreRange(0, 0, 7, 7)])
+    two.add_kernel(data_movement_kernel("writer", 7000), [CoreRange(0, 0, 7, 0)])
+    device.launch(one)
+    assert heard.used("sim-n150-0", Kind.KERNEL) == 64 * 5000
+    device.launch(two)
+    device.launch(two)
+    assert heard.used("sim-n150-0", Kind.KERNEL) == 56 * 5000 + 8 * 7000
+    assert heard.agrees_with([device])
+    one.destroy()
+    two.destroy()
+    assert heard.agrees_with([device])
+    ring = [thing for thing in heard.things(Kind.KERNEL) if thing.address >> 32]
+    assert len(ring) == 64
+    assert {thing.address & 0xFFFFFFFF for thing in ring} == {35168}
+    assert not heard.ledger.anomalies

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from ttmem.account.grid import CoreRange
+from ttmem.account.grid import CoreRange, cores_of
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.collect.client import AllocationClient
@@ -28,12 +28,16 @@ _TRACE_HEADER, _TRACE_COMMAND = 1024, 256  # bytes of a trace for itself and for
 
 
 class Options(NamedTuple):
-    """How a device is opened. ``system_dram`` is what the runtime takes for itself; on real boards some 14 MiB."""
+    """How a device is opened. ``system_dram`` is what the runtime takes for itself; on real boards some 14 MiB.
+
+    With ``kernel_writes`` kernels are reported as they are written into each core's ring at a launch, and not as loads.
+    """
 
     l1_small_size: int = 0
     trace_region_size: int = 0
     worker_l1_size: int | None = None
     system_dram: int = 0
+    kernel_writes: bool = False
 
 
 _places: weakref.WeakSet[Place] = weakref.WeakSet()
@@ -113,6 +117,7 @@ class Place:
         self._captured: dict[int, _Captured] = {}
         self._capturing: list[Program] | None = None
         self._last_trace = 0
+        self.written: dict[tuple[int, int], int] = {}  # with kernel writes: bytes in the ring of each core
         _places.add(self)
 
     def get_devices(self) -> list[Chip]:
@@ -183,8 +188,18 @@ class Place:
         program.compile(self)
         program.check(self)
         self.tracker.track_program(program.id, self, program.cores)
+        if self.options.kernel_writes:
+            self._write_kernels(program)
         if self._capturing is not None:
             self._capturing.append(program)
+
+    def _write_kernels(self, program: Program) -> None:
+        """Into the ring of each core, over what was there."""
+        ring, board = self.allocator.geometry.map_end, self._chips[0].board
+        for group in program.groups():
+            for core in cores_of(group.cores):
+                self.written[core] = group.size
+                self.tracker.track_core_write(self, board.noc_of(*core), ring, group.size, program.name)
 
     def programs(self) -> list[Program]:
         """Every program that exists here, cached or held by somebody."""
@@ -272,7 +287,8 @@ class Device(Place):
 
 def create_device(
     device_id: int = 0, machine: str = "n150", *, l1_small_size: int = 0, trace_region_size: int = 0,
-    worker_l1_size: int | None = None, system_dram: int = 0, tracker: GraphTracker | None = None,
+    worker_l1_size: int | None = None, system_dram: int = 0, kernel_writes: bool = False,
+    tracker: GraphTracker | None = None,
 ) -> Device:  # fmt: skip
     """Open one device of a simulated machine.
 
@@ -283,7 +299,7 @@ def create_device(
     found = machine_named(machine)
     if not 0 <= device_id < found.chips:
         raise SimError(f"{machine} has devices 0 to {found.chips - 1}, not {device_id}")
-    options = Options(l1_small_size, trace_region_size, worker_l1_size, system_dram)
+    options = Options(l1_small_size, trace_region_size, worker_l1_size, system_dram, kernel_writes)
     device = Device([Chip(device_id, found)], device_id, options, tracker or default_tracker())
     device.boot()
     return device

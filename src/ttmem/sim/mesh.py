@@ -40,7 +40,7 @@ class MeshDevice(Place):
         if not (0 < height <= rows - top and 0 < width <= columns - left and top >= 0 and left >= 0):
             raise SimError(f"a {height}x{width} sub-mesh at {top},{left} does not fit a {rows}x{columns} mesh")
         chips = [self._chips[y * columns + x] for y in range(top, top + height) for x in range(left, left + width)]
-        options = self.options._replace(system_dram=0)
+        options = self.options._replace(system_dram=0, kernel_writes=False)
         submesh = MeshDevice(chips, shape, options, self.tracker, self)
         self._submeshes.append(submesh)
         return submesh
@@ -62,7 +62,7 @@ class MeshDevice(Place):
 
 def create_mesh_device(
     machine: str = "t3k", shape: tuple[int, int] | None = None, *, first: int = 0, l1_small_size: int = 0,
-    trace_region_size: int = 0, worker_l1_size: int | None = None, system_dram: int = 0,
+    trace_region_size: int = 0, worker_l1_size: int | None = None, system_dram: int = 0, kernel_writes: bool = False,
     tracker: GraphTracker | None = None,
 ) -> MeshDevice:  # fmt: skip
     """Open a simulated machine as a mesh, or chips of it from ``first`` on in that shape."""
@@ -71,7 +71,7 @@ def create_mesh_device(
     if rows <= 0 or columns <= 0 or first < 0 or first + rows * columns > found.chips:
         raise SimError(f"a {rows}x{columns} mesh from device {first} on needs more than the {found.chips} of {machine}")
     chips = [Chip(number, found) for number in range(first, first + rows * columns)]
-    options = Options(l1_small_size, trace_region_size, worker_l1_size, system_dram)
+    options = Options(l1_small_size, trace_region_size, worker_l1_size, system_dram, kernel_writes)
     mesh = MeshDevice(chips, (rows, columns), options, tracker or default_tracker())
     mesh.boot()
     return mesh

@@ -183,7 +183,8 @@ class Program:
         device.tracker.track_program_compiled(self.id, device, ring=ring.total, tag=self.name)
         self.allocate_circular_buffers(device, compiled)
         self.allocate_dataflow_buffers(device, compiled)
-        self.load_kernels(device, groups)
+        if not device.options.kernel_writes:
+            self.load_kernels(device, groups)
 
     def allocate_circular_buffers(self, device: Place, compiled: _Compiled) -> None:
         for one in self.circular_buffers:

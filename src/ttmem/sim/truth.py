@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from ttmem.account.grid import cores_of
+from ttmem.account.grid import CoreRange, cores_of, mask_of
 from ttmem.account.kinds import BUFFER_KINDS, Kind
 from ttmem.sim.device import SYSTEM_KERNELS, Chip, Place
 
@@ -74,8 +74,11 @@ def _add(sum_: Held, place: Place, chip: Chip) -> None:
             for part in parts:
                 if part.backing is None:
                     _add_on_cores(sum_, kind, part.size, part.cores)
-        for group in program.groups():
-            _add_on_cores(sum_, Kind.KERNEL, group.size, group.cores)
+        if not place.options.kernel_writes:
+            for group in program.groups():
+                _add_on_cores(sum_, Kind.KERNEL, group.size, group.cores)
+    for (x, y), size in place.written.items():
+        _add_on_cores(sum_, Kind.KERNEL, size, mask_of([CoreRange(x, y, x, y)]))
 
 
 def _add_on_cores(sum_: Held, kind: Kind, size: int, cores: int) -> None:
