@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import PATIENCE, Server
+from tests.support import PATIENCE, Server, process_state, wait_until
 from ttmem.sim.workloads import WORKLOADS
 
 _PLAIN = {key: value for key, value in os.environ.items() if not key.startswith(("TTMEM_", "TT_ALLOC_"))}
@@ -188,3 +188,16 @@ def test_once_on_a_terminal_is_not_live() -> None:
         screen.wait_for("0 B are left.")
         assert screen.process.wait(PATIENCE) == 0
         assert b"\x1b[?1049h" not in screen.seen
+
+
+def test_a_killed_demo_leaves_nobody_behind() -> None:
+    with terminal() as screen:
+        screen.wait_for("q ends. loaded layers.")
+        parent = screen.process.pid
+        children = [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+        assert len(children) == 5
+        screen.process.kill()
+        for pid in children:
+            wait_until(
+                lambda pid=pid: not os.path.exists(f"/proc/{pid}") or process_state(pid) == "Z", f"the end of {pid}"
+            )

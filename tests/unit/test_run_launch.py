@@ -87,8 +87,16 @@ def test_unseen_is_who_used_a_device_and_was_not_heard(
     process(folder, 2, METAL + DEVICE)
     process(folder, 3, METAL)
     real = processes.device_users
-    monkeypatch.setattr(processes, "device_users", lambda pid, known: real(1, str(folder), known))
-    ended = launch.run(["true"], collector, os.environ, None)
+    looked = folder / "looked"
+
+    def look(pid: int, known: object) -> object:
+        found = real(1, str(folder), known)  # type: ignore[arg-type]
+        looked.touch()
+        return found
+
+    monkeypatch.setattr(processes, "device_users", look)
+    command = ["sh", "-c", f"until [ -e {looked} ]; do sleep 0.01; done"]  # not over before it was looked at
+    ended = launch.run(command, collector, os.environ, None)
     assert (ended.exit_code, ended.unseen) == (0, {2: "name2"})
 
 

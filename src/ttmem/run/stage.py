@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ from ttmem.wire.endpoint import api_path
 
 _START_SECONDS = 10.0
 _END_SECONDS = 60.0
+_PR_SET_PDEATHSIG = 1
 
 
 class StageError(Exception):
@@ -141,7 +144,7 @@ def stage(path: str | None) -> Iterator[Stage]:
         if path is None:
             path = os.path.join(folder, "ttmem.sock")
             command = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", path]
-            server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            server = subprocess.Popen(command, stderr=subprocess.DEVNULL, preexec_fn=_end_with_parent)
         found = Stage(path)
         try:
             _wait_for(path, _START_SECONDS if server is not None else 0.0)
@@ -152,6 +155,11 @@ def stage(path: str | None) -> Iterator[Stage]:
             if server is not None:
                 server.terminate()
                 server.wait()
+
+
+def _end_with_parent() -> None:
+    """A private server is of no use to anybody if its demo is killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _wait_for(path: str, patience: float) -> None:

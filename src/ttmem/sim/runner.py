@@ -19,6 +19,7 @@ from ttmem.sim import truth
 from ttmem.sim.workloads import HELD, Part, find
 
 _FLUSH_SECONDS = 30.0
+_LAST_SECONDS = 2.0  # whoever has let go of us may have let go of the server, too
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not sys.stdin.readline():
             steps.close()
             break
-    client.flush(_FLUSH_SECONDS)
+    client.flush(_LAST_SECONDS)
     return 0
 
 
