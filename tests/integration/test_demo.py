@@ -76,7 +76,7 @@ def test_machines(machine: str, chips: int) -> None:
 def test_every_workload_plays(name: str) -> None:
     done = demo(name)
     assert done.returncode == 0, done.stderr
-    assert f"{name} on simulated n150 devices, a process" in done.stdout
+    assert f"{name} on simulated n150 devices, one process" in done.stdout
     assert "0 B are left." in done.stdout
 
 

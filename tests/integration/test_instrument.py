@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+import secrets
+import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,10 +14,11 @@ from typing import Any
 import pytest
 
 from tests.agents import Agent, watched
-from tests.mock.wheel import PYTHONS
+from tests.mock.wheel import PYTHONS, remove_statistics, wheel
 from tests.support import ROOT, Server
 from ttmem.account.grid import mask_of, parse_ranges
 from ttmem.account.kinds import KIND_BY_LABEL, KINDS, Kind
+from ttmem.agent import require
 
 PARTS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
 Buffers = Counter[tuple[int, Kind, int, int, "int | None"]]  # chip, kind, address, size, reserved
@@ -111,3 +115,20 @@ def test_it_tells_what_the_agent_tells(board: str, python: str, folder: Path, se
     assert "Out of Memory" in failures["no memory for a buffer"]
     assert "circular buffers in program" in failures["no memory for circular buffers"]
     assert "dataflow buffers in program" in failures["no memory for dataflow buffers"]
+
+
+@pytest.mark.parametrize("operation", ["matmul", "add"])
+def test_the_first_operation_it_sees(operation: str, folder: Path) -> None:
+    """On a device that was there before, and with a program that is new: it is counted as the agent counts it."""
+    bench = wheel("3.12")
+    env = {**bench.environment("n150", folder, uid_seed := secrets.randbits(63)), "PYTHONPATH": str(ROOT / "src")}
+    command = [bench.python, str(ROOT / "tests" / "programs" / "ttnn_first.py"), operation]
+    told = {}
+    try:
+        for tracker, more in (("instrument", {}), ("agent", {"LD_PRELOAD": str(require())})):
+            run = subprocess.run([*command, tracker], env={**env, **more}, cwd=folder, capture_output=True, text=True)
+            told[tracker] = json.loads(run.stdout.splitlines()[-1])
+    finally:
+        remove_statistics("n150", uid_seed)
+    assert told["instrument"] == told["agent"]
+    assert told["agent"]["cb"] + told["agent"]["dfb"] > 0

@@ -155,7 +155,7 @@ def test_what_a_memory_reporter_says() -> None:
   L1 (allocator-tracked)             1.5 MiB
   L1 (total from MemoryReporter)    95.2 MiB
   → CB + kernels (inferred)         93.7 MiB   what is not tracked: a stock reporter counts buffers only
-"""  # noqa: E501
+"""
         in text
     )
 

@@ -7,6 +7,7 @@ Exit codes: 0 fine, 1 something is wrong (the message says what), 2 wrong usage,
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from importlib import import_module
@@ -49,7 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog=f"ttmem {name}", description=module.__doc__, formatter_class=_Formatter)
     module.add_arguments(parser)
     try:
-        return int(module.run(parser.parse_args(rest)))
+        if sys.stdout is None:  # closed by whoever started us
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        code = int(module.run(parser.parse_args(rest)))
+        sys.stdout.flush()  # here, where a full disk is still an answer
+        return code
     except CommandError as error:
         print(f"ttmem {name}: {error}", file=sys.stderr)
         return 1
@@ -58,15 +63,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has had enough
         return 0
-    except Exception as error:
-        if os.environ.get("TTMEM_DEBUG") == "1":
-            raise
-        print(
-            f"ttmem {name}: internal error: {type(error).__name__}: {error}; please report it with the output of "
-            f"TTMEM_DEBUG=1 ttmem {name}",
-            file=sys.stderr,
-        )
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO):
+            return _internal(name, error)
+        print(f"ttmem {name}: cannot write the output: {error.strerror}", file=sys.stderr)
         return 1
+    except Exception as error:
+        return _internal(name, error)
+
+
+def _internal(name: str, error: Exception) -> int:
+    if os.environ.get("TTMEM_DEBUG") == "1":
+        raise error
+    print(
+        f"ttmem {name}: internal error: {type(error).__name__}: {error}; please report it with the output of "
+        f"TTMEM_DEBUG=1 ttmem {name}",
+        file=sys.stderr,
+    )
+    return 1
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

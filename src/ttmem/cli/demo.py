@@ -49,11 +49,18 @@ def run(args: argparse.Namespace) -> int:
     if args.seconds is not None and args.seconds <= 0:
         raise CommandError(f"--seconds {args.seconds:g} is not a time")
     live = sys.stdout.isatty() and sys.stdin.isatty() and not (args.once or args.json)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
     try:
         with stage(args.socket or os.environ.get("TTMEM_SOCKET") or None) as place:
             return _play(args, place, live)
     except (StageError, ApiError) as error:
         raise CommandError(str(error)) from None
+
+
+def _leave(number: int, frame: object) -> None:
+    """End as if asked to, so that nothing is left behind."""
+    raise SystemExit(128 + number)
 
 
 def _play(args: argparse.Namespace, place: Stage, live: bool) -> int:
@@ -72,9 +79,8 @@ def _play(args: argparse.Namespace, place: Stage, live: bool) -> int:
     colour = sys.stdout.isatty()
     print(render(picture, colour))
     print()
-    processes = "a process" if parts == 1 else f"{parts} processes"
-    events = f"{picture['server']['events']:,} events in {took:.1f} s"
-    print(f"{args.workload} on simulated {args.devices} devices, {processes}, {events}")
+    processes = "one process" if parts == 1 else f"{parts} processes"
+    print(f"{args.workload} on simulated {args.devices} devices, {processes}, {took:.1f} s")
     _tell_the_end(place, picture)
     return 0
 
@@ -86,7 +92,7 @@ def _run(place: Stage, seconds: float | None) -> dict[str, Any]:
     while place.acting:
         place.beat()
         late = deadline is not None and time.monotonic() >= deadline
-        if late or all(worker.held for worker in place.acting):
+        if late or not place.busy:
             if place.acting:
                 picture = place.snapshot()
             break
@@ -105,9 +111,8 @@ def _watch(place: Stage, seconds: float | None) -> dict[str, Any]:
     def frame() -> Frame | None:
         nonlocal picture
         for _ in range(_STEPS_A_FRAME):
-            if not all(worker.held for worker in place.acting):
-                place.beat()
-                place.go_on()
+            place.beat()
+            place.go_on()
         if not place.acting:
             return None
         picture = place.snapshot()

@@ -7,12 +7,13 @@ Python calls them from its allocator and its programs; ``ttmem.sim`` does. A mes
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TextIO, Union
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TextIO, TypeVar, Union
 
 from ttmem.account.grid import Cores, core_id, mask_from
 from ttmem.account.identity import ChipInfo
@@ -76,6 +77,23 @@ def cores_or_none(cores: Cores) -> int:
         return 0
 
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _guarded(method: _F) -> _F:
+    """Tracking may be given nonsense; the runtime that does so goes on."""
+
+    @functools.wraps(method)
+    def call(self: GraphTracker, *arguments: Any, **keywords: Any) -> Any:
+        try:
+            return method(self, *arguments, **keywords)
+        except Exception:
+            self.rejected += 1
+            return 0 if method.__name__ == "track_kernel_load" else None
+
+    return call  # type: ignore[return-value]
+
+
 class GraphTracker:
     """Reports what a runtime does with its memory.
 
@@ -84,6 +102,8 @@ class GraphTracker:
     ...     id = 0
     >>> tracker.track_kernel_load(57344, kernel_id=1, device=Device(), kernel_type=1, num_cores=16)
     917504
+
+    No call ever raises; what made no sense is counted in ``rejected``, or by the client.
 
     ``backtrace`` prints a line and the stack for every kernel that is loaded; by default if TTMEM_KERNEL_BACKTRACE
     is "1".
@@ -98,6 +118,7 @@ class GraphTracker:
         self.client = client or AllocationClient(source="graph_tracker", confidence=Confidence.EXACT)
         self._backtrace = os.environ.get(BACKTRACE_VARIABLE) == "1" if backtrace is None else backtrace
         self._stream = stream
+        self.rejected = 0
         self._cbs: dict[tuple[int, int], set[tuple[int, int]]] = {}  # addresses and cores by device and program
         self._kernels: dict[tuple[int, int], _Loaded] = {}
         self._programs: set[tuple[int, int]] = set()  # of which more is known than circular buffers and kernels
@@ -113,9 +134,11 @@ class GraphTracker:
 
     # -- devices -------------------------------------------------------------------------------------------------
 
+    @_guarded
     def track_device_open(self, device: Chip, chip: ChipInfo) -> None:
         self.client.report_device_open(device_id=device.id, chip=chip)
 
+    @_guarded
     def track_device_close(self, device: Chip) -> None:
         """Everything on the device is gone."""
         number = device.id
@@ -127,6 +150,7 @@ class GraphTracker:
 
     # -- buffers -------------------------------------------------------------------------------------------------
 
+    @_guarded
     def track_allocate(self, buffer: Buffer) -> None:
         """A buffer has its memory. Views have none of their own."""
         if not getattr(buffer, "owns_data", True):
@@ -138,6 +162,7 @@ class GraphTracker:
                 tag=getattr(buffer, "tag", None), system=getattr(buffer, "system", False),
             )  # fmt: skip
 
+    @_guarded
     def track_deallocate(self, buffer: Buffer) -> None:
         """A buffer's memory is about to be freed."""
         if not getattr(buffer, "owns_data", True):
@@ -150,6 +175,7 @@ class GraphTracker:
 
     # -- programs ------------------------------------------------------------------------------------------------
 
+    @_guarded
     def track_allocate_cb(
         self, core_range: Cores, address: int, size: int, device: Device, *, program: int = 0,
         globally_allocated: bool = False, tag: str | None = None,
@@ -170,6 +196,7 @@ class GraphTracker:
                 tag=tag,
             )  # fmt: skip
 
+    @_guarded
     def track_deallocate_cb(self, device: Device, program: int = 0) -> None:
         """The circular buffers of a program are gone.
 
@@ -180,6 +207,7 @@ class GraphTracker:
             for address, cores in self._cbs.pop((one.id, program), set()):
                 self.client.report_cb_deallocation(device_id=one.id, cb_id=address, program=program, cores=cores)
 
+    @_guarded
     def track_allocate_dataflow_buffer(
         self, core_range: Cores, address: int, size: int, device: Device, *, program: int = 0,
         borrows_memory: bool = False, tag: str | None = None,
@@ -195,6 +223,7 @@ class GraphTracker:
                 shared=borrows_memory, tag=tag,
             )  # fmt: skip
 
+    @_guarded
     def track_allocate_scratchpad(
         self, core_range: Cores, address: int, size: int, device: Device, *, program: int = 0, tag: str | None = None
     ) -> None:
@@ -207,6 +236,7 @@ class GraphTracker:
                 device_id=one.id, size=size * cores.bit_count(), address=address, program=program, cores=cores, tag=tag
             )
 
+    @_guarded
     def track_kernel_load(
         self, kernel_size: int, kernel_id: int, device: Device, kernel_type: int = 0, num_cores: int = 1, *,
         program: int = 0, cores: int = 0, tag: str | None = None,
@@ -229,6 +259,7 @@ class GraphTracker:
             )  # fmt: skip
         return total
 
+    @_guarded
     def track_kernel_unload(self, kernel_id: int, device: Device) -> None:
         """Kernels are gone; how large they were is known from their load."""
         for one in devices_of(device):
@@ -238,12 +269,14 @@ class GraphTracker:
                     device_id=one.id, kernel_id=kernel_id, program=part.program, cores=part.cores
                 )
 
+    @_guarded
     def track_program_compiled(self, program: int, device: Device, *, ring: int = 0, tag: str | None = None) -> None:
         """A program exists and needs so many bytes of a core's kernel ring."""
         for one in devices_of(device):
             self._programs.add((one.id, program))
             self.client.report_program_compiled(device_id=one.id, program=program, ring=ring, metal_id=program, tag=tag)
 
+    @_guarded
     def track_program(self, program: int, device: Device, core_range: Cores) -> None:
         """A program was launched on these cores."""
         if not self.client.is_enabled():
@@ -252,6 +285,7 @@ class GraphTracker:
         for one in devices_of(device):
             self.client.report_program_run(device_id=one.id, program=program, cores=cores)
 
+    @_guarded
     def track_program_destroyed(self, program: int, device: Device) -> None:
         """A program is gone, with its circular and dataflow buffers and its kernels."""
         self.track_deallocate_cb(device, program)
@@ -265,6 +299,7 @@ class GraphTracker:
 
     # -- cores ---------------------------------------------------------------------------------------------------
 
+    @_guarded
     def track_core_write(
         self, device: Device, core: tuple[int, int], address: int, size: int, tag: str | None = None
     ) -> None:

@@ -216,6 +216,8 @@ class Instrument:
         elif self._graph.is_graph_capture_active():
             self._counts["skipped"] += 1
             return
+        for device in devices(self._ttnn, (call.args, call.kwargs)):
+            self._opened(device)  # before the operation: what it makes there must not seem to have been there
         self._capture(call)
 
     def _capture(self, call: _Call | None) -> None:

@@ -2,8 +2,8 @@
 """What this process holds on its devices, asked by the workload itself: now, at most, and in phases it names.
 
 A ``kind`` is the label of a kind ("dram", "l1", "cb", ...) or of a pool: "dram_pool" is DRAM and traces together and
-what None means, "l1_pool" all that lies in the L1 of the compute grid. They are two memories, so nothing adds them up. A
-``device`` is tt-metal's number of a chip, None all of them together. docs/phases.md says what each meter knows.
+what None means, "l1_pool" all that lies in the L1 of the compute grid. They are two memories, so nothing adds them up.
+A ``device`` is tt-metal's number of a chip, None all of them together. docs/phases.md says what each meter knows.
 """
 
 from __future__ import annotations

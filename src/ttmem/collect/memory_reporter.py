@@ -189,7 +189,15 @@ def _run(reference: weakref.ref[MemoryReporter], stopped: threading.Event, inter
 
 
 def _ttnn_view() -> View:
-    ttnn = importlib.import_module(_TTNN)
+    try:
+        ttnn = importlib.import_module(_TTNN)
+    except ImportError as error:
+        missing = f"{error}; give `view` to ask another runtime than ttnn"
+
+        def none(device: Any, kind: Kind) -> Any:
+            raise RuntimeError(missing)
+
+        return none
     types = {kind: getattr(ttnn.BufferType, kind.name) for kind in KINDS}
     return lambda device, kind: ttnn.get_memory_view(device, types[kind])
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +21,7 @@ from ttmem.wire.endpoint import api_path
 
 _START_SECONDS = 10.0
 _END_SECONDS = 60.0
+_LOOK_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1
 
 
@@ -43,9 +45,11 @@ class Worker:
     def pid(self) -> int:
         return self.process.pid
 
-    def listen(self) -> None:
-        """Wait for the next step to be done."""
+    def listen(self, check: Callable[[], None]) -> None:
+        """Wait for the next step to be done, and look now and then whether that makes sense."""
         assert self.process.stdout is not None
+        while not select.select([self.process.stdout], [], [], _LOOK_SECONDS)[0]:
+            check()
         line = self.process.stdout.readline()
         if not line:
             self._end()
@@ -105,6 +109,13 @@ class Stage:
         self.path = path
         self.workers: list[Worker] = []
 
+    def check(self) -> None:
+        """Is the server still there?"""
+        try:
+            get_json("/health", socket_path=api_path(self.path))
+        except ApiError as error:
+            raise StageError(f"the server is gone: {error}") from None
+
     def snapshot(self) -> dict[str, Any]:
         picture: dict[str, Any] = get_json("/snapshot", socket_path=api_path(self.path))
         return picture
@@ -118,15 +129,21 @@ class Stage:
 
     @property
     def acting(self) -> list[Worker]:
+        """Those that live."""
         return [worker for worker in self.workers if not worker.ended]
 
+    @property
+    def busy(self) -> list[Worker]:
+        """Those that do not hold yet all they will hold."""
+        return [worker for worker in self.acting if not worker.held]
+
     def beat(self) -> None:
-        """Every worker does one step."""
-        for worker in self.acting:
-            worker.listen()
+        """Every busy worker does one step."""
+        for worker in self.busy:
+            worker.listen(self.check)
 
     def go_on(self) -> None:
-        for worker in self.acting:
+        for worker in self.busy:
             worker.go_on()
 
     def dismiss(self) -> list[int]:

@@ -46,7 +46,7 @@ def _chip_table(chips: list[Json], colour: bool) -> list[str]:
     lines = [f"{'CHIP':<20} {'BOARD':<12} {'DRAM':>10} / {'SIZE':<9} {'':<{_BAR + 5}} {'L1':>10} / {'SIZE':<9}"]
     for chip in chips:
         dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
-        board = chip["board"] or chip["arch"] or "-"
+        board = (chip["board"] or chip["arch"] or "-")[:12]
         lines.append(
             f"{chip['uid']:<20} {board:<12} {_of(_level(dram), dram)} {_bar(_level(dram), dram['capacity'], colour)}"
             f"{_of(l1['at_once'], l1)} {percent(l1['at_once'], l1['capacity']):>4}"
@@ -125,8 +125,8 @@ def _breakdown(chip: Json) -> list[str]:
 
 def _reporter(said: Json) -> list[str]:
     """L1 by the word of the allocators, if somebody published it, and what the difference means."""
-    if said["total"] is None:
-        return []
+    if said["total"] is None or not said["inferred"]:
+        return []  # if nothing is inferred, all is tracked, and the line on completeness says so
     rows = (
         ("L1 (allocator-tracked)", said["tracked"], ""),
         ("L1 (total from MemoryReporter)", said["total"], ""),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import sys
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
@@ -41,12 +43,23 @@ def watch(frame: Callable[[], Frame | None], interval: float, seconds: float | N
 
 def _draw(frame: Frame) -> None:
     """Over what is there: a line that stays the same does not flicker."""
-    room = shutil.get_terminal_size().lines - 1
-    lines = frame.text.splitlines()
-    hidden = f"; {len(lines) - room} more lines" if len(lines) > room else ""
-    lines = [*lines[:room], frame.status + hidden]
+    width, height = shutil.get_terminal_size()
+    lines, room = frame.text.splitlines(), height - 1
+    hidden = f" ({len(lines) - room} more lines) " if len(lines) > room else ""
+    lines = [_cut(line, width) for line in (*lines[:room], hidden + frame.status)]
     sys.stdout.write(_HOME + "\r\n".join(line + _END_OF_LINE for line in lines) + _BELOW)
     sys.stdout.flush()
+
+
+def _cut(line: str, width: int) -> str:
+    """As much of a line as fits; what sets colours takes no room, and is kept."""
+    shown, kept = 0, []
+    for piece in _COLOUR.split(line):
+        if not piece.startswith("\x1b"):
+            piece = piece[: width - shown]
+            shown += len(piece)
+        kept.append(piece)
+    return "".join(kept)
 
 
 def _pressed_q(due: float) -> bool:

@@ -80,6 +80,7 @@ __all__ = [
 
 def get_memory_view(device: Place, buffer_type: Kind) -> MemoryView:
     """What the allocator says of one kind of memory, as ``ttnn.get_memory_view`` does."""
+    device.check_open()
     return device.allocator.view(buffer_type)
 
 

@@ -100,12 +100,12 @@ class Allocator:
 
     def need(self, kind: Kind, spec: TensorSpec) -> Need | None:
         """What a tensor would take of a kind; None if it has no elements."""
-        banks = self._banks[kind]
+        banks = self._of(kind)
         return need_of(spec, banks.number, banks.alignment)
 
     def need_bytes(self, kind: Kind, size: int, page_size: int) -> Need:
         """What an interleaved buffer of that size would take."""
-        banks = self._banks[kind]
+        banks = self._of(kind)
         return need_of_bytes(size, page_size, banks.number, banks.alignment)
 
     def allocate(self, kind: Kind, need: Need | None, *, bottom_up: bool | None = None) -> int:
@@ -113,18 +113,18 @@ class Allocator:
         if need is None:
             return 0
         self._check(kind, need)
-        banks = self._banks[kind]
+        banks = self._of(kind)
         address = banks.blocks.allocate(need.per_bank, bottom_up=banks.bottom_up if bottom_up is None else bottom_up)
         return self._allocated(kind, need, address)
 
     def allocate_at(self, kind: Kind, address: int, need: Need) -> int:
         """A new buffer at exactly this address."""
         self._check(kind, need)
-        return self._allocated(kind, need, self._banks[kind].blocks.allocate_at(address, need.per_bank))
+        return self._allocated(kind, need, self._of(kind).blocks.allocate_at(address, need.per_bank))
 
     def free(self, kind: Kind, address: int) -> bool:
         """Gives a buffer back; whether there was one."""
-        blocks = self._banks[kind].blocks
+        blocks = self._of(kind).blocks
         before = blocks.allocated
         freed = blocks.free(address)
         if freed and kind is Kind.DRAM and self._marks is not None:
@@ -134,18 +134,18 @@ class Allocator:
 
     def blocks(self, kind: Kind) -> FreeList:
         """The free list of a kind."""
-        return self._banks[kind].blocks
+        return self._of(kind).blocks
 
     def banks(self, kind: Kind) -> int:
         """How many banks a kind has."""
-        return self._banks[kind].number
+        return self._of(kind).number
 
     def statistics(self, kind: Kind) -> Statistics:
-        return self._banks[kind].blocks.statistics()
+        return self._of(kind).blocks.statistics()
 
     def reserved(self, kind: Kind) -> int:
         """Bytes taken in all banks together."""
-        return self._banks[kind].blocks.allocated * self.banks(kind)
+        return self._of(kind).blocks.allocated * self.banks(kind)
 
     def lowest_l1(self) -> int | None:
         """The lowest address of an L1 buffer: where circular buffers must end."""
@@ -161,7 +161,7 @@ class Allocator:
                 "nextID": _NO_BLOCK if block.following is None else str(block.following),
                 "allocated": "yes" if block.used else "no",
             }
-            for block in self._banks[kind].blocks.blocks()
+            for block in self._of(kind).blocks.blocks()
         ]
         return MemoryView(self.banks(kind), *self.statistics(kind), table)
 
@@ -170,6 +170,14 @@ class Allocator:
         row, bank = divmod(page, need.banks)
         core = bank_cores(self.geometry.grid_x, self.geometry.grid_y)[bank] if kind is Kind.L1 else None
         return PagePlace(bank, core, address + row * need.aligned_page)
+
+    def _of(self, kind: Kind) -> _Banks:
+        try:
+            return self._banks[kind]
+        except KeyError:
+            raise SimError(
+                f"there is no memory of kind {kind!r}; there is {', '.join(map(str, self._banks))}"
+            ) from None
 
     def begin_capture(self) -> None:
         """From now on DRAM's marks are kept."""
