@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 from typing import NamedTuple
 
 import pytest
@@ -404,3 +405,67 @@ def test_there_is_one_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TT_ALLOC_TRACKING_ENABLED", raising=False)
     assert GraphTracker.instance() is GraphTracker.instance()
     assert not GraphTracker.instance().client.is_enabled()
+
+
+# -- told twice ------------------------------------------------------------------------------------------------------
+
+
+def test_a_circular_buffer_told_twice_is_one(heard: Heard, tracker: GraphTracker) -> None:
+    for size in (100, 100, 300):
+        tracker.track_allocate_cb(LEFT, 105824, size, DEVICE, program=1)
+    (thing,) = heard.things(Kind.CB)
+    assert (thing.size, thing.refs) == (300 * 32, 1)
+    tracker.track_deallocate_cb(DEVICE, program=1)
+    assert not heard.things(Kind.CB)
+    assert not heard.ledger.anomalies
+
+
+def test_a_kernel_loaded_again_elsewhere_is_still_one(heard: Heard, tracker: GraphTracker) -> None:
+    tracker.track_kernel_load(1000, 7, DEVICE, 0, 1, cores=1)
+    tracker.track_kernel_load(1000, 7, DEVICE, 0, 2, cores=3)
+    assert [thing.size for thing in heard.things(Kind.KERNEL)] == [2000]
+    tracker.track_kernel_unload(7, DEVICE)
+    assert not heard.things(Kind.KERNEL)
+    assert not heard.ledger.anomalies
+
+
+def test_one_kernel_in_two_programs(heard: Heard, tracker: GraphTracker) -> None:
+    for program in (1, 2):
+        tracker.track_kernel_load(1000, 7, DEVICE, 0, 1, program=program)
+    tracker.track_program_destroyed(1, DEVICE)
+    assert [thing.program for thing in heard.things(Kind.KERNEL)] == [2]
+    tracker.track_program_destroyed(2, DEVICE)
+    assert not heard.things(Kind.KERNEL)
+    assert not heard.ledger.anomalies
+
+
+def test_a_load_that_was_refused_is_not_unloaded(heard: Heard, tracker: GraphTracker) -> None:
+    tracker.track_kernel_load(-1000, 7, DEVICE)
+    tracker.track_kernel_load(1000, 8, DEVICE, 9)
+    for kernel in (7, 8):
+        tracker.track_kernel_unload(kernel, DEVICE)
+    assert heard.events == []
+    assert heard.rejected == 2
+
+
+def test_nonsense_never_reaches_the_runtime(tracker: GraphTracker) -> None:
+    tracker.track_allocate(object())  # type: ignore[arg-type]
+    tracker.track_kernel_load(1, 2, None)  # type: ignore[arg-type]
+    tracker.track_program_compiled(1, object())  # type: ignore[arg-type]
+    assert tracker.rejected == 3
+
+
+def test_threads_that_make_and_destroy_programs(heard: Heard, tracker: GraphTracker) -> None:
+    def work(first: int) -> None:
+        for program in range(first, first + 300):
+            tracker.track_allocate_cb(LEFT, 105824, 64, DEVICE, program=program)
+            tracker.track_kernel_load(1000, program, DEVICE, 0, 4, program=program)
+            tracker.track_program_destroyed(program, DEVICE)
+
+    threads = [threading.Thread(target=work, args=(1000 * number,)) for number in range(1, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert tracker.rejected == 0
+    assert not heard.things(Kind.CB) + heard.things(Kind.KERNEL)

@@ -334,3 +334,29 @@ def test_kernels_as_writes_to_each_core() -> None:
     assert len(ring) == 64
     assert {thing.address & 0xFFFFFFFF for thing in ring} == {35168}
     assert not heard.ledger.anomalies
+
+
+def test_a_chip_is_opened_once(heard: Heard) -> None:
+    with create_device(0, "n150", tracker=heard.tracker):
+        for again in (lambda: create_device(0, "n150", tracker=heard.tracker),
+                      lambda: create_mesh_device("t3k", tracker=heard.tracker)):  # fmt: skip
+            with pytest.raises(SimError, match="device 0 is open already in this process"):
+                again()
+    create_device(0, "n150", tracker=heard.tracker).close()
+    assert not heard.ledger.anomalies
+
+
+def test_a_forgotten_device_is_closed(heard: Heard) -> None:
+    device = create_device(0, "n150", tracker=heard.tracker)
+    assert heard.used("sim-n150-0", Kind.FIRMWARE)
+    del device
+    assert not heard.used("sim-n150-0", *Kind)
+
+
+def test_a_trace_goes_with_its_device(heard: Heard) -> None:
+    device = create_device(0, "n150", trace_region_size=1 << 20, tracker=heard.tracker)
+    trace = device.begin_trace_capture()
+    device.end_trace_capture(trace)
+    device.close()
+    with pytest.raises(SimError, match="device 0 is closed"):
+        device.release_trace(trace)

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TextIO, TypeVar, Union
 
@@ -56,11 +57,19 @@ class Buffer(Protocol):
 
 
 class _Loaded(NamedTuple):
-    """A loaded kernel: what it takes to say that it is gone."""
+    """A loaded kernel: what it takes to tell it from another, and to say that it is gone."""
 
-    program: int
     cores: int
     size: int
+
+
+class _Held:
+    """What was reported of a program on a device."""
+
+    def __init__(self) -> None:
+        self.cbs: dict[tuple[int, int], int] = {}  # bytes by address and cores
+        self.kernels: dict[int, _Loaded] = {}
+        self.whole = False  # was more than these reported of it, so that its end must be, too?
 
 
 def devices_of(device: Device) -> Sequence[Chip]:
@@ -86,7 +95,8 @@ def _guarded(method: _F) -> _F:
     @functools.wraps(method)
     def call(self: GraphTracker, *arguments: Any, **keywords: Any) -> Any:
         try:
-            return method(self, *arguments, **keywords)
+            with self._lock:
+                return method(self, *arguments, **keywords)
         except Exception:
             self.rejected += 1
             return 0 if method.__name__ == "track_kernel_load" else None
@@ -119,10 +129,11 @@ class GraphTracker:
         self._backtrace = os.environ.get(BACKTRACE_VARIABLE) == "1" if backtrace is None else backtrace
         self._stream = stream
         self.rejected = 0
-        self._cbs: dict[tuple[int, int], set[tuple[int, int]]] = {}  # addresses and cores by device and program
-        self._kernels: dict[tuple[int, int], _Loaded] = {}
-        self._programs: set[tuple[int, int]] = set()  # of which more is known than circular buffers and kernels
+        self._programs: dict[tuple[int, int], _Held] = {}  # by device and program
+        self._homes: dict[tuple[int, int], list[int]] = {}  # programs that loaded a kernel, by device and kernel
         self._writes: dict[tuple[int, int], int] = {}
+        self._lock = threading.RLock()  # of a kind that a finalizer may take again
+        _trackers.add(self)
 
     @classmethod
     def instance(cls) -> GraphTracker:
@@ -142,9 +153,8 @@ class GraphTracker:
     def track_device_close(self, device: Chip) -> None:
         """Everything on the device is gone."""
         number = device.id
-        self._cbs = {key: parts for key, parts in self._cbs.items() if key[0] != number}
-        self._kernels = {key: part for key, part in self._kernels.items() if key[0] != number}
-        self._programs = {key for key in self._programs if key[0] != number}
+        self._programs = {key: held for key, held in self._programs.items() if key[0] != number}
+        self._homes = {key: programs for key, programs in self._homes.items() if key[0] != number}
         self._writes = {key: size for key, size in self._writes.items() if key[0] != number}
         self.client.report_device_close(device_id=number)
 
@@ -186,11 +196,13 @@ class GraphTracker:
         cores = cores_or_none(core_range)
         total = size * cores.bit_count()
         for one in devices_of(device):
-            known = self._cbs.setdefault((one.id, program), set())
-            if globally_allocated and (address, cores) in known:
-                continue  # a second view of the same memory, which is counted with its buffer anyway
+            known = self._held(one, program).cbs
+            if known.get((address, cores)) == total or (globally_allocated and (address, cores) in known):
+                continue  # told already, or a second view of memory that is counted with its buffer anyway
+            if (address, cores) in known:
+                self.client.report_cb_deallocation(device_id=one.id, cb_id=address, program=program, cores=cores)
             if total > 0:
-                known.add((address, cores))
+                known[address, cores] = total
             self.client.report_cb_allocation(
                 device_id=one.id, size=total, cb_id=address, program=program, cores=cores, shared=globally_allocated,
                 tag=tag,
@@ -204,7 +216,10 @@ class GraphTracker:
         circular buffers that were reported without a program go.
         """
         for one in devices_of(device):
-            for address, cores in self._cbs.pop((one.id, program), set()):
+            held = self._programs.get((one.id, program))
+            cbs, held_cbs = (held.cbs, list(held.cbs)) if held is not None else ({}, [])
+            cbs.clear()
+            for address, cores in held_cbs:
                 self.client.report_cb_deallocation(device_id=one.id, cb_id=address, program=program, cores=cores)
 
     @_guarded
@@ -217,7 +232,7 @@ class GraphTracker:
             return
         cores = cores_or_none(core_range)
         for one in devices_of(device):
-            self._programs.add((one.id, program))
+            self._held(one, program).whole = True
             self.client.report_dfb_allocation(
                 device_id=one.id, size=size * cores.bit_count(), dfb_id=address, program=program, cores=cores,
                 shared=borrows_memory, tag=tag,
@@ -231,7 +246,7 @@ class GraphTracker:
             return
         cores = cores_or_none(core_range)
         for one in devices_of(device):
-            self._programs.add((one.id, program))
+            self._held(one, program).whole = True
             self.client.report_scratchpad_allocation(
                 device_id=one.id, size=size * cores.bit_count(), address=address, program=program, cores=cores, tag=tag
             )
@@ -246,13 +261,18 @@ class GraphTracker:
         Loaded again under the same id it is still one load. Returns the bytes on each device.
         """
         total = kernel_size * num_cores
-        part = _Loaded(program, cores, total)
+        loaded = _Loaded(cores, total)
         for one in devices_of(device):
             if self._backtrace:
                 self._print_backtrace(one.id, kernel_size, kernel_id, kernel_type, num_cores)
-            if self._kernels.get((one.id, kernel_id)) == part:
+            before = self._held(one, program).kernels.get(kernel_id)
+            if before == loaded:
                 continue
-            self._kernels[one.id, kernel_id] = part
+            if before is not None:
+                self._unload(one, kernel_id, program)
+            if total > 0 and 0 <= kernel_type < len(KERNEL_KINDS):
+                self._held(one, program).kernels[kernel_id] = loaded
+                self._homes.setdefault((one.id, kernel_id), []).append(program)
             self.client.report_kernel_load(
                 device_id=one.id, size=total, kernel_id=kernel_id, kernel_type=kernel_type, program=program,
                 cores=cores, tag=tag,
@@ -260,20 +280,32 @@ class GraphTracker:
         return total
 
     @_guarded
-    def track_kernel_unload(self, kernel_id: int, device: Device) -> None:
-        """Kernels are gone; how large they were is known from their load."""
+    def track_kernel_unload(self, kernel_id: int, device: Device, program: int | None = None) -> None:
+        """Kernels are gone; how large they were is known from their load. Without a program it is the last that did."""
         for one in devices_of(device):
-            part = self._kernels.pop((one.id, kernel_id), None)
-            if part is not None:
-                self.client.report_kernel_unload(
-                    device_id=one.id, kernel_id=kernel_id, program=part.program, cores=part.cores
-                )
+            programs = self._homes.get((one.id, kernel_id), [])
+            if programs and (program is None or program in programs):
+                self._unload(one, kernel_id, programs[-1] if program is None else program)
+
+    def _unload(self, device: Chip, kernel_id: int, program: int) -> None:
+        loaded = self._programs[device.id, program].kernels.pop(kernel_id)
+        programs = self._homes[device.id, kernel_id]
+        programs.remove(program)
+        if not programs:
+            del self._homes[device.id, kernel_id]
+        self.client.report_kernel_unload(device_id=device.id, kernel_id=kernel_id, program=program, cores=loaded.cores)
+
+    def _held(self, device: Chip, program: int) -> _Held:
+        held = self._programs.get((device.id, program))
+        if held is None:
+            held = self._programs[device.id, program] = _Held()
+        return held
 
     @_guarded
     def track_program_compiled(self, program: int, device: Device, *, ring: int = 0, tag: str | None = None) -> None:
         """A program exists and needs so many bytes of a core's kernel ring."""
         for one in devices_of(device):
-            self._programs.add((one.id, program))
+            self._held(one, program).whole = True
             self.client.report_program_compiled(device_id=one.id, program=program, ring=ring, metal_id=program, tag=tag)
 
     @_guarded
@@ -290,12 +322,13 @@ class GraphTracker:
         """A program is gone, with its circular and dataflow buffers and its kernels."""
         self.track_deallocate_cb(device, program)
         for one in devices_of(device):
-            for number, kernel in [key for key, loaded in self._kernels.items() if loaded.program == program]:
-                if number == one.id:
-                    self.track_kernel_unload(kernel, one)
-            if (one.id, program) in self._programs:
-                self._programs.remove((one.id, program))
-                self.client.report_program_destroyed(device_id=one.id, program=program)
+            held = self._programs.get((one.id, program))
+            if held is not None:
+                for kernel in list(held.kernels):
+                    self._unload(one, kernel, program)
+                del self._programs[one.id, program]
+                if held.whole:
+                    self.client.report_program_destroyed(device_id=one.id, program=program)
 
     # -- cores ---------------------------------------------------------------------------------------------------
 
@@ -326,4 +359,18 @@ class GraphTracker:
             f"Cores: {cores}, Total L1: {size * cores / 1024:g} KB, ID: {ident:#x})",
             file=self._stream or sys.stderr,
         )
-        traceback.print_stack(sys._getframe(2), file=self._stream or sys.stderr)
+        # Above this call, the tracking one, and its guard is the runtime.
+        traceback.print_stack(sys._getframe(3), file=self._stream or sys.stderr)
+
+
+_trackers: weakref.WeakSet[GraphTracker] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """A lock that another thread of the parent held would never be released here."""
+    GraphTracker._making = threading.Lock()
+    for tracker in list(_trackers):
+        tracker._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -93,6 +93,8 @@ class _Captured(NamedTuple):
 class Place:
     """What has an allocator of its own: a device, a mesh, a sub-mesh."""
 
+    is_open = False
+
     def __init__(
         self, chips: Sequence[Chip], number: int, options: Options, tracker: GraphTracker, allocator_id: int = 0
     ) -> None:
@@ -101,7 +103,6 @@ class Place:
         self.allocator_id = allocator_id
         self.options = options
         self.tracker = tracker
-        self.is_open = True
         self.allocator = Allocator(
             chips[0].board.geometry(worker_l1_size=options.worker_l1_size),
             dram_base=silicon.dram_base,
@@ -118,10 +119,16 @@ class Place:
         self._capturing: list[Program] | None = None
         self._last_trace = 0
         self.written: dict[tuple[int, int], int] = {}  # with kernel writes: bytes in the ring of each core
+        self.is_open = True
         _places.add(self)
 
     def get_devices(self) -> list[Chip]:
         return self._chips
+
+    @property
+    def numbers(self) -> list[int]:
+        """What its chips are called in this process."""
+        return [chip.id for chip in self._chips]
 
     @property
     def chips(self) -> list[str]:
@@ -189,15 +196,15 @@ class Place:
         program.check(self)
         self.tracker.track_program(program.id, self, program.cores)
         if self.options.kernel_writes:
-            self._write_kernels(program)
+            self._write_kernels(program, program.cores)
         if self._capturing is not None:
             self._capturing.append(program)
 
-    def _write_kernels(self, program: Program) -> None:
-        """Into the ring of each core, over what was there."""
+    def _write_kernels(self, program: Program, where: int) -> None:
+        """Into the ring of each of these cores, over what was there."""
         ring, board = self.allocator.geometry.map_end, self._chips[0].board
         for group in program.groups():
-            for core in cores_of(group.cores):
+            for core in cores_of(group.cores & where):
                 self.written[core] = group.size
                 self.tracker.track_core_write(self, board.noc_of(*core), ring, group.size, program.name)
 
@@ -242,8 +249,11 @@ class Place:
                 covered |= program.cores
         for program, cores in reversed(last):
             self.tracker.track_program(program.id, self, cores)
+            if self.options.kernel_writes:
+                self._write_kernels(program, cores)
 
     def release_trace(self, trace_id: int) -> None:
+        self.check_open()
         trace, buffer, _ = self._find(trace_id)
         del self._captured[trace_id]
         buffer.is_allocated = False
@@ -259,6 +269,12 @@ class Place:
 
     def boot(self) -> None:
         """Open the chips, and take what the runtime needs for itself."""
+        others = [place for place in opened() if place is not self and place.tracker is self.tracker]
+        taken = {number for place in others for number in place.numbers}
+        for chip in self._chips:
+            if chip.id in taken:
+                self.is_open = False
+                raise SimError(f"device {chip.id} is open already in this process; close it first")
         for chip in self._chips:
             chip.boot(self.tracker, self.allocator)
         if self.options.system_dram:
@@ -279,6 +295,10 @@ class Place:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        if self.is_open:
+            self.close()
 
 
 class Device(Place):

@@ -138,7 +138,7 @@ class Program:
         mask = 0
         for _, ranges in self.kernels:
             mask |= mask_of(ranges)
-        for one in (*self.circular_buffers, *self.dataflow_buffers):
+        for one in (*self.circular_buffers, *self.dataflow_buffers, *self.scratchpads):
             mask |= one.cores
         return mask
 
