@@ -7,7 +7,9 @@ import contextlib
 import json
 import os
 import pty
+import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -121,9 +123,9 @@ def test_what_is_wrong_is_said(arguments: tuple[str, ...], code: int, said: str)
 class Terminal:
     """The demo on a terminal of its own."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, size: tuple[int, int]) -> None:
         self._mine, theirs = pty.openpty()
-        ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 50, 120, 0, 0))
+        ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
         self.before = termios.tcgetattr(theirs)
         self._theirs = theirs
         command = [sys.executable, "-m", "ttmem", "demo", *arguments]
@@ -152,9 +154,13 @@ class Terminal:
         os.close(self._theirs)
 
 
+def children(parent: int) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
 @contextlib.contextmanager
-def terminal(*arguments: str) -> Iterator[Terminal]:
-    found = Terminal(*arguments)
+def terminal(*arguments: str, size: tuple[int, int] = (50, 120)) -> Iterator[Terminal]:
+    found = Terminal(*arguments, size=size)
     try:
         yield found
     finally:
@@ -193,11 +199,60 @@ def test_once_on_a_terminal_is_not_live() -> None:
 def test_a_killed_demo_leaves_nobody_behind() -> None:
     with terminal() as screen:
         screen.wait_for("q ends. loaded layers.")
-        parent = screen.process.pid
-        children = [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-        assert len(children) == 5
+        family = children(screen.process.pid)
+        assert len(family) == 5
         screen.process.kill()
-        for pid in children:
+        for pid in family:
             wait_until(
                 lambda pid=pid: not os.path.exists(f"/proc/{pid}") or process_state(pid) == "Z", f"the end of {pid}"
             )
+
+
+def test_a_demo_that_is_told_to_end_tidies_up() -> None:
+    with terminal() as screen:
+        screen.wait_for("q ends. loaded layers.")
+        (folder,) = {
+            Path(word).parent
+            for pid in children(screen.process.pid)
+            for word in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            if word.endswith("/ttmem.sock")
+        }
+        screen.process.terminate()
+        assert screen.process.wait(PATIENCE) == 128 + signal.SIGTERM
+        assert screen.restored()
+        assert not folder.exists()
+
+
+def test_a_server_that_dies_under_the_demo() -> None:
+    with terminal() as screen:
+        screen.wait_for("q ends. loaded layers.")
+        os.kill(children(screen.process.pid)[0], signal.SIGKILL)
+        screen.wait_for("ttmem demo: ")
+        assert screen.process.wait(PATIENCE) == 1
+        assert b"no ttmem server answers" in screen.seen
+        assert b"Traceback" not in screen.seen
+        assert screen.restored()
+
+
+@pytest.mark.parametrize("size", [(24, 80), (15, 40)])
+def test_live_on_a_small_terminal(size: tuple[int, int]) -> None:
+    """No line is longer than the terminal is wide, and the last one says how to end."""
+    with terminal("clash", size=size) as screen:
+        screen.wait_for("q ends. Statically alloc")
+        frame = screen.seen.decode().split("\x1b[H")[-1].split("\x1b[J")[0]
+        lines = [re.sub(r"\x1b\[[0-9;]*[mK]", "", line) for line in frame.split("\r\n")]
+        assert len(lines) <= size[0]
+        assert max(map(len, lines)) <= size[1]
+        screen.press("q")
+        assert screen.process.wait(PATIENCE) == 0
+
+
+def test_a_live_picture_stays_full_when_the_workload_is_done() -> None:
+    with terminal("fragmentation") as screen:
+        screen.wait_for("Out of Memory")
+        screen.seen = b""
+        screen.wait_for("Out of Memory")
+        assert b"tracked" in screen.seen
+        screen.press("q")
+        screen.wait_for("0 B are left.")
+        assert b" 0 B were given back" not in screen.seen

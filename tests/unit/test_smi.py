@@ -197,7 +197,8 @@ def crowded() -> Account:
 
 
 def test_shared_in_time_is_said() -> None:
-    assert "circular buffers         230.0 MiB   110.0 MiB resident, requested, shared in time" in crowded().text()
+    shared = "   of all cached programs, which share L1 in time; 110.0 MiB resident"
+    assert f"circular buffers         230.0 MiB{shared}" in crowded().text()
     assert chip_row(crowded()).endswith(" 67%"), "of 165 MiB, 110 are in use at once"
 
 

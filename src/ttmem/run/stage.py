@@ -14,14 +14,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
-from ttmem.api.client import ApiError, get_json
+from ttmem.api.client import ApiError, NoServer, get_json
 from ttmem.wire.endpoint import api_path
 
-_START_SECONDS = 10.0
 _END_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
+_ASK_SECONDS = 5.0
+_LONGEST_PATH = 107  # bytes of a Unix socket's
 _PR_SET_PDEATHSIG = 1
 
 
@@ -54,7 +55,10 @@ class Worker:
         if not line:
             self._end()
             return
-        step = json.loads(line)
+        try:
+            step = json.loads(line)
+        except ValueError:
+            raise StageError(f"the simulated workload said {line.strip()!r}, which is no step") from None
         if step.get("applied") is False:
             raise StageError(f"the server did not apply what process {self.pid} reported in time")
         self.held = step["held"]
@@ -79,17 +83,17 @@ class Worker:
 
     def _end(self) -> None:
         self.ended = True
-        code = self.process.wait(_END_SECONDS)
+        try:
+            code = self.process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise StageError(f"process {self.pid} of the workload does not end") from None
         if code > 0:
-            self._errors.seek(0)
-            last = self._errors.read().strip().splitlines()[-1:] or ["it said nothing"]
-            raise StageError(f"the simulated workload failed with exit code {code}: {last[0]}")
+            raise StageError(f"the simulated workload failed with exit code {code}: {_last_line(self._errors)}")
 
     def wait(self) -> int:
         """Its exit code, or minus the signal that killed it."""
-        code = self.process.wait(_END_SECONDS)
         self._end()
-        return code
+        return int(self.process.returncode)
 
     def kill(self) -> None:
         self.process.kill()
@@ -156,22 +160,36 @@ class Stage:
 @contextmanager
 def stage(path: str | None) -> Iterator[Stage]:
     """A stage on the server of that path, or on a private one if there is none."""
-    with tempfile.TemporaryDirectory(prefix="ttmem-demo-") as folder:
-        server = None
+    with tempfile.TemporaryDirectory(prefix="ttmem-demo-") as folder, tempfile.TemporaryFile("w+") as errors:
+        server: subprocess.Popen[bytes] | None = None
         if path is None:
             path = os.path.join(folder, "ttmem.sock")
+            if len(os.fsencode(api_path(path))) > _LONGEST_PATH:
+                raise StageError(f"a socket in {folder} would have too long a path; set TMPDIR to a shorter folder")
             command = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", path]
-            server = subprocess.Popen(command, stderr=subprocess.DEVNULL, preexec_fn=_end_with_parent)
+            server = subprocess.Popen(command, stderr=errors, preexec_fn=_end_with_parent)
         found = Stage(path)
         try:
-            _wait_for(path, _START_SECONDS if server is not None else 0.0)
+            while not _up(path, must=server is None):
+                if server is not None and server.poll() is not None:
+                    raise StageError(f"the server did not start: {_last_line(errors)}")
+                time.sleep(0.02)
             yield found
         finally:
             for worker in found.workers:
                 worker.kill()
             if server is not None:
-                server.terminate()
-                server.wait()
+                _end(server)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Ask it to; one that is stopped or stuck is not asked twice."""
+    server.terminate()
+    try:
+        server.wait(_ASK_SECONDS)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
 
 
 def _end_with_parent() -> None:
@@ -179,13 +197,18 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _wait_for(path: str, patience: float) -> None:
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            get_json("/health", socket_path=api_path(path))
-            return
-        except ApiError as error:
-            if time.monotonic() >= deadline:
-                raise StageError(str(error)) from None
-            time.sleep(0.02)
+def _up(path: str, *, must: bool) -> bool:
+    try:
+        get_json("/health", socket_path=api_path(path))
+    except NoServer as error:
+        if must:
+            raise StageError(str(error)) from None
+        return False
+    except ApiError as error:
+        raise StageError(str(error)) from None
+    return True
+
+
+def _last_line(errors: IO[str]) -> str:
+    errors.seek(0)
+    return (errors.read().strip().splitlines() or ["it said nothing"])[-1]

@@ -136,12 +136,12 @@ def _reporter(said: Json) -> list[str]:
 
 
 def _resident(part: Json, capacity: int | None) -> str:
-    notes = []
-    if part["resident"] is not None:
-        notes.append(f"{human(part['resident'])} resident")
-    if capacity and part["held"] and part["held"] > capacity:
-        notes.append("requested, shared in time")
-    return f"   {', '.join(notes)}" if notes else ""
+    held, resident = part["held"], part["resident"]
+    over = bool(capacity and held and held > capacity)
+    if not over and (resident is None or resident == held):
+        return "" if resident is None else f"   {human(resident)} resident"
+    known = "" if resident is None else f"; {human(resident)} resident"
+    return f"   of all cached programs, which share L1 in time{known}"
 
 
 def _basis(pool: Json) -> str:
