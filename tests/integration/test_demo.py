@@ -240,7 +240,7 @@ def test_live_on_a_small_terminal(size: tuple[int, int]) -> None:
     with terminal("clash", size=size) as screen:
         screen.wait_for("q ends. Statically alloc")
         frame = screen.seen.decode().split("\x1b[H")[-1].split("\x1b[J")[0]
-        lines = [re.sub(r"\x1b\[[0-9;]*[mK]", "", line) for line in frame.split("\r\n")]
+        lines = [re.sub(r"\x1b\[[0-9;]*[mK]", "", line) for line in frame.replace("\r", "").split("\n")]
         assert len(lines) <= size[0]
         assert max(map(len, lines)) <= size[1]
         screen.press("q")
