@@ -108,8 +108,8 @@ def test_it_ends_after_the_given_time() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("quake",), 1, "there is no workload 'quake'; there are decode, matmul"),
-        (("--seconds", "0"), 1, "--seconds 0 is not a time"),
+        (("quake",), 2, "there is no workload 'quake'; there are decode, matmul"),
+        (("--seconds", "0"), 2, "'0' is not a number of seconds"),
         (("--devices", "n999"), 2, "invalid choice: 'n999'"),
         (("--socket", "/nowhere/t.sock"), 1, "no ttmem server answers on /nowhere/t.api.sock"),
     ],

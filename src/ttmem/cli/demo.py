@@ -31,11 +31,13 @@ _NOTICE_SECONDS = 5.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = "; ".join(f"{name}: {entry.summary}" for name, entry in WORKLOADS.items())
-    parser.add_argument("workload", nargs="?", default="decode", metavar="NAME", help=f"default decode. {listed}")
+    parser.add_argument(
+        "workload", nargs="?", type=_workload, default="decode", metavar="NAME", help=f"default decode. {listed}"
+    )
     parser.add_argument(
         "--devices", default="n150", choices=MACHINES, help="the simulated machine (default n150: four)"
     )
-    parser.add_argument("--seconds", type=float, metavar="N", help="end after that time")
+    parser.add_argument("--seconds", type=_seconds, metavar="N", help="end after that time")
     parser.add_argument("--once", action="store_true", help="one picture and a summary, also on a terminal")
     parser.add_argument("--json", action="store_true", help="only the snapshot of the fullest moment, as data")
     parser.add_argument(
@@ -43,11 +45,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _workload(text: str) -> str:
+    if text not in WORKLOADS:
+        raise argparse.ArgumentTypeError(f"there is no workload {text!r}; there are {', '.join(WORKLOADS)}")
+    return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
 def run(args: argparse.Namespace) -> int:
-    if args.workload not in WORKLOADS:
-        raise CommandError(f"there is no workload {args.workload!r}; there are {', '.join(WORKLOADS)}")
-    if args.seconds is not None and args.seconds <= 0:
-        raise CommandError(f"--seconds {args.seconds:g} is not a time")
     live = sys.stdout.isatty() and sys.stdin.isatty() and not (args.once or args.json)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
