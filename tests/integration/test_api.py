@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -19,7 +20,19 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support import ROOT, LegacyClient, Server, wait_until
+from ttmem.account.events import Allocated, PhaseBegan, PhaseEnded, ProcessExited
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import KINDS, Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.phases import phases_json
 from ttmem.api.client import ApiError
+from ttmem.server import routes
+from ttmem.server.clock import Clock
+from ttmem.server.feed import Feed
+from ttmem.server.history import History
+from ttmem.server.http import Request
+from ttmem.server.ingest import Ingest
+from ttmem.server.legacy_log import LegacyLog
 from ttmem.server.routes import Api
 
 Legacy = Callable[..., LegacyClient]
@@ -207,6 +220,65 @@ def test_other_users_command_lines_and_tags_are_private(serve: Callable[..., Ser
     assert '"size":4096' in answer.stdout
     assert "secret" not in answer.stdout
     client.close()
+
+
+class Asked:
+    """A server's routes over an account of the test's, and how often others had their turn while it answered."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=lambda: 0.0)
+        about = {"pid": 1, "since": 0.0, "version": "", "clients": 0}
+        self.api = Api(self.ledger, ingest, History(), Feed(), Clock(), lambda: about)
+        self.turns = 0
+
+    def get(self, path: str) -> Any:
+        async def answer() -> Any:
+            others = asyncio.create_task(self._others())
+            response = await self.api.handle(Request("GET", path, {}, 0))
+            others.cancel()
+            return response.body
+
+        return json.loads(asyncio.run(answer()))
+
+    async def _others(self) -> None:
+        while True:
+            self.turns += 1
+            await asyncio.sleep(0)
+
+
+def test_phases_are_gathered_without_holding_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked()
+    for pid in (1, 2):
+        source = asked.ledger.source(0.0, ProcessInfo(pid, 1), "client", Confidence.REPORTED)
+        for device in range(40):
+            for kind in KINDS:
+                asked.ledger.apply(0.0, source, Allocated(device, kind, (kind + 1) << 12, 64))
+        for ident in range(1, 6):
+            asked.ledger.apply(0.0, source, PhaseBegan(ident, f"phase {ident}"))
+            if ident > 2:
+                asked.ledger.apply(0.0, source, PhaseEnded(ident))
+    found = asked.get("/phases")
+    assert found == {"processes": [phases_json(process) for process in asked.ledger.processes.values()]}
+    rows = sum(len(entry["rows"]) for p in found["processes"] for entry in (*p["open"], *p["ended"]))
+    assert rows == 2 * 5 * 40 * 16
+    assert asked.turns >= rows // 500
+    monkeypatch.setattr(routes, "_MOST_ROWS", 40 * 16 + 1)
+    less = asked.get("/phases")
+    assert [process["left_out"] for process in less["processes"]] == [3, 5]
+    assert less["processes"][0]["open"] == found["processes"][0]["open"]
+    assert [less["processes"][1][state] for state in ("open", "ended")] == [[], []]
+
+
+def test_the_dead_are_looked_through_without_holding_the_loop() -> None:
+    asked = Asked()
+    for pid in range(1, 31):
+        source = asked.ledger.source(0.0, ProcessInfo(pid, 1), "client", Confidence.REPORTED)
+        asked.ledger.apply(0.0, source, Allocated(0, Kind.DRAM, 0x1000, pid))
+        asked.ledger.apply(0.0, source, ProcessExited())
+    found = asked.get("/leaks")
+    assert [(dead["pid"], dead["bytes"]) for dead in found["dead_process"]] == [(pid, pid) for pid in range(30, 0, -1)]
+    assert asked.turns >= 30
 
 
 def test_the_api_page_describes_every_route_and_parameter() -> None:

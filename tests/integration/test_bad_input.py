@@ -6,11 +6,20 @@ from __future__ import annotations
 import os
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.support import LegacyClient, Server, wait_until
+from tests.support import PATIENCE, LegacyClient, Server, wait_until
+from ttmem.account.events import PhaseBegan
+from ttmem.account.kinds import Confidence
+from ttmem.account.ledger import Ledger
+from ttmem.server import ingest as server_ingest
+from ttmem.server.ingest import Ingest
+from ttmem.server.legacy_log import LegacyLog
 from ttmem.wire import native
 from ttmem.wire.legacy import Type, request
 
@@ -100,6 +109,66 @@ def test_a_damaged_native_record_costs_that_connection_only(server: Server) -> N
         sock.sendall(b"\xf7\x54\x10\x00\x63\x00\x00\x00" + bytes(8))
         assert sock.recv(16) == b""
     assert "version 99" in server.err.read_text()
+
+
+def test_a_turn_ends_between_two_records(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One read holds thousands of records, and others want the server, too; nothing is lost or changes its order."""
+    monkeypatch.setattr(server_ingest, "TURN_SECONDS", 0.0)  # time for one record, which is the least
+    ledger, path = Ledger(), str(folder / "events.sock")
+    ingest = Ingest(ledger, LegacyLog(quiet=True), now=lambda: 0.0)
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+        listener.bind(path)
+        listener.listen()
+        listener.setblocking(False)
+        ingest.listen(listener)
+        client.connect(path)
+        phases = [native.encode(PhaseBegan(ident, f"phase {ident}")) for ident in range(1, 51)]
+        client.sendall(b"".join((native.hello("test", Confidence.EXACT), *phases, native.sync(7))))
+        turns = 0
+        while not ledger.seq:
+            assert (turns := turns + 1) < 10
+            ingest.turn()
+        assert ledger.seq == 1
+        while ledger.seq < 50:
+            before = ledger.seq
+            assert ingest.turn(), "there is more to do"
+            assert ledger.seq == before + 1
+        while ingest.turn():
+            pass
+        client.settimeout(PATIENCE)
+        assert client.recv(4096) == native.welcome() + native.synced(7)
+        (process,) = ledger.processes.values()
+        assert [phase.path for phase in process.phases.open.values()] == [f"phase {ident}" for ident in range(1, 51)]
+    ingest.close()
+
+
+def test_the_dead_are_heard_to_the_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what was read and waited for its turn."""
+    monkeypatch.setattr(server_ingest, "TURN_SECONDS", 0.0)
+    ledger, path = Ledger(), str(folder / "events.sock")
+    ingest = Ingest(ledger, LegacyLog(quiet=True), now=lambda: 0.0)
+    program = (
+        "import socket, sys\n"
+        "from ttmem.account.events import Allocated\n"
+        "from ttmem.account.kinds import Confidence, Kind\n"
+        "from ttmem.wire import native\n"
+        "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+        "records = [native.encode(Allocated(0, Kind.DRAM, i << 12, 64)) for i in range(1, 41)]\n"
+        "s.sendall(b''.join((native.hello('test', Confidence.EXACT), *records)))\n"
+        "input()\n"
+    )
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        listener.setblocking(False)
+        ingest.listen(listener)
+        with subprocess.Popen([sys.executable, "-c", program, path], stdin=subprocess.PIPE) as child:
+            wait_until(lambda: ingest.turn() and ledger.live_count() > 0, "its first buffers")
+            assert ledger.live_count() < 40
+            child.kill()
+        wait_until(lambda: ingest.turn() is not None and bool(ledger.departed), "its death")
+    assert ledger.departed[0].count == 40
+    ingest.close()
 
 
 def test_a_process_cannot_have_sources_without_end(server: Server) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from ttmem import AllocationClient
 from ttmem.account.grid import CoreRange, mask_of
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import Kind
+from ttmem.collect import wrappers
 
 Serve = Callable[..., Server]
 
@@ -158,9 +160,115 @@ def test_bad_values_never_raise(client: AllocationClient) -> None:
     assert client.flush()
 
 
+class Odd:
+    """Something that cannot even be asked what it is."""
+
+    def __bool__(self) -> bool:
+        raise ZeroDivisionError
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+ONE = {"device_id": 0, "size": 64, "buffer_type": "dram", "buffer_id": 64}
+PART = {"device_id": 0, "size": 64, "program": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "values"),
+    [
+        *(("report_allocation", {**ONE, name: 64.0}) for name in ONE),
+        *(("report_allocation", {**ONE, name: Odd()}) for name in ("reserved", "allocator", "tag", "system", "size")),
+        ("report_allocation", {**ONE, "reserved": 64.5}),
+        ("report_allocation", {**ONE, "allocator": 1.0}),
+        ("report_deallocation", {"device_id": 0, "buffer_id": 64.0}),
+        ("report_deallocation", {"device_id": 0, "buffer_id": 64, "allocator": 1.0}),
+        ("report_cb_allocation", {**PART, "cb_id": 1, "cores": 3.0}),
+        ("report_cb_allocation", {**PART, "cb_id": 1, "program": float("nan")}),
+        ("report_cb_deallocation", {"device_id": 0, "cb_id": 1, "cores": 3.0}),
+        ("report_kernel_load", {**PART, "kernel_id": 1, "kernel_type": 1.0}),
+        ("report_program_compiled", {"device_id": 0, "program": 1, "ring": float("nan")}),
+        ("report_program_compiled", {"device_id": 0, "program": 1, "ring": -1}),
+        ("report_program_run", {"device_id": 0, "program": 1, "cores": 3.0}),
+        ("report_device_open", {"device_id": 0, "chip": ChipInfo("u", kmd="zero")}),  # type: ignore[arg-type]
+        ("report_device_open", {"device_id": 0, "chip": "u"}),
+        ("report_memory_view", {"device_id": 0, "buffer_type": "l1", "banks": 1.5, "size": 1, "allocated": 1,
+                                "largest_free": 1}),
+        ("report_memory_view", {"device_id": 0, "buffer_type": "no", "banks": 1, "size": 1, "allocated": 1,
+                                "largest_free": 1}),
+        ("mark", {"text": Odd()}),
+    ],
+)  # fmt: skip
+def test_one_bad_value_is_rejected_and_harms_nothing_else(
+    server: Server, client: AllocationClient, call: str, values: dict[str, Any]
+) -> None:
+    getattr(client, call)(**values)
+    client.report_allocation(**{**ONE, "size": 100, "buffer_id": 128})
+    assert client.flush()
+    assert client.stats()["rejected"] == 1
+    assert client.stats()["resyncs"] == 0
+    assert client.measure()[0, "dram"].used == 100
+    assert _mine(server) == {"dram": 100}
+
+
+class Number:
+    """A whole number of a kind of its own, as numpy has them."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
+
+
+def test_whole_numbers_of_any_kind(server: Server, client: AllocationClient) -> None:
+    n: Any = Number
+    client.report_allocation(device_id=n(0), size=n(64), buffer_type=n(1), buffer_id=n(4096), reserved=n(128))
+    client.report_cb_allocation(device_id=n(0), size=n(32), cb_id=n(1), program=n(1), cores=n(1))
+    client.report_program_compiled(device_id=n(0), program=n(1), ring=n(64), metal_id=n(3))
+    client.report_program_run(device_id=n(0), program=n(1), cores=n(1))
+    assert client.flush()
+    assert client.stats()["rejected"] == 0
+    assert _mine(server) == {"l1": 64, "cb": 32}
+    assert server.chip()["l1"]["cb"] == {"held": 32, "resident": 32}
+
+
+def test_clients_of_one_name_do_not_wipe_each_other(server: Server) -> None:
+    first, second = (AllocationClient(enabled=True, socket_path=server.path) for _ in range(2))
+    first.report_allocation(device_id=0, size=100, buffer_type="dram", buffer_id=0x1000)
+    assert first.flush()
+    second.report_allocation(device_id=0, size=20, buffer_type="dram", buffer_id=0x2000)
+    assert second.flush()
+    assert _mine(server) == {"dram": 120}
+    first.close()
+    second.report_allocation(device_id=0, size=3, buffer_type="dram", buffer_id=0x3000)
+    assert second.flush()
+    assert _mine(server) == {"dram": 123}
+    assert second.stats()["resyncs"] == 0
+    second.close()
+
+
+def test_kernels_of_the_wrappers_with_and_without_sizes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TTMEM_SOCKET", server.path)
+    monkeypatch.setenv("TT_ALLOC_TRACKING_ENABLED", "1")
+    monkeypatch.setattr(wrappers, "_clients", {})
+    one = {"device": 0, "cores": [(0, 0)]}
+    wrappers.create_circular_buffer_with_tracking(int, **one, size=2048, index=0)
+    for size in (1000, None):
+        wrappers.add_kernel_with_tracking(int, **one, kernel=size or 1, size=size)
+        assert all(client.flush() for client in wrappers._clients.values())
+    assert _mine(server) == {"cb": 2048, "kernel": 1000 + 50 * 1024}
+    assert server.chip()["confidence"] == {"exact": 0, "reported": 2048, "estimated": 1000 + 50 * 1024}
+    wrappers.unload_kernel_with_tracking(int, **one, kernel=1000)
+    assert all(client.flush() for client in wrappers._clients.values())
+    assert _mine(server) == {"cb": 2048, "kernel": 50 * 1024}
+    for client in wrappers._clients.values():
+        client.close(0)
+
+
 def test_nothing_happens_unless_enabled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TT_ALLOC_TRACKING_ENABLED", raising=False)
-    before = threading.active_count()
+    before = set(os.listdir("/proc/self/task"))
     for value in (None, "0", "true", "1"):
         if value is not None:
             monkeypatch.setenv("TT_ALLOC_TRACKING_ENABLED", value)
@@ -169,7 +277,8 @@ def test_nothing_happens_unless_enabled(monkeypatch: pytest.MonkeyPatch) -> None
         if value != "1":
             client.report_allocation(device_id=0, size=1, buffer_type=0, buffer_id=1)
             assert client.flush(0.0)
-            assert threading.active_count() == before
+            assert client.measure() == {}
+            assert set(os.listdir("/proc/self/task")) <= before
     client.close(0)
 
 
@@ -267,16 +376,18 @@ def test_a_stopped_server_does_not_slow_the_workload(serve: Serve, capsys: pytes
     assert _mine(server) == {"dram": 16}
     odd = server.process_of(os.getpid())["anomalies"]
     assert odd["dropped"] == client.stats()["unsent"]
+    assert client.stats()["trouble"] is None
     client.close()
 
 
 _FORKER = """
 import os, sys
 from ttmem import AllocationClient
-client = AllocationClient(enabled=True, socket_path=sys.argv[1])
+client, other = (AllocationClient(enabled=True, socket_path=sys.argv[1]) for _ in range(2))
 client.report_allocation(device_id=0, size=100, buffer_type="dram", buffer_id=1)
 assert client.flush()
 child = os.fork()
+other.close()
 client.report_allocation(device_id=0, size=10 if child else 1, buffer_type="dram", buffer_id=2)
 assert client.flush()
 print(os.getpid(), flush=True)

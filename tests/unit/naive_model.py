@@ -7,7 +7,7 @@ Written from the accounting rules, not from the ledger, and slow on purpose. The
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -86,6 +86,7 @@ class Item:
     program: int | None  # None for buffers, which belong to no program
     extra: ev.Extra | None
     born: int
+    waiting: bool  # its source is telling anew what it holds: what is new counts when it has finished
 
     @property
     def chip(self) -> str:
@@ -176,6 +177,7 @@ class NaiveAccount:
         self.reserved_peak: dict[Key, int] = {}
         self.ran: dict[str, dict[int, tuple[Voice, int, int]]] = {}  # chip -> core -> program run last there
         self._time = 0.0
+        self._moved: set[Party] = set()  # whose things are elsewhere since this event
         self._members: dict[Key, list[Item]] = {}
         self._sums: dict[Key, Sum] = {}
         self._believed: dict[tuple[Party, str, Kind], Voice] = {}
@@ -204,7 +206,7 @@ class NaiveAccount:
 
     def counts(self, item: Item) -> bool:
         """Rule 12: per chip and kind the strongest source of a process counts, on a tie the first that spoke."""
-        return self._believed[item.voice.party, item.chip, item.kind] is item.voice
+        return self._believed[item.voice.party, item.chip, item.kind] is item.voice and not item.waiting
 
     def take_high(self, key: Key) -> int:
         now = self._sums.get(key, Sum()).used
@@ -285,7 +287,8 @@ class NaiveAccount:
             return
         refs = 1 if event.kind in _KERNELS else event.refs or 1
         item = Item(
-            voice, event.device, place, kind, event.address, event.size, refs, program, event.extra, self.seq
+            voice, event.device, place, kind, event.address, event.size, refs, program, event.extra, self.seq,
+            voice.generation is not None,
         )  # fmt: skip
         self.live.append(item)
         voice.confirmed.append(item)
@@ -391,6 +394,8 @@ class NaiveAccount:
         party.numbers[number] = new
         if old is None or old == new:
             return
+        if any(number in other.heard for other in party.voices.values()):
+            self._moved.add(party)
         for other in party.voices.values():  # on the new chip each of them comes after whoever was there
             other.spoke = {
                 (n, kind): (self.seq, *order) if n == number else order for (n, kind), order in other.spoke.items()
@@ -416,11 +421,17 @@ class NaiveAccount:
 
     def _on_ResyncBegin(self, voice: Voice, event: ev.ResyncBegin) -> None:
         voice.generation, voice.confirmed, voice.renewed = event.generation, [], set()
+        for cores in self.ran.values():
+            for core in [core for core, (other, _, _) in cores.items() if other is voice]:
+                del cores[core]
 
     def _on_ResyncEnd(self, voice: Voice, event: ev.ResyncEnd) -> None:
         if voice.generation != event.generation:
             return
         self._remove([i for i in self.live if i.voice is voice and i not in voice.confirmed])
+        for item in self.live:
+            if item.voice is voice:
+                item.waiting = False
         programs = {*voice.launched, *((n, p) for v, n, p in self._running() if v is voice)}
         for number, program in programs:
             if not self._parts(voice, number, program):
@@ -429,6 +440,10 @@ class NaiveAccount:
         for other, ident in list(voice.party.phases):
             if other is voice and ident not in voice.renewed:
                 self._end_phase(voice, ident, whole=False)
+        unseen = [key for key, phase in voice.party.phases.items() if key[0] is voice and not phase.whole]
+        for key in unseen:
+            phase, now = voice.party.phases.pop(key), self._held(voice.party)
+            voice.party.phases[key] = phase._replace(begin=now, peak=dict(now))
         if event.generation > 1:
             voice.party.anomalies["resynced"] += 1
         voice.generation = None
@@ -475,10 +490,23 @@ class NaiveAccount:
 
     def _held(self, party: Party) -> dict[Key, int]:
         """Every total of a process that is not nothing: by pool, and what each source says by kind."""
-        held = Counter({key: total.used for key, total in self._sums.items() if key[:2] == ("share", party)})
-        for item in self.held_by(party):
+        return self._sum_of(item for item in self.held_by(party) if not item.waiting)
+
+    def _sum_of(self, items: Iterable[Item]) -> dict[Key, int]:
+        held = Counter[Key]()
+        for item in items:
             held["source", item.voice, item.number, item.kind] += item.counted
+            for key in self._keys(item):
+                if key[0] == "share":
+                    held[key] += item.counted
         return dict(held)
+
+    def _begin_anew(self, party: Party) -> None:
+        """Its things count elsewhere than before: phases that are open begin with what there was before this event."""
+        old = [item for item in self.held_by(party) if not item.waiting and item.born < self.seq]
+        for key, phase in party.phases.items():
+            now = self._sum_of(old)
+            party.phases[key] = phase._replace(whole=False, begin=now, peak=dict(now))
 
     def _on_PeaksReset(self, voice: Voice | None, event: ev.PeaksReset) -> None:
         """Done in apply(), once the totals are known."""
@@ -493,7 +521,7 @@ class NaiveAccount:
 
     def _look(self, time: float) -> None:
         """Sum everything up anew, and remember what is higher than ever."""
-        self._believed = {}
+        believed, self._believed = self._believed, {}
         for party in self.parties.values():
             for voice in party.voices.values():
                 for (number, kind), order in voice.spoke.items():
@@ -509,6 +537,10 @@ class NaiveAccount:
                     best[key] = Best(total.used, time, self._members[key])
             self.high[key] = max(self.high.get(key, 0), total.used)
             self.reserved_peak[key] = max(self.reserved_peak.get(key, 0), total.reserved)
+        unseated = {corner[0] for corner, voice in believed.items() if self._believed.get(corner, voice) is not voice}
+        for party in self._moved | unseated:
+            self._begin_anew(party)
+        self._moved = set()
         for party in self.parties.values():
             for phase in party.phases.values():
                 for key, used in self._held(party).items():

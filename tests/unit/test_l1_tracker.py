@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.test_sender import in_time, interrupted
 from ttmem.account.grid import CoreRange, mask_of
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.l1_tracker import L1Tracker
@@ -185,6 +187,27 @@ def test_a_free_in_another_thread_does_not_overtake_its_allocation() -> None:
     other.join()
     assert reported == ["allocated", "freed"]
     assert tracker.cb_total == 0
+
+
+@pytest.mark.parametrize("call", ["track_cb", "per_core"])
+def test_what_is_freed_by_the_collector_in_the_midst_of_a_call(call: str) -> None:
+    tracker = L1Tracker()
+    tracker.track_cb(2, 2048, cores=[(0, 0)])
+
+    def come_and_go() -> None:
+        tracker.track_cb(1, 32, cores=[(1, 1)])
+        tracker.free_cb(1, 32, cores=[(1, 1)])
+
+    calls = {"track_cb": lambda: tracker.track_cb(1, 2048), "per_core": tracker.per_core}
+    turns = itertools.count()
+
+    def work() -> None:
+        while interrupted(next(turns), calls[call], come_and_go):
+            pass
+
+    assert in_time(work)
+    assert tracker.cb_total == (2 + (next(turns) if call == "track_cb" else 0)) * 2048
+    assert tracker.per_core() == {(0, 0): 4096}
 
 
 def test_without_a_client_nothing_is_reported_and_with_one_a_dead_server_changes_nothing(

@@ -10,10 +10,21 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.events import Allocated, DeviceOpened, Event, Extra, Freed, Lost, ProcessExited, Sees
+from ttmem.account.events import (
+    Allocated,
+    DeviceOpened,
+    Event,
+    Extra,
+    Freed,
+    Lost,
+    PhaseBegan,
+    PhaseEnded,
+    ProcessExited,
+    Sees,
+)
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.ledger import Ledger
+from ttmem.account.ledger import Ledger, Limits
 from ttmem.account.parties import Source
 from ttmem.account.units import human
 from ttmem.api import leaks
@@ -28,8 +39,8 @@ NOW = 1000.0
 class Scene:
     """A ledger, told what happened how many seconds ago."""
 
-    def __init__(self) -> None:
-        self.ledger = Ledger()
+    def __init__(self, limits: Limits = Limits()) -> None:
+        self.ledger = Ledger(limits)
 
     def process(self, pid: int = 42, *, ago: float = NOW, uid: int = 1000, source: str = "client") -> Source:
         confidence = Confidence.EXACT if source == "agent" else Confidence.REPORTED
@@ -43,6 +54,8 @@ class Scene:
         finder = LeakFinder(NOW, older, **keywords)
         for item in self.ledger.things():
             finder.add(item)
+        for process in reversed(self.ledger.departed):
+            finder.add_dead(process)
         found = finder.result(self.ledger, time="now", since="then", tracked=tracked)
         assert json.loads(json.dumps(found)) == found
         return found
@@ -366,3 +379,13 @@ def test_the_route_shows_readers_the_tags_they_may_see(scene: Scene) -> None:
         assert (found["verdict"]["count"], found["tracked_s"]) == (1, 600.0)
         assert (found["time"], found["since"]) == ("1970-01-01T00:16:40.000Z", "1970-01-01T00:06:40.000Z")
     assert ask(0, older="50", pid="42", chip="assumed:0")["verdict"]["count"] == 2
+
+
+def test_phases_that_are_not_kept_are_no_doubt_about_frees() -> None:
+    scene = Scene(Limits(phase_paths=1))
+    source = scene.process()
+    for ident in (1, 2, 3):
+        scene.tell(source, 500, PhaseBegan(ident, f"token {ident}"))
+        scene.tell(source, 500, PhaseEnded(ident))
+    assert source.process.phases.left_out == 2
+    assert scene.find()["doubts"] == []

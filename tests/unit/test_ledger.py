@@ -3,7 +3,18 @@
 
 from __future__ import annotations
 
-from ttmem.account.events import Allocated, DeviceOpened, Freed, PeaksReset
+from ttmem.account.events import (
+    Allocated,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    Extra,
+    Freed,
+    PeaksReset,
+    ProgramRun,
+    ResyncBegin,
+    ResyncEnd,
+)
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger, Limits
@@ -44,3 +55,57 @@ def test_a_reset_of_peaks_hides_nothing_from_history() -> None:
     dram = ledger.chips["assumed:0"].kinds[Kind.DRAM]
     assert (dram.take_high(), dram.recent.value, dram.peak.value) == (100, 30, 100)
     assert dram.take_high() == 30
+
+
+def test_a_resync_makes_no_peak_that_never_was() -> None:
+    """What was freed while nobody looked and what came instead never were there together, whoever else allocates."""
+    ledger, source = _one_source()
+    other = ledger.source(0.0, ProcessInfo(2, 1), "legacy", Confidence.REPORTED)
+    chip = ledger.chips.assumed(0)
+
+    def tell(*events: Event) -> int:
+        for event in events:
+            ledger.apply(0.0, source, event)
+        return chip.kinds[Kind.DRAM].used
+
+    assert tell(Allocated(0, Kind.DRAM, 0x1000, 1000)) == 1000
+    assert tell(ResyncBegin(2), Allocated(0, Kind.DRAM, 0x2000, 900, refs=1)) == 1000, "not yet"
+    ledger.apply(0.0, other, Allocated(0, Kind.DRAM, 0x1000, 50))
+    assert tell(ResyncEnd(2)) == 950
+    assert (chip.kinds[Kind.DRAM].peak.value, chip.pools[0].peak.value) == (1050, 1050)
+    assert tell(Freed(0, Kind.DRAM, 0x2000)) == 50
+
+
+def test_what_goes_again_within_a_resync_never_counted() -> None:
+    ledger = Ledger()
+    agent = ledger.source(0.0, ProcessInfo(1, 1), "agent", Confidence.EXACT)
+    for event in (
+        ResyncBegin(1), Allocated(0, Kind.DRAM, 0x1000, 64, refs=1), Allocated(1, Kind.L1, 0x1000, 64, refs=1),
+        Freed(0, Kind.DRAM, 0x1000), DeviceClosed(1), ResyncEnd(1),
+    ):  # fmt: skip
+        ledger.apply(0.0, agent, event)
+    assert ledger.live_count() == 0
+    assert {(total.used, total.peak.value) for chip in ledger.chips.values() for total in chip.totals()} == {(0, 0)}
+
+
+def test_a_chip_that_gets_its_name_amid_a_resync() -> None:
+    ledger, source = _one_source()
+    for event in (ResyncBegin(1), Allocated(0, Kind.DRAM, 0x1000, 64, refs=1), DeviceOpened(0, ChipInfo("X"))):
+        ledger.apply(0.0, source, event)
+    assert ledger.chips["X"].kinds[Kind.DRAM].used == 0
+    ledger.apply(0.0, source, ResyncEnd(1))
+    assert ledger.chips["X"].kinds[Kind.DRAM].used == 64
+
+
+def test_a_resync_says_anew_what_is_resident() -> None:
+    ledger = Ledger()
+    source = ledger.source(0.0, ProcessInfo(1, 1), "client", Confidence.REPORTED)
+    held = Allocated(0, Kind.CB, 64, 100, program=1, extra=Extra(cores=1))
+    again = held._replace(refs=1)
+    for event in (held, ProgramRun(0, 1, 1), ResyncBegin(2), again, ResyncEnd(2)):
+        ledger.apply(0.0, source, event)
+    chip = ledger.chips["assumed:0"]
+    assert (chip.kinds[Kind.CB].used, chip.resident_bytes(Kind.CB)) == (100, 0), "another one ran there since"
+    for event in (ResyncBegin(3), again, ProgramRun(0, 1, 1), ResyncEnd(3)):
+        ledger.apply(0.0, source, event)
+    assert chip.resident_bytes(Kind.CB) == 100

@@ -97,7 +97,7 @@ class Server:
             self.ledger.apply(0.0, self.source, event)
 
     def resync(self, table: LiveTable, generation: int = 1) -> None:
-        self.hear(ResyncBegin(generation), *table.resend(), ResyncEnd(generation))
+        self.hear(*table.resend(generation))
 
     def totals(self) -> dict[str, Any]:
         """Every total that is not empty, and every live thing with its references."""
@@ -128,7 +128,7 @@ def test_a_server_that_missed_everything(events: list[Event]) -> None:
     fresh.resync(table)
     assert fresh.totals() == followed.totals()
     assert len(table) == followed.ledger.live_count()
-    compare_tally(table)
+    compare_tally(table, followed)
 
 
 def residents(server: Server) -> set[tuple[int, int]]:
@@ -152,18 +152,18 @@ def test_a_closed_device_is_not_told_again() -> None:
     table = LiveTable()
     for event in (DeviceOpened(0, CHIPS[0]), DeviceOpened(1, CHIPS[1]), DeviceClosed(0)):
         table.fold(event)
-    assert table.resend() == [DeviceOpened(1, CHIPS[1])]
+    assert table.resend(3) == [ResyncBegin(3), DeviceOpened(1, CHIPS[1]), ResyncEnd(3)]
 
 
-def compare_tally(table: LiveTable) -> None:
-    """The running totals are the sums of what the table would send."""
-    things = [event for event in table.resend() if isinstance(event, Allocated)]
+def compare_tally(table: LiveTable, server: Server) -> None:
+    """The running totals are the sums of what the account has."""
+    things = list(server.ledger.things())
     for (device, label), reading in table.tally.read().items():
         kinds = {"dram_pool": Pool.DRAM, "l1_pool": Pool.L1}
         mine = [
             thing
             for thing in things
-            if device in (None, thing.device)
+            if device in (None, thing.holding.number)
             and (POOL_OF[thing.kind] is kinds[label] if label in kinds else thing.kind.label == label)
             and not (thing.extra and thing.extra.shared)
         ]
@@ -237,7 +237,7 @@ def resent(*events: Event) -> list[Event]:
     table = LiveTable()
     for event in events:
         table.fold(event)
-    return table.resend()
+    return [event for event in table.resend(1) if not isinstance(event, (ResyncBegin, ResyncEnd))]
 
 
 def test_references_are_sent_with_the_thing() -> None:
@@ -309,6 +309,56 @@ def test_a_program_is_named_before_its_parts_and_goes_with_it() -> None:
     assert resent(compiled, DeviceClosed(1)) == [compiled]
 
 
+class Unwalked(dict[Any, Any]):
+    """A table that is looked into, and not walked through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("every thing was looked at")
+
+    items = keys = values = __iter__  # type: ignore[assignment]
+
+
+def test_the_end_of_a_program_costs_its_parts_only() -> None:
+    table = LiveTable()
+    for event in (
+        Allocated(0, Kind.DRAM, 0x1000, 64),
+        *(Allocated(0, kind, 0x1000, 64, program) for kind in (Kind.CB, Kind.KERNEL) for program in (7, 8)),
+    ):
+        table.fold(event)
+    table._things = Unwalked(table._things)
+    table.fold(ProgramDestroyed(0, 7))
+    assert len(table) == 3
+    table.fold(Freed(0, Kind.CB, 0x1000, program=8))
+    table.fold(ProgramDestroyed(0, 8))
+    table.fold(ProgramDestroyed(0, 9))
+    assert (len(table), table.tally.read()[None, "l1_pool"].used) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("chip", "kinds"),
+    [
+        (None, ["firmware", "kernel", "l1"]),
+        (ChipInfo("u", geometry=BOARDS["n150"]), ["firmware", "kernel", "l1"]),
+        (ChipInfo("u", board="quasar"), ["firmware", "firmware", "l1"]),
+    ],
+)
+def test_a_core_that_is_written_to_holds_what_the_account_says(chip: ChipInfo | None, kinds: list[str]) -> None:
+    table, server = LiveTable(), Server()
+    writes = [Allocated(0, Kind.L1, core_id(1, 2, place), 64 + place) for place in (20_000, 60_000, 500_000)]
+    for event in [*([DeviceOpened(0, chip)] if chip else []), *writes]:
+        server.hear(table.fold(event))
+    expected = dict.fromkeys(kinds, 0)
+    for kind, write in zip(kinds, writes):
+        expected[kind] += write.size
+    tally = table.tally.read()
+    assert {label: tally[0, label].used for label in expected} == expected
+    assert {thing.kind.label for thing in server.ledger.things()} == {*kinds}
+    table.fold(DeviceOpened(0, ChipInfo("v", geometry=BOARDS["quasar"])))  # what was counted as a kernel goes as one
+    for write in writes:
+        table.fold(Freed(0, Kind.L1, write.address))
+    assert not any(reading.used for reading in table.tally.read().values())
+
+
 def test_a_phase_begins_with_what_is_there() -> None:
     """Re-sent before the things, it would seem to have allocated them all."""
     outer, inner = PhaseBegan(1, "decode"), PhaseBegan(2, "attention", 1)
@@ -320,12 +370,15 @@ def test_a_phase_begins_with_what_is_there() -> None:
 def test_the_last_view_is_sent_again_after_what_it_is_compared_with() -> None:
     first, last = Viewed(0, 1, Kind.L1, 64, 4096, 1024, 3072), Viewed(0, 1, Kind.L1, 64, 4096, 2048, 2048)
     buffer = Allocated(0, Kind.L1, 0x1000, 64, refs=1)
-    assert resent(first, last, buffer) == [buffer, last]
     assert resent(first, DeviceClosed(0)) == []
+    table = LiveTable()
+    for event in (first, last, buffer):
+        table.fold(event)
+    assert table.resend(2) == [ResyncBegin(2), buffer, ResyncEnd(2), last], "also after what is there no more"
 
 
 def test_other_events_pass_through() -> None:
     table = LiveTable()
     for event in (Mark("x"), ProgramRun(0, 1, 1)):
         assert table.fold(event) is event
-    assert table.resend() == []
+    assert table.resend(1) == [ResyncBegin(1), ResyncEnd(1)]

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import signal
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ttmem
+from tests.support import wait_until
 from tests.unit.test_meters import Allocators
 from ttmem.account.events import Event, PhaseBegan, PhaseEnded
 from ttmem.collect import client as client_module
@@ -35,6 +39,24 @@ def client(tmp_path: Path) -> Iterator[AllocationClient]:
     client = AllocationClient(enabled=True, socket_path=str(tmp_path / "nobody.sock"))
     yield client
     client.close(0)
+
+
+@contextmanager
+def held(lock: Any) -> Iterator[None]:
+    """A lock that another thread has."""
+    taken, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            taken.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert taken.wait(30)
+    yield
+    done.set()
+    thread.join()
 
 
 def allocate(client: AllocationClient, place: int, size: int, kind: str = "dram", device: int = 0) -> None:
@@ -73,6 +95,18 @@ def test_peaks_of_one_device_start_anew(client: AllocationClient) -> None:
     assert [ttmem.max_memory_allocated(device) for device in (0, 1, None)] == [0, 0, 0]
     allocate(client, 1, 30, device=1)
     assert [ttmem.max_memory_reserved(device) for device in (0, 1, None)] == [0, 54, 54]
+
+
+@pytest.mark.parametrize("device", ["x", 0.0, [0]])
+def test_devices_that_are_no_numbers(client: AllocationClient, device: Any) -> None:
+    with phase("one") as one:
+        pass
+    for ask in (
+        ttmem.memory_allocated, ttmem.max_memory_reserved, ttmem.reset_peak_memory_stats, ttmem.memory_summary,
+        lambda number: one.peak(device=number),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="give tt-metal's number of a chip, or None for all"):
+            ask(device)
 
 
 def test_kinds_that_do_not_exist(client: AllocationClient) -> None:
@@ -148,6 +182,51 @@ def test_a_reporter_if_there_is_nothing_better(tmp_path: Path) -> None:
         ttmem.memory_allocated()
 
 
+def test_peaks_stay_while_other_meters_come_and_go(client: AllocationClient, tmp_path: Path) -> None:
+    def visit() -> None:
+        for values in ({"socket_path": str(tmp_path / "other.sock")}, {"socket_path": client._paths[0]}):
+            other = AllocationClient(enabled=True, **values)
+            ttmem.memory_allocated()
+            with phase("visit"):
+                pass
+            other.close(0)
+
+    allocate(client, 1, 1000)
+    free(client, 1)
+    with phase("first"):
+        pass
+    visit()
+    assert ttmem.max_memory_allocated() == 1000
+    with phase("outer") as outer:
+        allocate(client, 1, 700)
+        free(client, 1)
+        visit()
+        with phase("inner"):
+            pass
+    assert outer.peak() == 700
+
+
+def test_peaks_of_a_reporter_stay_and_are_kept_once(tmp_path: Path) -> None:
+    allocators = Allocators(dram=10)
+    with MemoryReporter([0], view=allocators, client=AllocationClient(enabled=False)):
+        assert ttmem.memory_allocated() == 80
+        allocators.allocated["dram"] = 1
+        client = AllocationClient(enabled=True, socket_path=str(tmp_path / "nobody.sock"))
+        assert ttmem.max_memory_allocated() == 0
+        client.close(0)
+        assert (ttmem.memory_allocated(), ttmem.max_memory_allocated()) == (8, 80)
+
+
+def test_peaks_go_with_what_they_are_of(tmp_path: Path) -> None:
+    client = AllocationClient(enabled=True, socket_path=str(tmp_path / "nobody.sock"))
+    ttmem.memory_allocated()
+    sender = weakref.ref(client._sender)
+    assert sender() in memory._peaks
+    client.close(0)
+    del client
+    wait_until(lambda: gc.collect() is not None and sender() is None, "the end of its thread")
+
+
 # -- phases ------------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +276,19 @@ def test_a_reset_does_not_touch_an_open_phase(client: AllocationClient) -> None:
     assert one.peak() == 900
 
 
+def test_a_phase_within_itself(client: AllocationClient, told: list[Event]) -> None:
+    one = phase("one")
+    with one:
+        allocate(client, 1, 100)
+        with one:
+            allocate(client, 2, 7)
+        assert figures(one) == (100, 107, 107, 7)
+    assert figures(one) == (0, 107, 107, 107)
+    began = [event for event in told if isinstance(event, PhaseBegan)]
+    assert [event.parent for event in began] == [0, began[0].ident]
+    assert [event.ident for event in told if isinstance(event, PhaseEnded)] == [b.ident for b in reversed(began)]
+
+
 def test_before_it_ends_nothing_is_known(client: AllocationClient) -> None:
     with phase("one") as one:
         assert (one.peak(), one.end(), one.delta()) == (None, None, None)
@@ -239,7 +331,7 @@ class Broken:
 
 @pytest.mark.parametrize("failing", ["phase_began", "phase_ended"])
 def test_a_meter_that_fails_is_not_the_workloads_affair(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = memory.Recorder("client", Broken(failing))
+    broken = memory.Recorder("client", Broken(failing), memory.Peaks())
     monkeypatch.setattr(memory, "_recorder", lambda: broken)
     with phase("one") as one:
         pass
@@ -320,12 +412,10 @@ def test_a_forked_child_starts_with_nothing(client: AllocationClient) -> None:
     assert ttmem.memory_allocated() == 1000
     code = 1
     with phase("parent") as one:
-        lock = memory._recorder().lock
-        lock.acquire()  # as if another thread were asking, which is not there to let go in the child
-        child = os.fork()
-        if child:
-            lock.release()
-        else:
+        with held(memory._recorder().peaks.lock):  # by a thread that is not there to let go in the child
+            child = os.fork()
+        if child == 0:
+            signal.alarm(20)
             try:
                 allocate(client, 1, 7)
                 one.__exit__(None, None, None)

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import threading
 import weakref
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +20,7 @@ from ttmem.collect.client import AllocationClient
 from ttmem.collect.memory_reporter import KINDS, MemoryReporter, running
 
 MB = 1_000_000
+NUMBERS = count()
 
 
 def view_of(allocated: int, banks: int = 64) -> Any:
@@ -30,7 +34,7 @@ class Told(AllocationClient):
     """A client whose events stay here."""
 
     def __init__(self) -> None:
-        super().__init__(enabled=True, socket_path="/nowhere", source="reporter")
+        super().__init__(enabled=True, socket_path=f"/nowhere/{next(NUMBERS)}", source="reporter")
         self.events: list[Event] = []
         self._sender.put = self.events.append  # type: ignore[method-assign,assignment]
 
@@ -178,8 +182,45 @@ def test_the_newest_that_runs() -> None:
 
 
 def test_its_own_client_tracks_nothing() -> None:
-    """So that it is never taken for the witness of what the process allocated."""
+    """So that it is never taken for the witness of what the process allocated. It goes with the reporter."""
     reporter = MemoryReporter([0], view=Flaky())
     assert reporter.client.source == "reporter"
+    assert reporter.client.is_enabled()
     reporter.stop()
+    assert not reporter.client.is_enabled()
+
+
+def test_a_client_that_was_given_stays_open() -> None:
+    reporter, _ = reporter_of([0], Flaky())
+    reporter.stop()
+    assert reporter.client.is_enabled()
     reporter.client.close(0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_while_the_thread_looks() -> None:
+    """The thread that has the lock is not there in the child, which can look for itself, and stop."""
+    looking, done = threading.Event(), threading.Event()
+
+    def view(device: Any, kind: Kind) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            looking.set()
+            assert done.wait(30)
+        return view_of(5)
+
+    reporter, _ = reporter_of([0], view, interval=0.001)
+    assert looking.wait(30)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        code = 1
+        try:
+            reporter.publish()
+            running_before = reporter.is_running()
+            reporter.stop()
+            code = 0 if running_before and not reporter.is_running() and reporter.total(0) == 320 else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    done.set()
+    reporter.stop()

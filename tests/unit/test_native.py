@@ -344,3 +344,38 @@ def test_streams_of_nonsense(data: bytes, cuts: list[int]) -> None:
     for parts in ([data], chunks(data, cuts)):
         records, _ = fed(parts)
         assert data.startswith(b"".join(records))
+
+
+def test_a_compiled_programs_tag_is_cut() -> None:
+    long = native._with_body(native.PROGRAM_COMPILED, 0, json.dumps([1, 2, 3, "\u00e9" * 6000]).encode())
+    event = native.decode(long)
+    assert isinstance(event, ev.ProgramCompiled)
+    assert event.tag == "\u00e9" * (native.MAX_TEXT // 2)
+    assert native.decode(native.encode(event._replace(tag="\u00e9" * 60_000))) == event
+
+
+@pytest.mark.parametrize("numbers", [[10**400, 0, 0], [1, 10**400, 0], [1, 0, 1 << 64], [-1, 0, 0]])
+def test_a_compiled_programs_numbers_have_a_size(numbers: list[int]) -> None:
+    with pytest.raises(NativeError, match="64 bits"):
+        native.decode(native._with_body(native.PROGRAM_COMPILED, 0, json.dumps([*numbers, None]).encode()))
+
+
+def test_every_set_of_cores_can_be_sent() -> None:
+    """The worst that there is: a chessboard of all cores, and each core by itself."""
+    chessboard = sum(1 << (64 * y + x) for y in range(64) for x in range(y % 2, 64, 2))
+    event = ev.ProgramRun(0, 1, chessboard)
+    assert native.decode(native.encode(event)) == event
+    alone = [native._RANGE.pack(x, y, x, y) for y in range(64) for x in range(64)]
+    assert native._mask_of_packed(b"".join(alone)) == (1 << 4096) - 1
+
+
+@pytest.mark.parametrize("last", [(1, 0, 63, 63), (0, 60_000, 63, 0)])
+def test_ranges_that_name_cores_over_and_over_are_refused(
+    last: tuple[int, int, int, int],
+) -> None:
+    """To put them together takes its time, and one server does it for everybody."""
+    for count in (100, 5000):
+        ranges = native._RANGE.pack(0, 0, 63, 63) * count + native._RANGE.pack(*last)
+        head = native._RUN.pack(native.PROGRAM_RUN, 0, native._RUN.size + len(ranges), 0, 1, count + 1, 0, 0)
+        with pytest.raises(NativeError, match=r"more (cores )?than the 4096"):
+            native.decode(head + ranges)

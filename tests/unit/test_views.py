@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.events import Allocated, Audited, DeviceClosed, Event, Extra, Viewed
+from ttmem.account.events import Allocated, Audited, DeviceClosed, Event, Extra, ResyncBegin, ResyncEnd, Viewed
 from ttmem.account.identity import ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger, Limits
@@ -118,6 +118,17 @@ def test_another_source_of_the_process_is_what_is_compared() -> None:
     machine.tell(Allocated(0, Kind.L1, 0x9000, 3200, extra=Extra(3200)), pid=2)
     machine.tell(view(6400), source="reporter")
     assert machine.memory["completeness"] == 0.5, "what other processes hold is not in this allocator"
+
+
+def test_what_is_inferred_is_of_those_who_report() -> None:
+    """A process without a reporter has allocators of its own: what it tracks explains nothing of the others'."""
+    machine = Machine().tell(buffer(3200, 3200), view(6400)).tell(buffer(3200, 3200), pid=2)
+    assert machine.figures() == (6400, 3200, 3200)
+
+
+def test_a_view_that_comes_before_what_it_speaks_of_counts() -> None:
+    machine = Machine().tell(ResyncBegin(1), buffer(6400, 6400)._replace(refs=1), view(6400), ResyncEnd(1))
+    assert machine.memory["completeness"] == 1.0
 
 
 def test_what_is_not_known_to_be_taken_cannot_be_compared() -> None:

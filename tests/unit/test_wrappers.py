@@ -147,8 +147,12 @@ def test_an_estimate_is_reported_as_one(monkeypatch: pytest.MonkeyPatch) -> None
         for client in wrappers._clients.values()
     }
     assert told == {
-        Confidence.REPORTED: [("report_cb_allocation", 16384), ("report_kernel_load", 4000)],
-        Confidence.ESTIMATED: [("report_kernel_load", 4 * 50 * 1024), ("report_kernel_unload", None)],
+        Confidence.REPORTED: [("report_cb_allocation", 16384)],
+        Confidence.ESTIMATED: [
+            ("report_kernel_load", 4000),
+            ("report_kernel_load", 4 * 50 * 1024),
+            ("report_kernel_unload", None),
+        ],
     }
 
 

@@ -89,7 +89,8 @@ COVERAGE: dict[str, frozenset[Kind]] = {
     "sim": frozenset(KINDS) - {Kind.HOST},
     "instrument": frozenset(BUFFER_KINDS) - {Kind.HOST} | {Kind.CB, Kind.DFB, Kind.SCRATCHPAD},
     "l1_tracker": frozenset({Kind.CB, Kind.KERNEL}),
-    "wrappers": frozenset({Kind.CB, Kind.KERNEL}),
+    "wrappers": frozenset({Kind.CB}),
+    "wrapper_kernels": frozenset({Kind.KERNEL}),
     "reporter": frozenset(),  # publishes what allocators say, tracks nothing itself
 }
 

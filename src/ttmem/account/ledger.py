@@ -47,7 +47,7 @@ from ttmem.account.kinds import FAMILY_OF, Confidence, Kind
 from ttmem.account.matching import SPACE_OF, find_elsewhere, match
 from ttmem.account.parties import Chip, Process, Source
 from ttmem.account.things import Holding, Part, PartKey, Program, Thing
-from ttmem.account.totals import WholeTotal
+from ttmem.account.totals import NOT_YET, Total, WholeTotal
 from ttmem.account.voices import new_leaf, rehome
 
 ANOMALIES = (
@@ -67,6 +67,7 @@ class Limits(NamedTuple):
     """Caps on everything that can grow (rule 15). What goes over one is counted, not kept."""
 
     things_per_process: int = 4_000_000
+    programs_per_process: int = 250_000  # that are compiled or ran
     devices_per_process: int = 1024
     chips: int = 4096  # above half of that, chips that are not in the machine and nobody means are forgotten
     departed: int = 64
@@ -269,7 +270,7 @@ class Ledger:
         extra: Extra | None,
         program: int | None = None,
     ) -> Thing:
-        """Make a thing and count it; the caller files it."""
+        """Make a thing and count it, unless its source is telling anew what it holds; the caller files it."""
         if program is None:
             thing = Thing(holding, kind, address, size, self.seq, time, extra)
         else:
@@ -278,16 +279,40 @@ class Ledger:
         leaf = holding.leaves[kind] or new_leaf(holding, kind, self.seq, time)
         source = holding.source
         source.process.count += 1
+        if refs:
+            thing.refs = refs
         taken = thing.taken
-        if taken is None:
+        if source.generation is not None:
+            thing.born = NOT_YET
+            source.confirmed.add(thing)
+        elif taken is None:
             leaf.add(thing.counted, self.seq, time)
         else:
             leaf.add_taken(thing.counted, taken, self.seq, time)
-        if refs:
-            thing.refs = refs
-        if source.generation is not None:
-            source.confirmed.add(thing)
         return thing
+
+    def _count_arrivals(self, holding: Holding, time: float) -> None:
+        """What a resync brought counts from now on, all of a kind at once."""
+        new = [Total() for _ in Kind]
+        for thing in holding.things():
+            if thing.born == NOT_YET:
+                thing.born = self.seq
+                total = new[thing.kind]
+                total.count += 1
+                if thing.extra is None:
+                    total.used += thing.size
+                    continue
+                total.used += thing.counted
+                taken = thing.taken
+                if taken is not None:
+                    total.reserved += taken
+                    total.known += 1
+        for leaf, arrived in zip(holding.leaves, new):
+            if leaf is not None and arrived.count:
+                for total in leaf.chain:
+                    total.merge(arrived)
+                    if total.used > total.high:
+                        total.rise(total.used, self.seq, time)
 
     def _kind_of_core_write(self, holding: Holding, ident: int) -> Kind:
         """A per-core write is what its address says: firmware, kernel, or data (rule 10)."""
@@ -347,7 +372,7 @@ class Ledger:
         thing.refs = 0
         leaf = holding.leaves[thing.kind]
         extra = thing.extra
-        if leaf is None:
+        if leaf is None or thing.born == NOT_YET:
             self._remove(holding, thing)
         elif extra is None:  # what _remove does, for nearly every event
             leaf.remove(thing, thing.size)
@@ -388,6 +413,8 @@ class Ledger:
         leaf = holding.leaves[thing.kind]
         assert leaf is not None
         holding.source.process.count -= 1
+        if thing.born == NOT_YET:
+            return
         taken = thing.taken
         if taken is None:
             leaf.remove(thing, thing.counted)
@@ -424,8 +451,11 @@ class Ledger:
         program = holding.programs.get(ident)
         if program is None:
             program = Program(ident, holding)
-            if len(holding.programs) < self._max_things:
+            process = holding.source.process
+            if sum(len(other.programs) for other in process.holdings()) < self.limits.programs_per_process:
                 holding.programs[ident] = program
+            else:
+                self._anomaly(process, "dropped")
         return program
 
     def _program_destroyed(self, time: float, source: Source, event: ProgramDestroyed) -> None:
@@ -496,12 +526,16 @@ class Ledger:
         source.generation = event.generation
         for holding in source.holdings.values():
             holding.views, holding.agreements = {}, {}
+            holding.chip.leaving(holding)  # what is still resident is run again
         source.confirmed = set()
         source.confirmed_programs = set()
         source.confirmed_phases = set()
 
     def _resync_end(self, time: float, source: Source, event: ResyncEnd) -> None:
-        """What the source did not name again is gone; an end that belongs to no open resync is ignored."""
+        """What the source did not name again is gone; an end that belongs to no open resync is ignored.
+
+        What it named for the first time counts only now: beside what is gone it would make peaks that never were.
+        """
         if source.generation != event.generation:
             return
         confirmed = source.confirmed
@@ -510,6 +544,8 @@ class Ledger:
                 stale = [key for key, thing in table.items() if thing not in confirmed]
                 for key in stale:
                     self._remove(holding, table.pop(key))  # type: ignore[arg-type]
+        for holding in source.holdings.values():
+            self._count_arrivals(holding, time)
             holding.unplaced = [key for key in holding.unplaced if key in holding.buffers]
             for program in [p for p in holding.programs.values() if p not in source.confirmed_programs]:
                 program.forget()
@@ -518,6 +554,9 @@ class Ledger:
         for other, ident in list(source.process.phases.open):
             if other is source and ident not in source.confirmed_phases:
                 self._end_phase(time, source, ident, seen=False)
+        source.process.phases.begin_anew(source)
+        for holding in source.holdings.values():
+            views.compare(holding)
         if event.generation > 1:
             self._anomaly(source.process, "resynced")
         source.generation = None
@@ -564,10 +603,7 @@ class Ledger:
 
     def _phase_began(self, time: float, source: Source, event: PhaseBegan) -> None:
         phases = source.process.phases
-        if (source, event.ident) not in phases.open and len(phases.open) >= self.limits.open_phases:
-            self._anomaly(source.process, "dropped")
-            return
-        phases.begin(source, event.ident, event.name, event.parent, time)
+        phases.begin(source, event.ident, event.name, event.parent, time, self.limits.open_phases)
         if source.generation is not None:
             source.confirmed_phases.add(event.ident)
 
@@ -576,8 +612,7 @@ class Ledger:
 
     def _end_phase(self, time: float, source: Source, ident: int, *, seen: bool) -> None:
         limits = self.limits
-        if not source.process.phases.end(source, ident, time, limits.phase_paths, limits.phase_rows, seen=seen):
-            self._anomaly(source.process, "dropped")
+        source.process.phases.end(source, ident, time, limits.phase_paths, limits.phase_rows, seen=seen)
 
     def _process_exited(self, time: float, source: Source, event: ProcessExited) -> None:
         process = source.process
@@ -601,6 +636,7 @@ class Ledger:
             for total in chip.totals():
                 total.reset_recent(self.seq, time)
         for process in self.processes.values():
+            process.phases.turn()
             for share in process.shares.values():
                 for total in share.pools:
                     total.reset_recent(self.seq, time)

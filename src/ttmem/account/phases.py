@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Phases: what each total of a process was at the begin, at most, and at the end of a stretch the user named.
 
-Nothing is done per event. A total remembers how high it was since a phase of its process last began or ended; at each
-such turn that is folded into all phases that are open. Those that ended are summed up by their path, so a loop of a
-million tokens is one entry.
+Nothing is done per event. A total remembers how high it was since a phase of its process last began; that belongs to
+the youngest phase that is open, and goes to the next older one when it ends. So a phase costs one look at each total,
+however many others are open. Those that ended are summed up by their path: a loop of a million tokens is one entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
-from ttmem.account.kinds import KINDS, Pool
+from ttmem.account.kinds import KINDS, POOL_OF
+from ttmem.account.totals import Total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ttmem.account.parties import Process, Source
-    from ttmem.account.totals import Total
+
+Json = dict[str, Any]
+Viewer = Callable[[Union[int, None]], bool]
 
 _MAX_PATH = 512
+_MOST_CORNERS = 20_000
+_NOTHING = Total()
 
 
 class Corner(NamedTuple):
@@ -30,16 +33,16 @@ class Corner(NamedTuple):
     label: str
 
 
-class Stretch(NamedTuple):
-    """What a total did in one run of a phase."""
+class Run(NamedTuple):
+    """What one run of a phase did: a value for each corner."""
 
-    begin: int = 0
-    peak: int = 0
-    end: int = 0
+    begin: list[int]
+    peak: list[int]
+    end: list[int]
 
-    @property
-    def delta(self) -> int:
-        return self.end - self.begin
+    def at(self, number: int) -> dict[str, int]:
+        begin, peak, end = (column[number] if number < len(column) else 0 for column in self)
+        return {"begin": begin, "peak": peak, "end": end, "delta": end - begin}
 
 
 class Phase:
@@ -47,164 +50,246 @@ class Phase:
 
     __slots__ = ("began", "begin", "path", "peaks", "whole")
 
-    def __init__(self, path: str, began: float, whole: bool, begin: dict[Total, int]) -> None:
+    def __init__(self, path: str, began: float, whole: bool, begin: list[int]) -> None:
         self.path = path
         self.began = began
         self.whole = whole
-        self.begin = begin  # what is not here was 0
-        self.peaks: dict[Total, int] = {}
+        self.begin = begin
+        # By number of the corner, how high it was until the next phase began; what is not here was at begin's height.
+        self.peaks: dict[int, int] = {}
 
-    def reach(self, total: Total, high: int) -> None:
-        if high > self.peaks.get(total, 0):
-            self.peaks[total] = high
+    def reach(self, peaks: dict[int, int]) -> None:
+        mine = self.peaks
+        for number, high in peaks.items():
+            if high > mine.get(number, 0):
+                mine[number] = high
 
-    def stretch(self, total: Total) -> Stretch:
-        return Stretch(
-            self.begin.get(total, 0), max(self.peaks.get(total, 0), total.crest, total.high), total.used
-        )  # fmt: skip
-
-
-class Row:
-    """One total over all runs of a path."""
-
-    __slots__ = ("delta", "last", "peak")
-
-    def __init__(self) -> None:
-        self.peak = 0
-        self.delta = 0
-        self.last = Stretch()
-
-    def add(self, stretch: Stretch) -> None:
-        self.peak = max(self.peak, stretch.peak)
-        self.delta += stretch.delta
-        self.last = stretch
+    def begin_anew(self, begin: list[int]) -> None:
+        self.whole = False
+        self.begin = begin
+        self.peaks = {}
 
 
 class Path:
     """All runs of one path that ended. ``partial`` are those of which the begin or the end was not seen."""
 
-    __slots__ = ("partial", "rows", "runs", "seconds")
+    __slots__ = ("delta", "last", "partial", "peak", "runs", "seconds")
 
     def __init__(self) -> None:
         self.runs = 0
         self.partial = 0
         self.seconds = 0.0
-        self.rows: dict[Corner, Row] = {}
+        self.peak: list[int] = []
+        self.delta: list[int] = []
+        self.last = Run([], [], [])
+
+    def grow(self, rows: int) -> None:
+        self.peak += [0] * rows
+        self.delta += [0] * rows
+
+    def add(self, run: Run) -> None:
+        """Sum up one more run, of as many corners as there are rows."""
+        self.last = last = Run(*(column[: len(self.peak)] for column in run))
+        if last.peak != self.peak:
+            self.peak = [old if old > new else new for old, new in zip(self.peak, last.peak)]
+        if last.end != last.begin:
+            self.delta = [delta + end - begin for delta, begin, end in zip(self.delta, last.begin, last.end)]
 
 
 class Phases:
-    """The phases of one process: those open, and what is kept of those that ended."""
+    """The phases of one process: those open, the youngest last, and what is kept of those that ended."""
 
-    __slots__ = ("_process", "_rows", "ended", "open")
+    __slots__ = ("_behind", "_corners", "_process", "_rows", "_totals", "ended", "left_out", "open")
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self._corners: dict[Corner, int] = {}  # numbered in the order they appeared, for good
+        self._totals: list[Total] = []  # of each corner
+        self._behind = False  # are there totals that have no corner yet
         self._rows = 0  # in all paths
         self.open: dict[tuple[Source, int], Phase] = {}
         self.ended: dict[str, Path] = {}
+        self.left_out = 0  # phases of which something is not kept, because there is too much
 
-    def begin(self, source: Source, ident: int, name: str, parent: int, time: float) -> None:
+    def begin(self, source: Source, ident: int, name: str, parent: int, time: float, most: int) -> None:
         """A phase begins, as part of its parent if that is open; told again, it is the one that is open."""
         if (source, ident) in self.open:
             return
-        self._turn()
+        if len(self.open) >= most:
+            self.left_out += 1
+            return
+        self.turn()
         outer = self.open.get((source, parent))
         path = name if outer is None else f"{outer.path}/{name}"
-        begin = {total: total.used for _, total in self._totals() if total.used}
-        self.open[source, ident] = Phase(path[:_MAX_PATH], time, source.generation is None, begin)
+        self.open[source, ident] = Phase(path[:_MAX_PATH], time, source.generation is None, self._used())
 
-    def end(self, source: Source, ident: int, time: float, paths: int, rows: int, *, seen: bool = True) -> bool:
-        """A phase ends, if it is open. False if there are so many paths or rows that something of it is not kept."""
+    def end(self, source: Source, ident: int, time: float, paths: int, rows: int, *, seen: bool = True) -> None:
+        """A phase ends, if it is open. Of what goes beyond so many paths and rows nothing is kept."""
         phase = self.open.get((source, ident))
         if phase is None:
-            return True
-        self._turn()
-        del self.open[source, ident]
+            return
+        run = self.run(phase)
+        self._close(source, ident)
         path = self.ended.get(phase.path)
         if path is None:
             if len(self.ended) >= paths:
-                return False
+                self.left_out += 1
+                return
             path = self.ended[phase.path] = Path()
         path.runs += 1
         path.partial += not (seen and phase.whole)
         path.seconds += time - phase.began
-        stretches = self.stretches(phase)
-        for corner, row in path.rows.items():
-            row.add(stretches.pop(corner, Stretch()))
-        kept = min(len(stretches), rows - self._rows)
-        for corner in list(stretches)[:kept]:
-            path.rows[corner] = Row()
-            path.rows[corner].add(stretches[corner])
-        self._rows += kept
-        return kept == len(stretches)
+        missing = len(run.end) - len(path.peak)
+        if missing:
+            room = min(missing, rows - self._rows)
+            path.grow(room)
+            self._rows += room
+            self.left_out += room < missing
+        path.add(run)
 
-    def stretches(self, phase: Phase) -> dict[Corner, Stretch]:
+    def run(self, phase: Phase) -> Run:
+        """What an open phase comes to now."""
+        self._catch_up()
+        peak = [begin if begin > total.high else total.high for begin, total in zip(phase.begin, self._totals)]
+        for other in self._since(phase):
+            for number, high in other.peaks.items():
+                if high > peak[number]:
+                    peak[number] = high
+        return Run(phase.begin, peak, self._used())
+
+    def turn(self) -> None:
+        """How high each total was belongs to the youngest phase; from here on it is remembered for the next."""
+        self._catch_up()
+        totals = self._totals
+        if not self.open:
+            for total in totals:
+                total.high = total.used
+            return
+        youngest = next(reversed(self.open.values()))
+        peaks = {}
+        for number, (total, begin) in enumerate(zip(totals, youngest.begin)):
+            high = total.high
+            if high > begin:
+                peaks[number] = high
+            if high != total.used:
+                total.high = total.used
+        youngest.reach(peaks)
+
+    def begin_anew(self, source: Source) -> None:
+        """What a source holds is known again: the phases of which it did not see the begin begin now."""
+        found = [(key, phase) for key, phase in self.open.items() if key[0] is source and not phase.whole]
+        if found:
+            self.turn()
+        for key, phase in found:
+            self._close(*key)
+            phase.begin_anew(self._used())
+            self.open[key] = phase
+
+    def more_totals(self) -> None:
+        """There are totals that were not there before."""
+        self._behind = True
+
+    def other_totals(self) -> None:
+        """Things count elsewhere than they did: what is open begins anew, since before and after do not compare."""
+        self._totals = [_NOTHING] * len(self._totals)
+        self._behind = True
+        self._catch_up()
+        for total in self._totals:
+            total.high = total.used
+        for phase in self.open.values():
+            phase.begin_anew(self._used())
+
+    def rows(self, phase: Phase) -> Iterator[Json]:
         """What an open phase comes to now, where that is anything."""
-        found = ((corner, phase.stretch(total)) for corner, total in self._totals() if corner is not None)
-        return {corner: stretch for corner, stretch in found if any(stretch)}
+        run = self.run(phase)
+        corners = enumerate(list(self._corners))
+        return ({**_place(corner), **run.at(number)} for number, corner in corners if run.peak[number])
 
-    def _turn(self) -> None:
-        """A new stretch begins for every total; how high they were belongs to all that are open."""
-        phases = self.open.values()
-        for _, total in self._totals():
-            crest = total.take_crest()
-            if crest:
-                for phase in phases:
-                    phase.reach(total, crest)
+    def rows_of(self, path: Path) -> Iterator[Json]:
+        """What the runs of a path came to, where that was anything."""
+        for number, (corner, peak) in enumerate(zip(list(self._corners), path.peak)):
+            if peak:
+                yield {**_place(corner), "peak": peak, "delta": path.delta[number], "last": path.last.at(number)}
 
-    def _totals(self) -> Iterator[tuple[Corner | None, Total]]:
-        """Every total of the process. One that is set aside for a stronger source is shown in no corner."""
+    def _used(self) -> list[int]:
+        return [total.used for total in self._totals]
+
+    def _since(self, phase: Phase) -> list[Phase]:
+        """A phase and those that began after it, which are still open."""
+        phases = list(self.open.values())
+        return phases[phases.index(phase) :]
+
+    def _close(self, source: Source, ident: int) -> None:
+        """A phase is open no longer; how high things were in it, they were in the one before it, too."""
+        phases = list(self.open.values())
+        phase = self.open.pop((source, ident))
+        before = phases.index(phase) - 1
+        if before >= 0:
+            phases[before].reach(phase.peaks)
+
+    def _catch_up(self) -> None:
+        """Give a corner to each total that has none yet; in the phases that are open it began with nothing."""
+        if not self._behind:
+            return
+        self._behind = False
+        corners, totals, known = self._corners, self._totals, len(self._totals)
+        for corner, total in self._walk():
+            if corner in corners:
+                totals[corners[corner]] = total
+            elif len(totals) < _MOST_CORNERS:
+                corners[corner] = len(totals)
+                totals.append(total)
+            else:
+                self.left_out += 1
+                break
+        for phase in self.open.values():
+            phase.begin += [0] * (len(totals) - known)
+
+    def _walk(self) -> Iterator[tuple[Corner, Total]]:
+        """Every total of the process in which something counts or did."""
         for uid, share in self._process.shares.items():
-            for pool in Pool:
+            for pool in sorted({POOL_OF[kind] for kind, voice in zip(KINDS, share.voices) if voice is not None}):
                 yield Corner(uid, None, pool.label), share.pools[pool]
         for holding in self._process.holdings():
             for kind, leaf in zip(KINDS, holding.leaves):
-                if leaf is not None:
-                    corner = Corner(holding.chip.uid, holding.number, kind.label) if leaf.counts else None
-                    yield corner, leaf
+                if leaf is not None and leaf.counts:
+                    yield Corner(holding.chip.uid, holding.number, kind.label), leaf
 
 
-def _place(corner: Corner) -> dict[str, Any]:
+def _place(corner: Corner) -> Json:
     if corner.device is None:
         return {"chip": corner.chip, "pool": corner.label}
     return {"chip": corner.chip, "device": corner.device, "kind": corner.label}
 
 
-def phases_json(process: Process, may_see: Callable[[int | None], bool] = lambda uid: True) -> dict[str, Any]:
-    """A process's phases as data. ``may_see`` says whose words the reader may be shown."""
-    phases, visible = process.phases, may_see(process.info.uid)
+def phases_head(process: Process, not_listed: int = 0) -> Json:
+    """Whose phases they are, and of how many something is not kept or not listed."""
     return {
         "pid": process.info.pid or None,
         "start": process.info.start,
         "state": "tracked" if process.exited is None else "exited",
-        "open": [
-            {
-                "path": phase.path if visible else None,
-                "since": phase.began,
-                "whole": phase.whole,
-                "rows": [
-                    {**_place(corner), **stretch._asdict(), "delta": stretch.delta}
-                    for corner, stretch in phases.stretches(phase).items()
-                ],
-            }
-            for phase in phases.open.values()
-        ],
-        "ended": [
-            {
-                "path": name if visible else None,
-                "runs": path.runs,
-                "partial": path.partial,
-                "seconds": path.seconds,
-                "rows": [
-                    {
-                        **_place(corner),
-                        "peak": row.peak,
-                        "delta": row.delta,
-                        "last": {**row.last._asdict(), "delta": row.last.delta},
-                    }
-                    for corner, row in path.rows.items()
-                ],
-            }
-            for name, path in phases.ended.items()
-        ],
+        "left_out": process.phases.left_out + not_listed,
     }
+
+
+def phase_entries(process: Process, may_see: Viewer = lambda uid: True) -> Iterator[tuple[str, Json, Iterator[Json]]]:
+    """A process's phases one by one: "open" or "ended", what is known of each, its rows. Others may work in between.
+
+    ``may_see`` says whose words the reader may be shown.
+    """
+    phases, visible = process.phases, may_see(process.info.uid)
+    for key, phase in list(phases.open.items()):
+        if phases.open.get(key) is phase:
+            path = phase.path if visible else None
+            yield "open", {"path": path, "since": phase.began, "whole": phase.whole}, phases.rows(phase)
+    for name, done in list(phases.ended.items()):
+        entry = {"path": name if visible else None, "runs": done.runs, "partial": done.partial, "seconds": done.seconds}
+        yield "ended", entry, phases.rows_of(done)
+
+
+def phases_json(process: Process, may_see: Viewer = lambda uid: True) -> Json:
+    """All of that at once."""
+    out: Json = {**phases_head(process), "open": [], "ended": []}
+    for state, entry, rows in phase_entries(process, may_see):
+        out[state].append({**entry, "rows": list(rows)})
+    return out

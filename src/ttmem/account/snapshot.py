@@ -16,7 +16,7 @@ from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Kind, Pool
 from ttmem.account.ledger import ANOMALIES, Ledger
 from ttmem.account.parties import Chip, Process
 from ttmem.account.things import Thing
-from ttmem.account.totals import Peak, Total, keep_largest
+from ttmem.account.totals import NOT_YET, Peak, Total, keep_largest
 from ttmem.account.views import agreements, reporter
 
 SCHEMA = "ttmem.snapshot/1"
@@ -270,9 +270,9 @@ def thing(item: Thing, *, see_tag: bool = True) -> Json:
 
 
 def counts(item: Thing) -> bool:
-    """Is it part of the chip's totals, or set aside because a stronger source reports the same (rule 12)?"""
+    """Is it part of the chip's totals? Not if a stronger source reports the same (rule 12), nor amid a resync."""
     leaf = item.holding.leaves[item.kind]
-    return leaf is not None and leaf.counts
+    return leaf is not None and leaf.counts and item.born != NOT_YET
 
 
 def core_place(item: Thing) -> tuple[int, int, int, Region] | None:

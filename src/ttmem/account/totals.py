@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ttmem.account.things import Thing
 
 KEPT = 20
+NOT_YET = 1 << 63  # the birth of a thing that does not count yet: later than any peak
 
 
 def keep_largest(heap: list[tuple[int, int, Thing]], thing: Thing) -> None:
@@ -94,13 +95,12 @@ class Total:
     """Bytes and number of live things in one corner of the account.
 
     Three high-water marks, each at most the next: ``high`` since somebody last lowered it, ``recent`` since a reset,
-    ``peak`` since the start. So one comparison per event decides whether any of them moves. Samples, resets and phases
-    lower ``high``; what it was before is kept for the two that did not ask.
+    ``peak`` since the start. So one comparison per event decides whether any of them moves. Samples lower a chip's
+    ``high``, phases a process's; what it was before a reset is kept for them.
     """
 
     __slots__ = (
         "count",
-        "crest",
         "high",
         "high_before",
         "known",
@@ -120,7 +120,6 @@ class Total:
         self.reserved_peak = 0
         self.high = 0
         self.high_before = 0  # what high was in this sample before it was lowered
-        self.crest = 0  # what high was since a phase last began or ended, before it was lowered
         self.peak = Peak()
         self.recent = Peak()
         self.watch = 0  # recent.seq; a thing born later was part of no peak
@@ -154,18 +153,10 @@ class Total:
         high, self.high_before = self.high_before, 0
         return high
 
-    def take_crest(self) -> int:
-        """The highest value since a phase last began or ended; the next stretch starts."""
-        self._lower()
-        crest, self.crest = self.crest, 0
-        return crest
-
     def _lower(self) -> None:
         high, self.high = self.high, self.used
         if high > self.high_before:
             self.high_before = high
-        if high > self.crest:
-            self.crest = high
 
     def merge(self, other: Total) -> None:
         """Count another total's things here too, as when a chip's name becomes known; peaks are the caller's."""

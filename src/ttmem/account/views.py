@@ -32,10 +32,20 @@ def keep(holding: Holding, event: Viewed, limit: int) -> None:
     elif key in holding.views or len(holding.views) < limit:
         holding.views[key] = event
     # Now, not when somebody asks: what is tracked moves on, a view does not.
-    tracked, said = _tracked(holding.source.process, holding.chip, event.kind), _said(holding, event.kind)
-    holding.agreements.pop(event.kind, None)
+    _compare(holding, event.kind)
+
+
+def compare(holding: Holding) -> None:
+    """The views came before what they speak of was counted: look again."""
+    for kind in {kind for _, kind in holding.views}:
+        _compare(holding, kind)
+
+
+def _compare(holding: Holding, kind: Kind) -> None:
+    tracked, said = _tracked(holding.source.process, holding.chip, kind), _said(holding, kind)
+    holding.agreements.pop(kind, None)
     if tracked is not None and said is not None:
-        holding.agreements[event.kind] = Agreement(min(tracked, said), max(tracked, said))
+        holding.agreements[kind] = Agreement(min(tracked, said), max(tracked, said))
 
 
 def _said(holding: Holding, kind: Kind) -> int | None:
@@ -63,10 +73,13 @@ def agreements(chip: Chip) -> list[Agreement]:
 
 def reporter(chip: Chip) -> dict[str, Any]:
     """L1 by the allocators' own word, what is tracked of it, and the rest, with what that rest means."""
-    said = [size for holding in chip.holdings if (size := _said(holding, Kind.L1)) is not None]
+    said = [(holding, size) for holding in chip.holdings if (size := _said(holding, Kind.L1)) is not None]
     if not said:
         return {"total": None, "tracked": None, "inferred": None, "basis": _UNAVAILABLE}
-    l1 = chip.kinds[Kind.L1]
-    tracked = l1.used if l1.reserved_bytes is None else l1.reserved_bytes
-    total = sum(said)
+    heard = {holding.source.process for holding, _ in said}  # nobody spoke for the others
+    leaves = [holding.leaves[Kind.L1] for holding in chip.holdings if holding.source.process in heard]
+    counting = [leaf for leaf in leaves if leaf is not None and leaf.counts]
+    taken = [leaf.reserved_bytes for leaf in counting]
+    tracked = sum(leaf.used if None in taken else leaf.reserved for leaf in counting)
+    total = sum(size for _, size in said)
     return {"total": total, "tracked": tracked, "inferred": max(0, total - tracked), "basis": _BASIS}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ttmem.account.kinds import BUFFER_KINDS, KINDS, POOL_OF, Kind
 from ttmem.account.parties import Chip, Process, Share, Source
 from ttmem.account.things import Holding
-from ttmem.account.totals import Leaf, Total
+from ttmem.account.totals import NOT_YET, Leaf, Total
 
 _ALLOCATED = frozenset(BUFFER_KINDS) - {Kind.HOST}  # what an allocator on the chip gives out
 
@@ -19,7 +19,13 @@ _ALLOCATED = frozenset(BUFFER_KINDS) - {Kind.HOST}  # what an allocator on the c
 def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Leaf:
     """The total for a kind that the holding reports for the first time."""
     leaf = holding.leaves[kind] = Leaf(seq)
-    _Settling(holding.source.process, seq, time).settle(holding.chip, kind, holding.source).finish()
+    process = holding.source.process
+    settling = _Settling(process, seq, time).settle(holding.chip, kind, holding.source)
+    settling.finish()
+    if settling.unseated:
+        process.phases.other_totals()
+    else:
+        process.phases.more_totals()
     return leaf
 
 
@@ -54,6 +60,7 @@ def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> 
     settling.finish()
     if not any(holding.chip is old for holding in process.holdings()):
         process.shares.pop(old.uid, None)
+    process.phases.other_totals()
 
 
 class _Settling:
@@ -64,6 +71,7 @@ class _Settling:
         self._seq = seq
         self._time = time
         self._grown: list[Total] = []
+        self.unseated = False  # did somebody stop to count
 
     def settle(self, chip: Chip, kind: Kind, source: Source) -> _Settling:
         """A source speaks about a kind on a chip: it is believed unless one at least as strong spoke before."""
@@ -96,6 +104,7 @@ class _Settling:
         leaf = holding.leaves[kind]
         if leaf is None or not leaf.counts:
             return
+        self.unseated = True
         totals = leaf.chain[1:]
         leaf.chain = (leaf,)
         for total in totals:
@@ -119,7 +128,7 @@ class _Settling:
         if leaf is None or leaf.counts:
             return
         for thing in holding.things():
-            if thing.kind is kind:
+            if thing.kind is kind and thing.born != NOT_YET:
                 leaf.leave(thing)
                 thing.born = self._seq
         pool = POOL_OF[kind]

@@ -70,7 +70,7 @@ class _Sum:
 
 
 class LeakFinder:
-    """Takes live things one by one, so that a server with a million of them can do it in slices.
+    """Takes live things and dead processes one by one, so that a server with many of them can do it in slices.
 
     A leak is what nothing but a living process holds, for ``older`` seconds or longer. A reader who may not see a
     process's tags gets its leaks by size.
@@ -93,6 +93,7 @@ class LeakFinder:
         self._leaks: dict[_Site, _Sum] = {}
         self._young = _Sum()
         self._causes = [_Sum() for _ in Cause]
+        self._dead: list[Json] = []
 
     def add(self, item: Thing) -> None:
         holding = item.holding
@@ -109,6 +110,31 @@ class LeakFinder:
         else:
             found = self._site(item, process)
         found.add(item.counted, age)
+
+    def add_dead(self, process: Process) -> None:
+        """Take what a process still held when it died, which ended its hold on it."""
+        leaves = [
+            leaf
+            for holding in process.holdings()
+            if self._wanted(process, holding.chip)
+            for leaf in holding.leaves
+            if leaf is not None and leaf.counts and leaf.count
+        ]
+        if not leaves or process.exited is None:
+            return
+        tags = self._may_see(process.info.uid)
+        largest = [t for t in process.largest_left(20) if counts(t) and self._wanted(process, t.holding.chip)]
+        self._dead.append(
+            {
+                "pid": process.info.pid or None,
+                "name": process.info.name,
+                "exited": process.exited,
+                "ago_s": round(max(0.0, self._now - process.exited), 3),
+                "count": sum(leaf.count for leaf in leaves),
+                "bytes": sum(leaf.used for leaf in leaves),
+                "largest": [thing_json(item, see_tag=tags) for item in largest[:_LARGEST_OF_DEAD]],
+            }
+        )
 
     def _wanted(self, process: Process, chip: Chip) -> bool:
         return (not self._pids or process.info.pid in self._pids) and self._chip in (None, chip.uid)
@@ -155,7 +181,7 @@ class LeakFinder:
             "program_cache": {**cached.json(), "likely": likely.json()},
             "trace": self._causes[Cause.TRACE].json(),
             "system": self._causes[Cause.SYSTEM].json(),
-            "dead_process": [dead for process in reversed(ledger.departed) if (dead := self._dead(process))],
+            "dead_process": self._dead,
         }
 
     def _group(self, site: _Site, found: _Sum) -> Json:
@@ -187,29 +213,6 @@ class LeakFinder:
             doubts.append("no process has reported anything yet")
         troubles = {s.trouble for process in living for s in process.sources.values() if s.trouble}
         return doubts + [" ".join(trouble.split()) for trouble in sorted(troubles)]
-
-    def _dead(self, process: Process) -> Json | None:
-        """What a process still held when it died, which ended its hold on it."""
-        leaves = [
-            leaf
-            for holding in process.holdings()
-            if self._wanted(process, holding.chip)
-            for leaf in holding.leaves
-            if leaf is not None and leaf.counts and leaf.count
-        ]
-        if not leaves or process.exited is None:
-            return None
-        tags = self._may_see(process.info.uid)
-        largest = [t for t in process.largest_left(20) if counts(t) and self._wanted(process, t.holding.chip)]
-        return {
-            "pid": process.info.pid or None,
-            "name": process.info.name,
-            "exited": process.exited,
-            "ago_s": round(max(0.0, self._now - process.exited), 3),
-            "count": sum(leaf.count for leaf in leaves),
-            "bytes": sum(leaf.used for leaf in leaves),
-            "largest": [thing_json(item, see_tag=tags) for item in largest[:_LARGEST_OF_DEAD]],
-        }
 
 
 def age_text(seconds: float) -> str:

@@ -7,6 +7,9 @@ import atexit
 import itertools
 import os
 import weakref
+from collections.abc import Callable
+from operator import index
+from typing import Any
 
 from ttmem.account.events import (
     Allocated,
@@ -25,7 +28,7 @@ from ttmem.account.grid import MAX_Y, ROW
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KERNEL_KINDS, KIND_BY_LABEL, KINDS, Confidence, Kind, covers
 from ttmem.collect.meters import Reading
-from ttmem.collect.sender import Sender
+from ttmem.collect.sender import Sender, flush_shared, forget_shared, shared
 from ttmem.wire import native
 
 ENABLE_VARIABLE = "TT_ALLOC_TRACKING_ENABLED"
@@ -47,7 +50,8 @@ class AllocationClient:
     False
 
     ``buffer_type`` is a kind's name, its number, or a ``Kind``. It reports only if TT_ALLOC_TRACKING_ENABLED is "1" or
-    ``enabled`` is true. Reporting never raises for a bad value: it is counted in ``stats()["rejected"]``.
+    ``enabled`` is true. Reporting never raises for a bad value: it is counted in ``stats()["rejected"]``. Clients
+    of one source name in a process are one source: they share what is live, and the connection.
     """
 
     def __init__(
@@ -60,14 +64,16 @@ class AllocationClient:
     ) -> None:
         self._enabled = os.environ.get(ENABLE_VARIABLE) == "1" if enabled is None else enabled
         self._paths = [socket_path] if socket_path is not None else None
-        self._hello = native.hello(source, confidence)
         self.source = source
+        self._confidence = confidence
         self._number = next(_numbers)
         self._rejected = 0
-        self._sender = Sender(self._paths, self._hello)
         if self._enabled:
+            self._share_sender()
             _clients.add(self)
-            atexit.register(_flush_at_exit, weakref.ref(self))
+        else:
+            self._sender = Sender(self._paths, native.hello(source, confidence))
+            self._sender.close()
 
     def is_enabled(self) -> bool:
         return self._enabled
@@ -78,10 +84,7 @@ class AllocationClient:
     ) -> None:  # fmt: skip
         """A buffer was allocated at address ``buffer_id``; ``system`` if the runtime took it for itself at open."""
         if self._enabled:
-            extra = None
-            if reserved is not None or allocator or tag is not None or system:
-                extra = Extra(reserved, 0, allocator, tag, system=system)
-            self._put_allocated(device_id, buffer_type, buffer_id, size, 0, extra)
+            self._put_allocated(device_id, buffer_type, buffer_id, size, 0, reserved, 0, allocator, tag, False, system)
 
     def report_deallocation(
         self, *, device_id: int, buffer_id: int, buffer_type: Kind | int | str | None = None, allocator: int = 0
@@ -99,8 +102,7 @@ class AllocationClient:
         ``shared`` marks a globally allocated one, which lies inside an L1 buffer and is not counted again.
         """
         if self._enabled:
-            extra = Extra(None, cores, 0, tag, shared) if cores or shared or tag is not None else None
-            self._put_allocated(device_id, Kind.CB, cb_id, size, program, extra)
+            self._put_allocated(device_id, Kind.CB, cb_id, size, program, None, cores, 0, tag, shared)
 
     def report_cb_deallocation(self, *, device_id: int, cb_id: int, program: int = 0, cores: int = 0) -> None:
         if self._enabled:
@@ -112,14 +114,14 @@ class AllocationClient:
     ) -> None:  # fmt: skip
         """A dataflow buffer exists; the values are those of a circular buffer. It goes with its program."""
         if self._enabled:
-            self._put_allocated(device_id, Kind.DFB, dfb_id, size, program, Extra(None, cores, 0, tag, shared))
+            self._put_allocated(device_id, Kind.DFB, dfb_id, size, program, None, cores, 0, tag, shared)
 
     def report_scratchpad_allocation(
         self, *, device_id: int, size: int, address: int, program: int = 0, cores: int = 0, tag: str | None = None
     ) -> None:
         """A program has a scratchpad on these cores; ``size`` is its bytes on all of them."""
         if self._enabled:
-            self._put_allocated(device_id, Kind.SCRATCHPAD, address, size, program, Extra(None, cores, 0, tag))
+            self._put_allocated(device_id, Kind.SCRATCHPAD, address, size, program, None, cores, 0, tag)
 
     def report_kernel_load(
         self, *, device_id: int, size: int, kernel_id: int, kernel_type: int = 0, program: int = 0,
@@ -127,11 +129,12 @@ class AllocationClient:
     ) -> None:  # fmt: skip
         """A kernel was loaded: ``size`` is its binary times its cores; type 0 application, 1 fabric, 2 dispatch."""
         if self._enabled:
-            if not 0 <= kernel_type < len(KERNEL_KINDS):
+            try:
+                kind = KERNEL_KINDS[_whole(kernel_type)]
+            except Exception:
                 self._rejected += 1
                 return
-            extra = Extra(None, cores, 0, tag) if cores or tag is not None else None
-            self._put_allocated(device_id, KERNEL_KINDS[kernel_type], kernel_id, size, program, extra)
+            self._put_allocated(device_id, kind, kernel_id, size, program, None, cores, 0, tag)
 
     def report_kernel_unload(self, *, device_id: int, kernel_id: int, program: int = 0, cores: int = 0) -> None:
         if self._enabled:
@@ -142,26 +145,26 @@ class AllocationClient:
     ) -> None:
         """A program exists: the bytes it needs of a core's kernel ring, tt-metal's number of it, and its name."""
         if self._enabled:
-            self._put_checked(ProgramCompiled(device_id, program, ring, metal_id, tag))
+            self._put_checked(ProgramCompiled, device_id, program, ring, metal_id, tag)
 
     def report_program_run(self, *, device_id: int, program: int, cores: int) -> None:
         """A program was launched on these cores: its circular buffers are the resident ones there."""
         if self._enabled:
-            self._put_checked(ProgramRun(device_id, program, cores))
+            self._put_checked(ProgramRun, device_id, program, cores)
 
     def report_program_destroyed(self, *, device_id: int, program: int) -> None:
         """A program is gone, with its circular buffers and kernels."""
         if self._enabled:
-            self._put_checked(ProgramDestroyed(device_id, program))
+            self._put_checked(ProgramDestroyed, device_id, program)
 
     def report_device_open(self, *, device_id: int, chip: ChipInfo) -> None:
         """Says which chip this process means by a device number, so that two processes' "device 0" are told apart."""
         if self._enabled:
-            self._put_checked(DeviceOpened(device_id, chip))
+            self._put_checked(DeviceOpened, device_id, chip)
 
     def report_device_close(self, *, device_id: int) -> None:
         if self._enabled:
-            self._put_checked(DeviceClosed(device_id))
+            self._put_checked(DeviceClosed, device_id)
 
     def report_memory_view(
         self, *, device_id: int, buffer_type: Kind | int | str, banks: int, size: int, allocated: int,
@@ -169,16 +172,13 @@ class AllocationClient:
     ) -> None:  # fmt: skip
         """What an allocator says of one kind of memory, in bytes of one bank; with 0 banks, that it says nothing."""
         if self._enabled:
-            kind = self._kind(buffer_type)
-            if kind is None:
-                self._rejected += 1
-            else:
-                self._put_checked(Viewed(device_id, allocator, kind, banks, size, allocated, largest_free))
+            kind = KIND_BY_LABEL.get(buffer_type.lower(), -1) if isinstance(buffer_type, str) else buffer_type
+            self._put_checked(Viewed, device_id, allocator, kind, banks, size, allocated, largest_free)
 
     def mark(self, text: str) -> None:
         """Name this moment in the event stream."""
         if self._enabled:
-            self._sender.put(Mark(str(text)))
+            self._put_checked(lambda value: Mark(str(value)), text)
 
     def flush(self, timeout: float | None = 5.0) -> bool:
         """Wait until the server has applied everything reported before this call. False if it did not in time."""
@@ -188,29 +188,41 @@ class AllocationClient:
         """What was reported and is live, for a meter: see ``ttmem.collect.meters``."""
         return self._sender.measure(reset=reset, mark=mark if self._enabled else None)
 
+    @property
+    def table(self) -> object:
+        """What keeps the numbers that ``measure`` reads: one for all clients of a source."""
+        return self._sender
+
     def stats(self) -> dict[str, int | bool | str | None]:
         """How the reporting fares: events sent, not sent, refused; live things; the last trouble in words."""
-        return {"enabled": self._enabled, "rejected": self._rejected, **self._sender.stats()}
+        sender = self._sender.stats()
+        return {**sender, "enabled": self._enabled, "rejected": self._rejected + int(sender.get("rejected") or 0)}
 
     def close(self, timeout: float = 1.0) -> None:
         """Send what is left and stop reporting. What is live stays so in the account until the process ends."""
         if self._enabled:
             self.flush(timeout)
             self._enabled = False
-            self._sender.close()
+            self._leave()
+
+    def _share_sender(self) -> None:
+        self._sender = shared(self._paths, self.source, self._confidence)
+        self._leave = weakref.finalize(self, self._sender.close)  # also if the client is forgotten
+        self._leave.atexit = False
 
     def _put_allocated(
-        self, device: int, kind: Kind | int | str, address: int, size: int, program: int, extra: Extra | None
-    ) -> None:
-        known = kind if type(kind) is Kind else self._kind(kind)
+        self, device: int, kind: Kind | int | str, address: int, size: int, program: int, reserved: int | None = None,
+        cores: int = 0, allocator: int = 0, tag: str | None = None, shared: bool = False, system: bool = False,
+    ) -> None:  # fmt: skip
         try:
-            if known is None or not (
-                0 <= device < 1 << 31 and 0 <= address < _MAX and 0 < size < _MAX and 0 <= program < _MAX
-            ):
+            known = kind if type(kind) is Kind else _kind(kind)
+            device, address, size, program = index(device), index(address), index(size), index(program)
+            if not (0 <= device < 1 << 31 and 0 <= address < _MAX and 0 < size < _MAX and 0 <= program < _MAX):
                 raise ValueError
-            if extra is not None and not _fits(extra):
-                raise ValueError
-        except (TypeError, ValueError):
+            extra = None
+            if reserved is not None or tag is not None or cores or allocator or shared or system:
+                extra = _extra(reserved, cores, allocator, tag, shared, system)
+        except Exception:  # whatever a value does when it is asked if it makes sense
             self._rejected += 1
             return
         self._sender.put(_new(Allocated, (device, known, address, size, program, 0, extra)))
@@ -218,46 +230,56 @@ class AllocationClient:
     def _put_freed(
         self, device: int, kind: Kind | int | str | None, address: int, program: int, allocator: int = 0, cores: int = 0
     ) -> None:
-        known = None if kind is None else self._kind(kind)
         try:
-            if (known is None and kind is not None) or not (
-                0 <= device < 1 << 31 and 0 <= address < _MAX and 0 <= program < _MAX and 0 <= allocator < 1 << 32
-            ):
+            known = None if kind is None else _kind(kind)
+            device, address, program, allocator = index(device), index(address), index(program), index(allocator)
+            if not (0 <= device < 1 << 31 and 0 <= address < _MAX and 0 <= program < _MAX and 0 <= allocator < 1 << 32):
                 raise ValueError
-            if not 0 <= cores < _CORES:
-                raise ValueError
-        except (TypeError, ValueError):
+            cores = _whole(cores, _CORES)
+        except Exception:
             self._rejected += 1
             return
         self._sender.put(_new(Freed, (device, known, address, 0, program, allocator, cores)))
 
-    def _put_checked(self, event: Event) -> None:
-        """For events that are rare: would it encode?"""
+    def _put_checked(self, make: Callable[..., Event], *values: Any) -> None:
+        """For events that are rare: what is put is what the server would read."""
         try:
-            native.encode(event)
+            event = native.decode(native.encode(make(*map(_plain, values))))
         except Exception:
             self._rejected += 1
         else:
             self._sender.put(event)
 
-    @staticmethod
-    def _kind(kind: Kind | int | str) -> Kind | None:
-        if isinstance(kind, int):
-            return KINDS[kind] if 0 <= kind < len(KINDS) else None
-        return KIND_BY_LABEL.get(kind.lower()) if isinstance(kind, str) else None
+
+def _kind(kind: Kind | int | str) -> Kind:
+    if isinstance(kind, str):
+        return KIND_BY_LABEL[kind.lower()]
+    number = index(kind)
+    if number < 0:
+        raise ValueError
+    return KINDS[number]
 
 
-def _fits(extra: Extra) -> bool:
-    """Can these values be written in a record?"""
-    reserved, cores, allocator, tag = extra[:4]
-    return (
-        (reserved is None or 0 <= reserved < _MAX)
-        and 0 <= cores < _CORES
-        and 0 <= allocator < 1 << 32
-        and (tag is None or isinstance(tag, str))
-        and (extra.layout is None or 0 <= extra.layout < 15)
-        and 0 <= extra.core_count < 4096
-    )
+def _whole(value: int, end: int = _MAX) -> int:
+    """The number itself, if it is one that can be written; a float is none."""
+    number = index(value)
+    if not 0 <= number < end:
+        raise ValueError
+    return number
+
+
+def _plain(value: Any) -> Any:
+    """A field of an event: text, a chip or nothing as it is, and else a number."""
+    return value if value is None or isinstance(value, (str, ChipInfo)) else _whole(value, _CORES)
+
+
+def _extra(reserved: int | None, cores: int, allocator: int, tag: str | None, shared: bool, system: bool) -> Extra:
+    if tag is not None and not isinstance(tag, str):
+        raise TypeError
+    return Extra(
+        None if reserved is None else _whole(reserved), _whole(cores, _CORES), _whole(allocator, 1 << 32), tag,
+        bool(shared), system=bool(system),
+    )  # fmt: skip
 
 
 def newest() -> AllocationClient | None:
@@ -266,18 +288,14 @@ def newest() -> AllocationClient | None:
     return max(found, key=lambda client: client._number, default=None)
 
 
-def _flush_at_exit(reference: weakref.ref[AllocationClient]) -> None:
-    """The last events of a process that ends well are worth a moment, if somebody takes them."""
-    client = reference()
-    if client is not None and client._sender.promising:
-        client.flush(_EXIT_SECONDS)
-
-
 def _after_fork() -> None:
     """A child reports for itself: its own connection, thread and table. What the parent holds stays the parent's."""
+    forget_shared()
     for client in list(_clients):
-        client._sender.abandon()
-        client._sender = Sender(client._paths, client._hello)
+        client._leave.detach()
+        if client._enabled:
+            client._share_sender()
 
 
+atexit.register(flush_shared, _EXIT_SECONDS)
 os.register_at_fork(after_in_child=_after_fork)

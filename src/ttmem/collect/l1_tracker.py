@@ -14,7 +14,7 @@ from ttmem.collect.client import AllocationClient
 
 KERNEL_BYTES = 50 * 1024  # a guess on the safe side: code for a compute and two data movement processors
 
-_lock = threading.Lock()  # also held while reporting: a free must not overtake its allocation
+_lock = threading.RLock()  # also held while reporting: a free must not overtake its allocation
 _ids = itertools.count(1)
 _reporter: AllocationClient | None = None
 
@@ -111,8 +111,9 @@ class L1Tracker:
         """The bytes on each core, of everything whose cores were given."""
         sums: dict[tuple[int, int], int] = {}
         with _lock:
-            held = [(mask, size * len(ids)) for (size, mask), ids in self._cbs.items()]
-            held += [(mask, KERNEL_BYTES * len(ids)) for (_, mask), ids in self._kernels.items()]
+            cbs, kernels = self._cbs.copy(), self._kernels.copy()  # a collection may free some while we count
+        held = [(mask, size * len(ids)) for (size, mask), ids in cbs.items()]
+        held += [(mask, KERNEL_BYTES * len(ids)) for (_, mask), ids in kernels.items()]
         for mask, size in held:
             for core in cores_of(mask):
                 sums[core] = sums.get(core, 0) + size
@@ -194,7 +195,7 @@ def _mb(size: int) -> float:
 def _after_fork() -> None:
     """In a child, nobody is left to release what another thread of the parent held."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

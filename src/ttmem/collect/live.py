@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ttmem.account.events import (
     MAX_SIZE,
@@ -17,13 +17,19 @@ from ttmem.account.events import (
     ProgramCompiled,
     ProgramDestroyed,
     ProgramRun,
+    ResyncBegin,
+    ResyncEnd,
     Viewed,
 )
+from ttmem.account.geometry import board_geometry, noc_limits, region_at
+from ttmem.account.grid import split_core_id
 from ttmem.account.kinds import BUFFER_KINDS, FAMILY_OF, POOL_OF, Kind
 from ttmem.collect.tally import Tally
 
 Key = tuple[int, int, int, int, int]
 _FIRST_PART = int(Kind.CB)
+_L1 = int(Kind.L1)
+_LAST_ADDRESS = 0xFFFFFFFF  # beyond it an id names a core, too
 _SPACES = tuple(-1 - int(POOL_OF[kind]) for kind in Kind)  # of buffers; negative, to differ from families of parts
 _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
 
@@ -34,9 +40,9 @@ def _key(device: int, kind: Kind, address: int, program: int, allocator: int, co
     return device, FAMILY_OF[kind], address, program, cores
 
 
-def _taken(thing: Allocated) -> int | None:
+def _taken(thing: Allocated, kind: Kind) -> int | None:
     """What the allocator took: not known unless it was said, and nothing for what is not the allocator's."""
-    if thing.kind >= _FIRST_PART:
+    if kind >= _FIRST_PART:
         return 0
     return None if thing.extra is None else thing.extra.reserved
 
@@ -48,6 +54,8 @@ class LiveTable:
         self.devices: dict[int, DeviceOpened] = {}
         self.tally = Tally()
         self._things: dict[Key, Allocated] = {}
+        self._parts: dict[tuple[int, int], set[Key]] = {}  # of a device's program
+        self._writes: dict[Key, Kind] = {}  # what lies where a core was written to
         self._programs: dict[tuple[int, int], ProgramCompiled] = {}
         self._resident: dict[tuple[int, int], int] = {}  # cores on which a device's program ran last; by that run
         self._closed: set[int] = set()
@@ -68,21 +76,23 @@ class LiveTable:
             self._other(event)
         return event
 
-    def resend(self) -> list[Event]:
+    def resend(self, generation: int) -> list[Event]:
         """Events that build the table anew on the other side.
 
-        Things come before runs, views and phases: a program that ran is made of them, a view is compared with them, and
-        a phase begins with what is there.
+        Things come before runs and phases: a program that ran is made of them, and a phase begins with what is there. A
+        view is compared with all there is, so it comes when what was not named again has gone, too.
         """
         used = {key[0] for key in self._things}
-        exist = {(key[0], thing.program) for key, thing in self._things.items() if key[1] >= 0} | set(self._programs)
+        exist = {*self._parts, *self._programs}
         tables: tuple[Iterable[Event], ...] = (
+            [ResyncBegin(generation)],
             [device for number, device in self.devices.items() if number not in self._closed or number in used],
             self._programs.values(),
             self._things.values(),
             [ProgramRun(*key, cores) for key, cores in self._resident.items() if key in exist],
-            self._views.values(),
             self._phases.values(),
+            [ResyncEnd(generation)],
+            self._views.values(),
         )
         return [event for table in tables for event in table]
 
@@ -94,7 +104,7 @@ class LiveTable:
         elif isinstance(event, ProgramDestroyed):
             self._programs.pop((event.device, event.program), None)
             self._resident.pop((event.device, event.program), None)
-            self._drop(lambda key, thing: key[0] == event.device and key[1] >= 0 and thing.program == event.program)
+            self._drop(self._parts.get((event.device, event.program), ()))
         elif isinstance(event, DeviceOpened):
             self.devices[event.device] = event
             self._closed.discard(event.device)
@@ -105,7 +115,7 @@ class LiveTable:
             self._resident = {key: cores for key, cores in self._resident.items() if key[0] != event.device}
             self._programs = {key: known for key, known in self._programs.items() if key[0] != event.device}
             self._views = {key: known for key, known in self._views.items() if key[0] != event.device}
-            self._drop(lambda key, thing: key[0] == event.device)
+            self._drop(key for key in self._things if key[0] == event.device)
         elif isinstance(event, Viewed):
             self._views[event.device, event.allocator, event.kind] = event
         elif isinstance(event, PhaseBegan):
@@ -134,15 +144,29 @@ class LiveTable:
         if not address and key[1] < 0:
             self._unplaced += 1
             key = (device, key[1], -self._unplaced, allocator, 0)
+        lies = self._lies(device, address) if kind == _L1 and address > _LAST_ADDRESS else kind
         known = self._things.get(key)
-        if known is None or known.size != size or known.kind != kind:
+        if known is None or known.size != size or known.kind != kind or self._writes.get(key, kind) != lies:
             if known is not None:
-                self._uncount(known)
+                self._remove(key)
             if extra is None or not extra.shared:
-                self.tally.add(device, kind, size, _taken(event))
+                self.tally.add(device, lies, size, _taken(event, lies))
             self._things[key] = _new(Allocated, (device, kind, address, size, program, 1, extra))
+            if key[1] >= 0:
+                self._parts.setdefault((device, program), set()).add(key)
+            elif lies != kind:
+                self._writes[key] = lies
         elif key[1] != Kind.KERNEL:
             self._things[key] = known._replace(refs=known.refs + 1)
+
+    def _lies(self, device: int, ident: int) -> Kind:
+        """What is at the place of a per-core write, as the server will say."""
+        geometry = None
+        if device in self.devices:
+            chip = self.devices[device].chip
+            geometry = chip.geometry or board_geometry(chip.board, chip.arch)
+        place = split_core_id(ident, *noc_limits(geometry))
+        return Kind.L1 if place is None else region_at(geometry, place.address).kind
 
     def _freed(self, event: Freed) -> Freed:
         device, kind, address, size, program, allocator, cores = event
@@ -153,8 +177,7 @@ class LiveTable:
         if thing.refs > 1:
             self._things[key] = thing._replace(refs=thing.refs - 1)
         else:
-            del self._things[key]
-            self._uncount(thing)
+            self._remove(key)
         if kind is not None:
             return event
         return _new(Freed, (device, thing.kind, address, size, program, allocator, cores))
@@ -176,10 +199,19 @@ class LiveTable:
         sized = [k for k in wanted if self._things[k].size == event.size]
         return (sized or wanted or [None])[-1]  # type: ignore[list-item]
 
-    def _drop(self, gone: Callable[[Key, Allocated], bool]) -> None:
-        for key in [key for key, thing in self._things.items() if gone(key, thing)]:
-            self._uncount(self._things.pop(key))
+    def _drop(self, keys: Iterable[Key]) -> None:
+        for key in list(keys):
+            self._remove(key)
 
-    def _uncount(self, thing: Allocated) -> None:
+    def _remove(self, key: Key) -> None:
+        thing = self._things.pop(key)
+        kind = thing.kind
+        if key[1] >= 0:
+            parts = self._parts[key[0], thing.program]
+            parts.discard(key)
+            if not parts:
+                del self._parts[key[0], thing.program]
+        elif key[2] > _LAST_ADDRESS:
+            kind = self._writes.pop(key, kind)
         if thing.extra is None or not thing.extra.shared:
-            self.tally.remove(thing.device, thing.kind, thing.size, _taken(thing))
+            self.tally.remove(thing.device, kind, thing.size, _taken(thing, kind))

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
@@ -63,11 +65,12 @@ def max_memory_reserved(device: int | None = None, kind: str | None = None) -> i
 
 def reset_peak_memory_stats(device: int | None = None) -> None:
     """Let the maxima of a device, or of all and of all together, start anew from what is allocated now."""
-    _recorder().reset(device)
+    _recorder().reset(_whole(device))
 
 
 def memory_summary(device: int | None = None) -> str:
     """All of it as a table."""
+    device = _whole(device)
     recorder = _recorder()
     readings = recorder.read()
     lines = [f"memory of process {os.getpid()} by the {recorder.name}; peaks are {_PEAKS[recorder.name]}"]
@@ -112,9 +115,8 @@ class phase:
     def __init__(self, name: str) -> None:
         self.name = str(name)
         self.meter: str | None = None  # "agent", "client" or "reporter", once it has begun
-        self._recorder: Recorder | None = None
-        self._ident = 0
-        self._outer = 0
+        # Its number, that of the phase around it, and who measures: several, if it is within itself.
+        self._begun: list[tuple[int, int, Recorder | None]] = []
         self._stretches: dict[_Key, Stretch] = {}
 
     def begin(self, kind: str | None = None, device: int | None = None) -> int | None:
@@ -138,24 +140,25 @@ class phase:
         return None if found is None else found.delta
 
     def __enter__(self) -> phase:
-        self._ident, self._outer = next(_idents), _inside.get()
-        _inside.set(self._ident)
+        ident, outer, recorder = next(_idents), _inside.get(), None
+        _inside.set(ident)
         try:
-            self._recorder = _recorder()
-            self._recorder.begin(self._ident, self.name, self._outer)
-            self.meter = self._recorder.name
+            recorder = _recorder()
+            recorder.begin(ident, self.name, outer)
+            self.meter = recorder.name
         except Exception:  # measuring may fail, the workload may not
-            self._recorder = None
+            recorder = None
+        self._begun.append((ident, outer, recorder))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _inside.set(self._outer)
-        recorder, self._recorder = self._recorder, None
+        ident, outer, recorder = self._begun.pop()
+        _inside.set(outer)
         if recorder is not None:
             try:
-                self._stretches = recorder.end(self._ident)
+                self._stretches = recorder.end(ident)
             except Exception:
                 self.meter = None
 
@@ -169,7 +172,7 @@ class phase:
 
     def _stretch(self, kind: str | None, device: int | None) -> Stretch | None:
         """None before it ended, without a meter, and of a kind that the meter does not see."""
-        kind = _known(kind)
+        kind, device = _known(kind), _whole(device)
         found = self._stretches.get((device, kind))
         if found is None and (None, kind) in self._stretches:
             return Stretch(0, 0, 0)  # nothing of that kind was ever on that device
@@ -181,84 +184,93 @@ class _Open(NamedTuple):
     peaks: dict[_Key, int]
 
 
-class Recorder:
-    """Keeps the peaks that a meter gives away whenever a phase begins or ends: the user's own, and each phase's."""
+class Peaks:
+    """The peaks that a meter gives away whenever a phase begins or ends: the user's own, and each phase's."""
 
-    def __init__(self, name: str, meter: Meter) -> None:
-        self.name = name
-        self.meter = meter
-        self.lock = threading.Lock()
-        self._peaks: dict[_Key, tuple[int, int | None]] = {}
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._highest: dict[_Key, tuple[int, int | None]] = {}
         self._open: dict[int, _Open] = {}
 
-    def read(self) -> dict[_Key, Reading]:
-        """The readings, with the peaks since the user last reset them."""
-        with self.lock:
-            return {key: self._with_peaks(key, reading) for key, reading in self.meter.read().items()}
+    def reset(self, readings: Readings, device: int | None) -> None:
+        self._fold(readings)
+        for (number, label), reading in readings.items():
+            if device in (None, number):
+                self._highest[number, label] = reading.used, reading.reserved
 
-    def reset(self, device: int | None) -> None:
-        with self.lock:
-            readings = self.meter.read_and_reset()
-            self._fold(readings)
-            for (number, label), reading in readings.items():
-                if device in (None, number):
-                    self._peaks[number, label] = reading.used, reading.reserved
+    def begin(self, ident: int, readings: Readings) -> None:
+        self._fold(readings)
+        begin = {key: reading.used for key, reading in readings.items()}
+        self._open[ident] = _Open(begin, dict(begin))
 
-    def begin(self, ident: int, name: str, parent: int) -> None:
-        with self.lock:
-            readings = self.meter.phase_began(ident, name, parent)
-            self._fold(readings)
-            begin = {key: reading.used for key, reading in readings.items()}
-            self._open[ident] = _Open(begin, dict(begin))
+    def end(self, ident: int, readings: Readings) -> dict[_Key, Stretch]:
+        self._fold(readings)
+        begin, peaks = self._open.pop(ident)
+        return {key: Stretch(begin.get(key, 0), peaks[key], reading.used) for key, reading in readings.items()}
 
-    def end(self, ident: int) -> dict[_Key, Stretch]:
-        with self.lock:
-            readings = self.meter.phase_ended(ident)
-            self._fold(readings)
-            begin, peaks = self._open.pop(ident)
-            return {key: Stretch(begin.get(key, 0), peaks[key], reading.used) for key, reading in readings.items()}
-
-    def _fold(self, readings: Readings) -> None:
-        for key, reading in readings.items():
-            folded = self._with_peaks(key, reading)
-            self._peaks[key] = folded.peak, folded.reserved_peak
-            for phase in self._open.values():
-                phase.peaks[key] = max(phase.peaks.get(key, 0), reading.peak)
-
-    def _with_peaks(self, key: _Key, reading: Reading) -> Reading:
-        peak, reserved = self._peaks.get(key, (0, 0))
+    def added(self, key: _Key, reading: Reading) -> Reading:
+        """A reading with the peaks since the user last reset them."""
+        peak, reserved = self._highest.get(key, (0, 0))
         known = reserved is not None and reading.reserved_peak is not None
         taken = max(reserved or 0, reading.reserved_peak or 0) if known else None
         return reading._replace(peak=max(peak, reading.peak), reserved_peak=taken)
 
+    def _fold(self, readings: Readings) -> None:
+        for key, reading in readings.items():
+            folded = self.added(key, reading)
+            self._highest[key] = folded.peak, folded.reserved_peak
+            for phase in self._open.values():
+                phase.peaks[key] = max(phase.peaks.get(key, 0), reading.peak)
+
+
+class Recorder:
+    """A meter, and the peaks it has given away so far."""
+
+    def __init__(self, name: str, meter: Meter, peaks: Peaks) -> None:
+        self.name = name
+        self.meter = meter
+        self.peaks = peaks
+
+    def read(self) -> dict[_Key, Reading]:
+        with self.peaks.lock:
+            return {key: self.peaks.added(key, reading) for key, reading in self.meter.read().items()}
+
+    def reset(self, device: int | None) -> None:
+        with self.peaks.lock:
+            self.peaks.reset(self.meter.read_and_reset(), device)
+
+    def begin(self, ident: int, name: str, parent: int) -> None:
+        with self.peaks.lock:
+            self.peaks.begin(ident, self.meter.phase_began(ident, name, parent))
+
+    def end(self, ident: int) -> dict[_Key, Stretch]:
+        with self.peaks.lock:
+            return self.peaks.end(ident, self.meter.phase_ended(ident))
+
 
 _idents = itertools.count(1)
 _inside: ContextVar[int] = ContextVar("ttmem_phase", default=0)
-_choosing = threading.Lock()
-_current: Recorder | None = None
+_agent = AgentMeter()
+# By what keeps the numbers, which several meters may ask: another meter that comes and goes changes nothing of them.
+_peaks: weakref.WeakKeyDictionary[object, Peaks] = weakref.WeakKeyDictionary()
 
 
 def _recorder() -> Recorder:
-    """The best meter there is now, with the peaks it has given away so far."""
-    global _current
-    with _choosing:
-        now = _current
-        if _agent.available():
-            if now is None or now.meter is not _agent:
-                now = Recorder("agent", _agent)
-        elif (newest := client.newest()) is not None:
-            if now is None or not isinstance(now.meter, ClientMeter) or now.meter.client is not newest:
-                now = Recorder("client", ClientMeter(newest))
-        elif (reporter := memory_reporter.running()) is not None:
-            if now is None or not isinstance(now.meter, ReporterMeter) or now.meter.reporter is not reporter:
-                now = Recorder("reporter", ReporterMeter(reporter))
-        else:
-            raise NoMeter(_NO_METER)
-        _current = now
-        return now
+    """The best meter there is now."""
+    if _agent.available():
+        return Recorder("agent", _agent, _peaks_of(_agent))
+    newest = client.newest()
+    if newest is not None:
+        return Recorder("client", ClientMeter(newest), _peaks_of(newest.table))
+    reporter = memory_reporter.running()
+    if reporter is not None:
+        return Recorder("reporter", ReporterMeter(reporter), _peaks_of(reporter))
+    raise NoMeter(_NO_METER)
 
 
-_agent = AgentMeter()
+def _peaks_of(keeper: object) -> Peaks:
+    known = _peaks.get(keeper)
+    return _peaks.setdefault(keeper, Peaks()) if known is None else known
 
 
 def _known(kind: str | None) -> str:
@@ -269,8 +281,15 @@ def _known(kind: str | None) -> str:
     return kind
 
 
+def _whole(device: int | None) -> int | None:
+    try:
+        return None if device is None else operator.index(device)
+    except TypeError:
+        raise ValueError(f"device is {device!r}; give tt-metal's number of a chip, or None for all") from None
+
+
 def _reading(device: int | None, kind: str | None) -> Reading:
-    kind = _known(kind)
+    kind, device = _known(kind), _whole(device)
     recorder = _recorder()
     readings = recorder.read()
     found = readings.get((device, kind))
@@ -290,10 +309,9 @@ def _told(reserved: int | None) -> int:
 
 def _after_fork() -> None:
     """A child holds nothing yet; a lock that another thread of its parent held would never be released."""
-    global _current, _choosing
-    if _current is not None:
-        _current.lock = threading.Lock()  # phases of the parent may end here, too
-    _current, _choosing = None, threading.Lock()
+    for peaks in list(_peaks.values()):
+        peaks.lock = threading.RLock()  # phases of the parent may end here, too
+    _peaks.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ttmem.account.kinds import Kind
+from ttmem.account.kinds import POOL_OF, Kind, Pool
 from ttmem.collect.client import AllocationClient
+from ttmem.collect.meters import DRAM_POOL, L1_POOL
 
 KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
 _TTNN = "ttnn"  # the workload's own; ttmem does not depend on it
@@ -69,13 +71,14 @@ class MemoryReporter:
         view: View | None = None,
     ) -> None:
         self.client = client or AllocationClient(enabled=True, source="reporter")
+        self._own_client = client is None
         self.errors = 0
         self._view = view or _ttnn_view()
         self._devices = [_Device(device) for device in devices]
-        self._looking = threading.Lock()
+        self._looking = threading.RLock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._observers: list[Callable[[], None]] = []
+        self._peaks: dict[tuple[int | None, str], int] = {}
         _reporters[:] = [*(other for other in _reporters if other() is not None), weakref.ref(self)]
         if interval is not None:
             self._thread = threading.Thread(
@@ -88,8 +91,8 @@ class MemoryReporter:
         with self._looking:
             for device in self._devices:
                 self._look(device)
-            for observe in self._observers:
-                observe()
+            for key, used in self._used().items():
+                self._peaks[key] = max(self._peaks.get(key, 0), used)
             return self.available
 
     @property
@@ -116,18 +119,15 @@ class MemoryReporter:
         total = self.total(device)
         return None if total is None else max(0, total - tracked)
 
-    def samples(self) -> dict[tuple[int, Kind], int]:
-        """Bytes allocated by chip and kind, over all allocators, at the last look."""
-        found: dict[tuple[int, Kind], int] = {}
-        for entry in self._devices:
-            for kind, sample in entry.samples.items():
-                for chip in entry.chips:
-                    found[chip, kind] = found.get((chip, kind), 0) + sample.total
-        return found
+    def totals(self) -> dict[tuple[int | None, str], tuple[int, int]]:
+        """Bytes at the last look and at most of all looks, by chip or None for all, and by kind or pool."""
+        with self._looking:
+            return {key: (used, max(used, self._peaks.get(key, 0))) for key, used in self._used().items()}
 
-    def observe(self, observer: Callable[[], None]) -> None:
-        """Call this after every look."""
-        self._observers.append(observer)
+    def reset_peaks(self) -> None:
+        """Let the maxima start anew from the last look."""
+        with self._looking:
+            self._peaks = self._used()
 
     def is_running(self) -> bool:
         """Has it not been stopped?"""
@@ -138,6 +138,8 @@ class MemoryReporter:
         self._stopped.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+        if self._own_client:
+            self.client.close(0)
 
     def __enter__(self) -> MemoryReporter:
         return self
@@ -163,6 +165,22 @@ class MemoryReporter:
                     device_id=chip, buffer_type=kind, allocator=entry.allocator, **sample._asdict()
                 )
         entry.samples = samples
+
+    def _used(self) -> dict[tuple[int | None, str], int]:
+        found: dict[tuple[int | None, str], int] = {}
+        for entry in self._devices:
+            for kind, sample in entry.samples.items():
+                for where in [*entry.chips, *[None] * len(entry.chips)]:
+                    for label in (kind.label, DRAM_POOL if POOL_OF[kind] is Pool.DRAM else L1_POOL):
+                        found[where, label] = found.get((where, label), 0) + sample.total
+        return found
+
+    def _after_fork(self) -> None:
+        """The thread stayed with the parent, and so did whoever held a lock."""
+        stopped = self._stopped.is_set()
+        self._looking, self._stopped, self._thread = threading.RLock(), threading.Event(), None
+        if stopped:
+            self._stopped.set()
 
 
 def running() -> MemoryReporter | None:
@@ -223,3 +241,13 @@ def _chips(device: Any) -> list[int]:
     if hasattr(device, "get_device_ids"):
         return [int(chip) for chip in device.get_device_ids()]
     return [_ident(chip) for chip in device.get_devices()]
+
+
+def _after_fork() -> None:
+    for reference in _reporters:
+        reporter = reference()
+        if reporter is not None:
+            reporter._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

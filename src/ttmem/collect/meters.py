@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ttmem.account.events import PhaseBegan, PhaseEnded
-from ttmem.account.kinds import POOL_OF, Pool, covers
+from ttmem.account.kinds import covers
 
 if TYPE_CHECKING:
     from ttmem.collect.client import AllocationClient
@@ -84,19 +84,16 @@ class ReporterMeter:
 
     def __init__(self, reporter: MemoryReporter) -> None:
         self.reporter = reporter
-        self._peaks: dict[tuple[int | None, str], int] = {}
-        reporter.observe(self._look)
 
     def read(self) -> Readings:
         self.reporter.publish()
         readings = {}
-        for key, used in self._used().items():
-            peak = max(used, self._peaks.get(key, 0))
+        for key, (used, peak) in self.reporter.totals().items():
             readings[key] = Reading(used, used, peak, peak)
         return readings
 
     def reset_peaks(self) -> None:
-        self._peaks = self._used()
+        self.reporter.reset_peaks()
 
     def read_and_reset(self) -> Readings:
         readings = self.read()
@@ -111,15 +108,3 @@ class ReporterMeter:
         readings = self.read_and_reset()
         self.reporter.client.measure(mark=PhaseEnded(ident))
         return readings
-
-    def _look(self) -> None:
-        for key, used in self._used().items():
-            self._peaks[key] = max(self._peaks.get(key, 0), used)
-
-    def _used(self) -> dict[tuple[int | None, str], int]:
-        found: dict[tuple[int | None, str], int] = {}
-        for (chip, kind), used in self.reporter.samples().items():
-            for where in (chip, None):
-                for label in (kind.label, DRAM_POOL if POOL_OF[kind] is Pool.DRAM else L1_POOL):
-                    found[where, label] = found.get((where, label), 0) + used
-        return found

@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gets events to the server without ever making the workload wait.
 
-Putting an event only appends to a queue. A thread of our own folds the queue into a table of what is live and sends it
-on. If the server is away, slow or stopped, events stay in the table instead, and when it is back the whole table is
-sent again: the account is exact once more, and the number of events it did not see is reported with it.
+Putting an event only appends to a queue, which is safe anywhere: in a destructor that the collector calls, in a signal
+handler. A thread of our own folds the queue into a table of what is live and sends it on. If the server is away, slow
+or stopped, events stay in the table instead, and when it is back the whole table is sent again: the account is exact
+once more, and the number of events it did not see is reported with it.
 """
 
 from __future__ import annotations
 
+import _thread
 import errno
 import select
 import socket
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator
+from queue import Empty, SimpleQueue
 
-from ttmem.account.events import Event, Lost, ResyncBegin, ResyncEnd
+from ttmem.account.events import Event, Lost
+from ttmem.account.kinds import Confidence
 from ttmem.collect.live import LiveTable
 from ttmem.collect.meters import Reading
 from ttmem.collect.tally import Tally
@@ -28,10 +33,13 @@ _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
 _PIECE_EVENTS = 1024
 _BACKLOG_BYTES = 1 << 20
+_MEASURED_BYTES = 8 << 20  # of backlog while the workload asks for readings: those cannot leave events in the queue
 _QUEUE_LIMIT = 1 << 17  # events that wait for a server that reads too slowly, beyond the backlog
 _QUEUE_HELP = 1 << 18
 _HELP_EVENTS = 16
 _DECIDE_SECONDS = 0.5
+_FOLD_SECONDS = 2.0  # that a question waits for whoever folds; for ever, if it interrupted them in their own thread
+_LAST_SECONDS = 1.0  # to send what is left when nobody reports any more
 
 
 class _Look:
@@ -55,13 +63,16 @@ class Sender:
     def __init__(self, paths: list[str] | None, hello: bytes) -> None:
         self._paths = paths
         self._hello = hello
+        self._users = 1
         self._open = True
+        self._deadline = 0.0  # of sending, once it is closed
         self._queue: deque[Event | int | _Look] = deque()  # a number is a flush that waits for its answer
-        self._folding = threading.Lock()
+        self._folding = threading.Lock()  # not one that a thread could take twice: a table must not change within
         self._starting = threading.Lock()
-        self._wake = threading.Event()
-        self._decided = threading.Event()  # whether there is a server: what is folded before could not be sent
-        self._thread: threading.Thread | None = None
+        self._running = False
+        self._next_start = 0.0
+        self._bell: SimpleQueue[None] = SimpleQueue()  # an Event is not to be set by who interrupts its setting
+        self._rung = False
         self._live = LiveTable()
         self._sock: socket.socket | None = None
         self._head = memoryview(b"")  # being sent; always a run of whole records, of which some may be out
@@ -77,10 +88,12 @@ class Sender:
         self._asked = 0
         self._synced = 0
         self._answered = threading.Condition()
+        self._decided = False  # whether there is a server: what is folded before could not be sent
         self._waiting = 0  # how many flushes wait: then there is no time to be idle
         self._sent = 0
         self._lost = 0
         self._unreported = 0
+        self._rejected = 0
         self._trouble: str | None = None
         self._next_try = 0.0
 
@@ -90,12 +103,13 @@ class Sender:
         """Queue an event; the only cost to the workload."""
         queue = self._queue
         queue.append(event)
-        if self._thread is None:
-            self._start()
+        if not self._running:
+            if not self._start():
+                self._help()
         elif len(queue) > _QUEUE_HELP:  # the thread does not get to run
             self._help()
-        if not self._wake.is_set():
-            self._wake.set()
+        if not self._rung:
+            self._ring()
 
     def flush(self, timeout: float | None = 5.0) -> bool:
         """Wait until the server has applied everything reported before this call. False if it did not in time."""
@@ -106,7 +120,7 @@ class Sender:
             self._queue.append(token)
             self._urgent = True
             self._start()
-            self._wake.set()
+            self._ring()
             self._waiting += 1
             try:
                 while self._synced < token:
@@ -122,13 +136,19 @@ class Sender:
         """What is live by everything put so far. With a mark, as of the moment when that is put, by this call."""
         look = _Look(reset, mark)
         self._queue.append(look)
-        if self._open:
-            self._start()
-            self._wake.set()
-            self._decided.wait(_DECIDE_SECONDS)
+        if self._open and self._start():
+            self._ring()
+            with self._answered:
+                self._answered.wait_for(lambda: self._decided, _DECIDE_SECONDS)
         while look.readings is None:  # whoever folds it looks, be it our thread
-            with self._folding:
+            if not self._folding.acquire(timeout=_FOLD_SECONDS):
+                return self._live.tally.read()
+            try:
+                if self._backlog > _MEASURED_BYTES:
+                    self._fall_behind()
                 self._fold(_PIECE_EVENTS)
+            finally:
+                self._folding.release()
         return look.readings
 
     def stats(self) -> dict[str, int | bool | str | None]:
@@ -139,14 +159,20 @@ class Sender:
             "live": len(self._live),
             "sent": self._sent,
             "unsent": self._lost,
+            "rejected": self._rejected,
             "resyncs": max(0, self._generation - 1),
             "trouble": self._trouble,
         }
 
     def close(self) -> None:
-        """Stop once the queue is empty."""
-        self._open = False
-        self._wake.set()
+        """One who shared it does so no more. After the last one it stops once everything is sent."""
+        with _sharing:
+            self._users -= 1
+            if self._users:
+                return
+            self._deadline = time.monotonic() + _LAST_SECONDS
+            self._open = False
+        self._ring()
 
     def abandon(self) -> None:
         """Let go of a connection that belongs to the parent of this forked process."""
@@ -156,29 +182,38 @@ class Sender:
     @property
     def promising(self) -> bool:
         """Has it something to send, and has nothing gone wrong so far?"""
-        return self._thread is not None and self._trouble is None
+        return self._running and self._trouble is None
 
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="ttmem-client", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:  # the interpreter is shutting down, or there are no threads left
-                    self._trouble = "no thread could be started to send reports"
-                    self._decided.set()
-                    return
-                self._thread = thread
+    def _ring(self) -> None:
+        self._rung = True
+        self._bell.put(None)
+
+    def _start(self) -> bool:
+        """See that the thread runs. False if there can be none, and the workload has to fold what it reports.
+
+        Not a ``threading.Thread``: starting one takes a lock that whoever is interrupted here may hold.
+        """
+        if self._running:
+            return True
+        if not self._starting.acquire(blocking=False):
+            return True  # somebody is about to, perhaps the very code that we interrupt
+        try:
+            now = time.monotonic()
+            if not self._running and now >= self._next_start:
+                self._next_start = now + _RETRY_SECONDS
+                _thread.start_new_thread(self._run, ())
+                self._running = True
+        except RuntimeError:  # the interpreter is shutting down, or there are no threads left
+            self._trouble = "no thread could be started to send reports"
+        finally:
+            self._starting.release()
+        return self._running
 
     # -- the thread's side ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._open or self._queue:
-            if not self._busy():
-                self._wake.wait(_IDLE_SECONDS)
-                if self._wake.is_set() and not self._urgent:
-                    time.sleep(_BATCH_SECONDS)  # more will come: one send for many
-            self._wake.clear()
+        while self._open or ((self._queue or self._busy()) and time.monotonic() < self._deadline):
+            self._rest(0.0 if self._busy() else _IDLE_SECONDS)
             self._urgent = False
             try:
                 self._step()
@@ -187,6 +222,18 @@ class Sender:
             except Exception as error:  # reporting may fail, the workload may not
                 self._disconnect(f"internal error: {type(error).__name__}: {error}")
         self._disconnect("closed")
+
+    def _rest(self, seconds: float) -> None:
+        """Wait for the bell, and a moment longer: more will come, so that one send is for many."""
+        try:
+            self._bell.get(timeout=seconds)
+            while True:
+                self._bell.get_nowait()
+        except Empty:
+            pass
+        if seconds and self._queue and not self._urgent:
+            time.sleep(_BATCH_SECONDS)
+        self._rung = False  # before the queue is taken: who comes too late for that rings again
 
     def _busy(self) -> bool:
         """Is there something to do that no new event will wake us for?"""
@@ -198,7 +245,7 @@ class Sender:
 
     def _step(self) -> None:
         if self._sock is None and not self._connect():
-            self._decided.set()
+            self._decide()
             self._take()
             time.sleep(0.01 if self._waiting else 0.0)
             return
@@ -222,22 +269,31 @@ class Sender:
         follows = self._sock is not None and not self._gap
         records: list[bytes] = []
         events = 0
-        while queue and events < limit:
-            event = queue.popleft()
-            if not isinstance(event, tuple):
-                if isinstance(event, int):
-                    self._token = event
+        try:
+            for _ in range(min(limit, len(queue))):
+                event = queue.popleft()
+                if not isinstance(event, tuple):
+                    if isinstance(event, int):
+                        self._token = event
+                        if follows:
+                            records.append(native.sync(event))
+                        continue
+                    mark = event.answer(live.tally)
+                    if mark is None:
+                        continue
+                    event = mark
+                try:
+                    event = live.fold(event)
                     if follows:
-                        records.append(native.sync(event))
-                    continue
-                mark = event.answer(live.tally)
-                if mark is None:
-                    continue
-                event = mark
-            event = live.fold(event)
-            events += 1
-            if follows:
-                records.append(encode(event))
+                        records.append(encode(event))
+                except Exception:  # one that cannot be told must not keep the others from being told
+                    self._rejected += 1
+                else:
+                    events += 1
+        except BaseException:  # the workload was interrupted in here: what it folded has not been told
+            self._fall_behind()
+            self._lose(events)
+            raise
         if not follows:
             self._lose(events)
         elif records:
@@ -284,7 +340,7 @@ class Sender:
             self._trouble = f"no server: {error}"
             return False
         sock.setblocking(False)
-        self._decided.clear()  # until the table is on its way
+        self._decided = False  # until the table is on its way
         self._sock = sock
         self._head = memoryview(self._hello)
         self._incoming = b""
@@ -296,20 +352,31 @@ class Sender:
         """From here on the server gets the whole table, and after it whatever happens meanwhile."""
         with self._folding:
             self._generation += 1
-            events: list[Event] = [ResyncBegin(self._generation), *self._live.resend(), ResyncEnd(self._generation)]
+            events = self._live.resend(self._generation)
             if self._unreported:
                 events.append(Lost(self._unreported))
                 self._unreported = 0
             self._resending = self._encoded(events, self._token if self._token > self._synced else 0)
             self._gap = False
-        self._decided.set()
+        self._decide()
 
-    @staticmethod
-    def _encoded(events: list[Event], token: int) -> Iterator[bytes]:
+    def _decide(self) -> None:
+        with self._answered:
+            self._decided = True
+            self._answered.notify_all()
+
+    def _encoded(self, events: list[Event], token: int) -> Iterator[bytes]:
         for start in range(0, len(events), 512):
-            yield b"".join(map(native.encode, events[start : start + 512]))
+            yield b"".join(map(self._record, events[start : start + 512]))
         if token:
             yield native.sync(token)
+
+    def _record(self, event: Event) -> bytes:
+        try:
+            return native.encode(event)
+        except Exception:
+            self._rejected += 1
+            return b""
 
     def _next_piece(self) -> bool:
         """Make the next run of whole records the one being sent."""
@@ -320,6 +387,7 @@ class Sender:
                     self._head = memoryview(piece)
                     return True
                 self._resending = None
+                self._trouble = None  # whatever it was, the server has everything again
             if not self._pieces:
                 return False
             piece, self._head_events = self._pieces.popleft()
@@ -374,6 +442,42 @@ class Sender:
         self._head_events = 0
         self._head = memoryview(b"")
         self._trouble = why
+
+
+_sharing = threading.RLock()
+_shared: weakref.WeakValueDictionary[tuple[str, Confidence, tuple[str, ...]], Sender] = weakref.WeakValueDictionary()
+
+
+def shared(paths: list[str] | None, source: str, confidence: Confidence) -> Sender:
+    """The sender of this process for a source; each who asks for it closes it.
+
+    To the server a name is one source, and what one sender has in its table replaces all that another one had.
+    """
+    key = source, confidence, tuple(paths or search_paths())
+    with _sharing:
+        sender = _shared.get(key)
+        if sender is not None:
+            sender._users += 1  # first: a collection may let go of the last one who shared it
+            if sender._open:
+                return sender
+        sender = _shared[key] = Sender(paths, native.hello(source, confidence))
+        return sender
+
+
+def flush_shared(timeout: float) -> None:
+    """The last events of a process that ends well are worth a moment, if somebody takes them."""
+    for sender in list(_shared.values()):
+        if sender.promising:
+            sender.flush(timeout)
+
+
+def forget_shared() -> None:
+    """In a forked process: all are the parent's, and so is whoever holds the lock."""
+    global _sharing
+    for sender in list(_shared.values()):
+        sender.abandon()
+    _sharing = threading.RLock()
+    _shared.clear()
 
 
 def _wait(sock: socket.socket, what: int) -> None:

@@ -54,8 +54,9 @@ class Tally:
             chain[0][4] -= 1
 
     def read(self) -> dict[_Key, Reading]:
-        unknown = {id(cell) for chain in self._chains.values() if chain[0][_UNKNOWN] for cell in chain}
-        doubtful = {id(cell) for chain in self._chains.values() if chain[0][_DOUBT] for cell in chain}
+        chains = list(self._chains.values())  # who gave up waiting for the lock reads while another adds
+        unknown = {id(cell) for chain in chains if chain[0][_UNKNOWN] for cell in chain}
+        doubtful = {id(cell) for chain in chains if chain[0][_DOUBT] for cell in chain}
         return {
             key: Reading(
                 cell[_USED],
@@ -63,7 +64,7 @@ class Tally:
                 cell[_PEAK],
                 None if id(cell) in doubtful else cell[_RESERVED_PEAK],
             )
-            for key, cell in self._cells.items()
+            for key, cell in list(self._cells.items())
         }
 
     def reset_peaks(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 from zlib import crc32
@@ -21,8 +20,8 @@ from ttmem.collect.l1_tracker import KERNEL_BYTES
 
 Result = TypeVar("Result")
 
-_lock = threading.Lock()
 _clients: dict[Confidence, AllocationClient] = {}
+_SOURCES = {Confidence.REPORTED: "wrappers", Confidence.ESTIMATED: "wrapper_kernels"}
 _handles = itertools.count(1 << 63)  # for kernels that nobody can name, far from those a runtime would count
 
 
@@ -90,15 +89,15 @@ def add_kernel_with_tracking(
 ) -> Result:  # fmt: skip
     """Add a kernel whose binaries take ``size`` bytes on each of its cores, or 50 KiB by estimate.
 
-    ``kernel`` is its number; by default that is the handle that ``add`` returns, if it is a number. An estimate is
-    reported by a client of its own, as such; a ``client`` that is given should be one with confidence ESTIMATED then.
+    ``kernel`` is its number; by default that is the handle that ``add`` returns, if it is a number. All kernels are
+    reported as estimates, since some may be; a ``client`` that is given should have confidence ESTIMATED then.
     """
     result = add(*args, **kwargs)
     with contextlib.suppress(TypeError, ValueError):
         mask = mask_from(cores)
         if tracker is not None:
             tracker.track_kernel(mask.bit_count(), cores=mask)
-        reporter = _reporter(client, tracker, estimated=size is None)
+        reporter = _reporter(client, tracker, Confidence.ESTIMATED)
         if reporter is not None:
             handle = result if kernel is None and isinstance(result, int) else kernel
             reporter.report_kernel_load(
@@ -118,23 +117,22 @@ def unload_kernel_with_tracking(
         mask = mask_from(cores)
         if tracker is not None:
             tracker.unload_kernel(mask.bit_count(), cores=mask)
-        reporter = _reporter(client, tracker, estimated=size is None)
+        reporter = _reporter(client, tracker, Confidence.ESTIMATED)
         if reporter is not None:
             reporter.report_kernel_unload(device_id=device, kernel_id=kernel, program=program, cores=mask)
     return result
 
 
 def _reporter(
-    client: AllocationClient | None, tracker: Tracker | None, estimated: bool = False
+    client: AllocationClient | None, tracker: Tracker | None, confidence: Confidence = Confidence.REPORTED
 ) -> AllocationClient | None:
     """The client that was given, none if there is only a tracker, else the one of this module."""
     if client is not None or tracker is not None:
         return client
-    confidence = Confidence.ESTIMATED if estimated else Confidence.REPORTED
-    with _lock:
-        if confidence not in _clients:
-            _clients[confidence] = AllocationClient(source="wrappers", confidence=confidence)
-        return _clients[confidence]
+    known = _clients.get(confidence)
+    if known is None:  # two threads may both make one: they are one source
+        known = _clients.setdefault(confidence, AllocationClient(source=_SOURCES[confidence], confidence=confidence))
+    return known
 
 
 def _place(address: int | None, index: int, mask: int) -> tuple[int, int]:

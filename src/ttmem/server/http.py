@@ -47,8 +47,12 @@ class HttpError(Exception):
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+def json_text(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"))
+
+
 def json_response(data: Any, status: int = 200) -> Response:
-    return Response(json.dumps(data, separators=(",", ":")).encode() + b"\n", status)
+    return Response(json_text(data).encode() + b"\n", status)
 
 
 class HttpServer:

@@ -2,20 +2,22 @@
 """Events in: accepts connections, reads fairly, decodes, stamps owners, and folds into the account.
 
 All event sockets and pidfds hang on epolls of our own, which the server's loop watches as one descriptor. So the
-order is ours: the dead first, then each readable connection one bounded read, then back to the loop.
+order is ours: the dead first, then each readable connection one bounded read, then back to the loop. What was read
+and takes long waits for the next turn.
 """
 
 from __future__ import annotations
 
 import array
 import fcntl
+import math
 import os
 import select
 import socket
 import struct
 import termios
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import Protocol
 
@@ -70,6 +72,7 @@ class Connection:
         "outgoing",
         "owners",
         "peer_pid",
+        "pending",
         "sock",
         "source_name",
     )  # fmt: skip
@@ -86,6 +89,12 @@ class Connection:
         self.outgoing = b""
         self.complaints: set[str] = set()
         self.descriptors: list[int] = []  # received, and not yet asked for by a hello
+        self.pending: tuple[Iterator[bytes], Owner] | None = None  # records that were read and must wait for a turn
+
+    def close_descriptors(self) -> None:
+        for fd in self.descriptors:
+            os.close(fd)
+        self.descriptors = []
 
 
 class Ingest:
@@ -145,7 +154,9 @@ class Ingest:
                 if mask & select.EPOLLOUT:
                     self._send(connection, b"")
                 if mask & ~select.EPOLLOUT:
-                    self._read_safely(connection)
+                    self._read_safely(connection, deadline)
+                    if connection.pending is not None:
+                        waiting.append((fd, select.EPOLLIN))
                     if monotonic() > deadline:
                         break
             elif fd in self._listeners:
@@ -170,6 +181,7 @@ class Ingest:
 
     def close(self) -> None:
         for connection in list(self.connections.values()):
+            connection.close_descriptors()
             connection.sock.close()
         self.connections.clear()
         self.rings.close()
@@ -210,10 +222,13 @@ class Ingest:
             owner.info = owner.info._replace(uid=uid)
         return owner
 
-    def _read_safely(self, connection: Connection) -> int:
+    def _read_safely(self, connection: Connection, deadline: float = math.inf) -> int:
         """A fault of ours, met on one connection, costs that connection and not the account."""
         try:
-            return self._read(connection)
+            if connection.pending is not None:
+                self._native(connection, *connection.pending, deadline)
+                return 0
+            return self._read(connection, deadline)
         except Exception as error:
             self.warn(
                 f"connection {connection.number} (pid {connection.peer_pid}) is closed after an internal error: "
@@ -223,7 +238,7 @@ class Ingest:
                 self._end(connection)
             return 0
 
-    def _read(self, connection: Connection) -> int:
+    def _read(self, connection: Connection, deadline: float) -> int:
         """One bounded read. Returns the number of bytes, 0 at the end of the stream, -1 if there was nothing."""
         lost = connection.legacy is not None and connection.legacy.lost
         view = memoryview(self._buffer)[: _GARBAGE_READ if lost else READ_SIZE]
@@ -242,23 +257,19 @@ class Ingest:
         if count == 0:
             self._end(connection)
             return 0
-        try:
-            self._decode(connection, bytes(view[:count]), self._own(connection, pid, uid), pid)
-        finally:
-            for fd in connection.descriptors:  # whoever wanted one has taken it
-                os.close(fd)
-            connection.descriptors = []
+        self._decode(connection, bytes(view[:count]), self._own(connection, pid, uid), pid, deadline)
         return count
 
-    def _decode(self, connection: Connection, data: bytes, owner: Owner, pid: int) -> None:
+    def _decode(self, connection: Connection, data: bytes, owner: Owner, pid: int, deadline: float) -> None:
         if connection.legacy is None and connection.native is None:
             if data[0] == native.MAGIC:
                 connection.native = native.NativeStream()
             else:
                 connection.legacy = LegacyStream()
         if connection.native is not None:
-            self._native(connection, connection.native, data, owner)
+            self._native(connection, connection.native.feed(data), owner, deadline)
             return
+        connection.close_descriptors()
         stream = connection.legacy
         assert stream is not None
         rejected = stream.rejected
@@ -286,6 +297,8 @@ class Ingest:
                 self._exit(owner)
         self._epoll.unregister(connection.sock.fileno())
         del self.connections[connection.sock.fileno()]
+        connection.pending = None
+        connection.close_descriptors()
         connection.sock.close()
 
     # -- what records say ----------------------------------------------------------------------------------------
@@ -369,9 +382,11 @@ class Ingest:
         else:
             self._complain(connection, None, "limit", "holds more things than the account keeps for one process")
 
-    def _native(self, connection: Connection, stream: native.NativeStream, data: bytes, owner: Owner) -> None:
+    def _native(self, connection: Connection, records: Iterator[bytes], owner: Owner, deadline: float) -> None:
+        """Our own records, one at least, and as many as there is time for."""
+        connection.pending = None
         try:
-            for record in stream.feed(data):
+            for record in records:
                 op = record[0]
                 if op == native.MAGIC:
                     hello = native.decode_hello(record)
@@ -394,6 +409,10 @@ class Ingest:
                         self.log.left_out += 1
                     if thing is None and type(event) is Allocated:
                         self._refused(connection, source, event.device, event.size)
+                if monotonic() > deadline:
+                    connection.pending = records, owner
+                    return
+            connection.close_descriptors()  # whoever wanted one has taken it
         except native.NativeError as error:
             source = self._source(connection, owner)
             self.emit(self.now(), source, Rejected(1))
@@ -460,6 +479,8 @@ class Ingest:
 
     def _drain(self, connection: Connection) -> None:
         """Read what is there now, not what others on the same connection go on sending."""
+        if connection.pending is not None:
+            self._read_safely(connection)
         if connection.sock.fileno() < 0:
             return
         pending = array.array("i", [0])

@@ -10,6 +10,7 @@ import pwd
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ttmem.account import snapshot as snap
@@ -18,7 +19,7 @@ from ttmem.account.kinds import KIND_BY_LABEL, KINDS
 from ttmem.account.l1map import FloorFinder, Reach
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Process
-from ttmem.account.phases import phases_json
+from ttmem.account.phases import phase_entries, phases_head
 from ttmem.account.things import Thing
 from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
 from ttmem.api.leaks import OLDER, LeakFinder
@@ -26,11 +27,13 @@ from ttmem.server import metrics
 from ttmem.server.clock import Clock, rfc3339
 from ttmem.server.feed import Feed, Subscription
 from ttmem.server.history import History
-from ttmem.server.http import HttpError, Request, Response, json_response
+from ttmem.server.http import HttpError, Request, Response, json_response, json_text
 from ttmem.server.ingest import Ingest
 
 SLICE = 1000
 _MAX_LIMIT = 10_000
+_MOST_ROWS = 50_000  # of phases in one answer, and a few more to end what was begun
+_ROWS_AT_ONCE = 500
 _SORTS: dict[str, Callable[[Thing], tuple[int, int]]] = {
     "size": lambda thing: (thing.size, thing.born),
     "newest": lambda thing: (thing.born, 0),
@@ -260,7 +263,24 @@ class Api:
             found = [p for p in (*ledger.processes.values(), *ledger.departed) if p.phases.open or p.phases.ended]
         else:
             found = self._parties(_whole(pid, "pid"))
-        return json_response({"processes": [phases_json(process, sees(request.uid)) for process in found]})
+        listed = 0
+        processes: list[str] = []
+        for process in found:
+            states: dict[str, list[str]] = {"open": [], "ended": []}
+            not_listed = 0
+            for state, entry, rows in phase_entries(process, sees(request.uid)):
+                if listed >= _MOST_ROWS:
+                    not_listed += 1
+                    continue
+                pieces: list[str] = []
+                while some := list(islice(rows, _ROWS_AT_ONCE)):
+                    pieces.append(json_text(some)[1:-1])
+                    listed += len(some)
+                    await asyncio.sleep(0)
+                states[state].append(f'{json_text(entry)[:-1]},"rows":[{",".join(pieces)}]}}')
+            phases = ",".join(f'"{state}":[{",".join(entries)}]' for state, entries in states.items())
+            processes.append(f"{json_text(phases_head(process, not_listed))[:-1]},{phases}}}")
+        return Response(f'{{"processes":[{",".join(processes)}]}}\n'.encode())
 
     async def _headroom(self, request: Request) -> Response:
         wanted = request.query.get("chip")
@@ -353,7 +373,11 @@ class Api:
         async for items in self._slices():
             for item in items:
                 finder.add(item)
+        for process in reversed([*self._ledger.departed]):
+            finder.add_dead(process)
+            await asyncio.sleep(0)
         found = finder.result(self._ledger, time=rfc3339(now), since=rfc3339(since), tracked=now - since)
+        await asyncio.sleep(0)
         return json_response(found)
 
     async def _metrics(self, request: Request) -> Response:

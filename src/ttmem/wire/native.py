@@ -41,7 +41,7 @@ from ttmem.account.events import (
     Viewed,
 )
 from ttmem.account.geometry import Arch, Geometry
-from ttmem.account.grid import CoreRange, mask_of, ranges_of
+from ttmem.account.grid import MAX_Y, ROW, CoreRange, mask_of, ranges_of
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KINDS, Confidence
 
@@ -103,6 +103,10 @@ def _read_text(raw: bytes) -> str:
     return _text(raw[:MAX_TEXT].decode("utf-8", "replace")).decode()
 
 
+def _tag(tag: str | None) -> str | None:
+    return None if tag is None else _text(tag).decode()
+
+
 def _with_body(op: int, device: int, body: bytes, kind: int = 0) -> bytes:
     length = _padded(PREFIX.size + 2 + len(body))
     if length > MAX_RECORD:
@@ -117,6 +121,9 @@ def _pack_ranges(mask: int) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _mask_of_packed(ranges: bytes) -> int:
+    rows = sum(abs(y1 - y0) + 1 for _, y0, _, y1 in _RANGE.iter_unpack(ranges))
+    if rows > ROW * MAX_Y:  # a row of a range is a core at least, and each core need be named only once
+        raise NativeError(f"core ranges of {rows} rows name more cores than the {ROW * MAX_Y} there can be")
     return mask_of(CoreRange(*one) for one in _RANGE.iter_unpack(ranges))
 
 
@@ -222,7 +229,7 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     ResyncBegin: lambda e: _number(RESYNC_BEGIN, 0, e.generation),
     ResyncEnd: lambda e: _number(RESYNC_END, 0, e.generation),
     Lost: lambda e: _number(LOST, 0, e.events),
-    ProgramCompiled: lambda e: _with_body(PROGRAM_COMPILED, e.device, json.dumps(e[1:]).encode()),
+    ProgramCompiled: lambda e: _with_body(PROGRAM_COMPILED, e.device, json.dumps([*e[1:-1], _tag(e.tag)]).encode()),
     Sees: lambda e: _with_body(SEES, 0, json.dumps(e).encode()),
     Audited: lambda e: _with_body(AUDITED, e.device, json.dumps(e[1:]).encode()),
     Mark: lambda e: _with_body(MARK, 0, _text(e.text)),
@@ -243,6 +250,8 @@ def encode(event: Event) -> bytes:
 
 
 def _unpack_ranges(record: bytes, at: int, count: int) -> int:
+    if count > ROW * MAX_Y:
+        raise NativeError(f"{count} core ranges are more than the {ROW * MAX_Y} cores there can be")
     if at + count * _RANGE.size > len(record):
         raise NativeError(f"{count} core ranges do not fit a record of {len(record)} bytes")
     return _mask_of_packed(bytes(record[at : at + count * _RANGE.size]))
@@ -284,7 +293,10 @@ def _decode_run(record: bytes) -> ProgramRun:
 
 def _decode_compiled(record: bytes) -> ProgramCompiled:
     program, ring, metal_id, tag = json.loads(_body(record))
-    return ProgramCompiled(_device(record), int(program), int(ring), int(metal_id), None if tag is None else str(tag))
+    numbers = int(program), int(ring), int(metal_id)
+    if not all(0 <= number < 1 << 64 for number in numbers):
+        raise NativeError("the numbers of a compiled program must fit 64 bits")
+    return ProgramCompiled(_device(record), *numbers, _tag(None if tag is None else str(tag)))
 
 
 def _decode_phase(record: bytes) -> PhaseBegan:
