@@ -17,6 +17,7 @@ from ttmem.account.events import Allocated, DeviceOpened, Event, Extra, Freed, R
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS, POOL_OF, Confidence
 from ttmem.account.ledger import Ledger, Limits
+from ttmem.account.snapshot import counts
 from ttmem.wire import native
 from ttmem.wire.journal import JournalError, JournalReader, JournalWriter
 from ttmem.wire.legacy import SIZES, Type, event_of, request, short_request
@@ -89,9 +90,8 @@ def check(ledger: Ledger) -> None:
         sums, pools = [0] * len(KINDS), [0] * 4
         for holding in chip.holdings:
             for thing in holding.things():
-                leaf = holding.leaves[thing.kind]
-                assert leaf is not None
-                if len(leaf.chain) > 1:
+                assert holding.leaves[thing.kind] is not None
+                if counts(thing):
                     sums[thing.kind] += thing.counted
                     pools[POOL_OF[thing.kind]] += thing.counted
         assert sums == [total.used for total in chip.kinds], (sums, [total.used for total in chip.kinds])
