@@ -26,7 +26,9 @@ TIDY = {"matmul": "freed everything", "conv": "freed everything", "decode": "cle
 
 @pytest.fixture(autouse=True)
 def unreported(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The tracker of the process, whose client is not enabled."""
+    """The tracker of the process, whose client is not enabled; devices that other tests forgot are closed."""
+    for place in devices.opened():
+        place.close()
     monkeypatch.delenv(ENABLE_VARIABLE, raising=False)
     default_tracker.cache_clear()
     yield
