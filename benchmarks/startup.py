@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests import machines
+
 from benchmarks.ingest import running
 from benchmarks.report import Report, spread
 
@@ -23,15 +25,27 @@ def _time(command: list[str], env: dict[str, str]) -> float:
 def run(report: Report, folder: Path, rounds: int) -> None:
     report.title("`ttmem smi` from start to finish, ms, median (range)")
     path = folder / "smi.sock"
+    one, many = (str(make(folder / make.__name__).root) for make in (machines.n150, machines.galaxy))
+    command = [str(Path(sys.executable).parent / "ttmem"), "smi"]
     serve = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", str(path)]
+    nobody = {**os.environ, "TTMEM_SOCKET": str(folder / "nobody.sock")}
     env = {**os.environ, "TTMEM_SOCKET": str(path)}
-    smi = [str(Path(sys.executable).parent / "ttmem"), "smi"]
-    with open(os.devnull, "wb") as null, running(serve, path, null):
-        bare, whole = [], []
+    for each in (nobody, env):
+        each.pop("PYTHONDONTWRITEBYTECODE", None)  # who installed ttmem has its modules compiled
+    kinds = {
+        "with a server, one chip": (command, env),
+        "without a server, one chip": ([*command, "--root", one], nobody),
+        "without a server, 32 chips": ([*command, "--root", many], nobody),
+    }
+    with open(os.devnull, "wb") as null, running([*serve, "--machine", one], path, null):
+        times: dict[str, list[float]] = {name: [] for name in ("a bare interpreter", *kinds)}
         for _ in range(rounds * 4):
-            bare.append(_time([sys.executable, "-c", "pass"], env))
-            whole.append(_time(smi, env))
-    report.figure("a bare interpreter", "", spread(bare, 1e3))
-    report.figure("ttmem smi", "", spread(whole, 1e3))
-    ratio = statistics.median(a / b for a, b in zip(whole, bare))
-    report.budget("ttmem smi beside a bare interpreter", ratio, 4, "x")
+            times["a bare interpreter"].append(_time([sys.executable, "-c", "pass"], env))
+            for name, (what, where) in kinds.items():
+                times[name].append(_time(what, where))
+    bare = times["a bare interpreter"]
+    for name, each in times.items():
+        ratio = statistics.median(a / b for a, b in zip(each, bare))
+        report.figure(name, f"{ratio:.2f} x", spread(each, 1e3))
+        if each is not bare and "32" not in name:
+            report.budget(f"ttmem smi {name}, beside a bare interpreter", ratio, 4, "x")

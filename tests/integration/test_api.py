@@ -33,6 +33,7 @@ from ttmem.server.history import History
 from ttmem.server.http import Request
 from ttmem.server.ingest import Ingest
 from ttmem.server.legacy_log import LegacyLog
+from ttmem.server.lookout import Lookout
 from ttmem.server.routes import Api
 
 Legacy = Callable[..., LegacyClient]
@@ -229,7 +230,8 @@ class Asked:
         self.ledger = Ledger()
         ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=lambda: 0.0)
         about = {"pid": 1, "since": 0.0, "version": "", "clients": 0}
-        self.api = Api(self.ledger, ingest, History(), Feed(), Clock(), lambda: about)
+        lookout = Lookout(None, self.ledger, lambda source, event: None)
+        self.api = Api(self.ledger, ingest, History(), Feed(), Clock(), lookout, lambda: about)
         self.turns = 0
 
     def get(self, path: str) -> Any:
@@ -282,7 +284,7 @@ def test_the_dead_are_looked_through_without_holding_the_loop() -> None:
 
 
 def test_the_api_page_describes_every_route_and_parameter() -> None:
-    routes = Api(*([None] * 6)).routes  # type: ignore[arg-type]
+    routes = Api(*([None] * 7)).routes  # type: ignore[arg-type]
     page = (ROOT / "docs" / "api.md").read_text()
     documented = {
         match[1]: set(re.findall(r"^\| `(\w+)` \|", match[2], re.MULTILINE))

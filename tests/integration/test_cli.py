@@ -37,7 +37,7 @@ def test_help_and_version() -> None:
     [
         (["fly"], 2, "there is no command 'fly'"),
         (["smi", "--fly"], 2, "unrecognized arguments"),
-        (["smi", "--api", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
+        (["smi", "--api", "/nonexistent/api.sock"], 2, "start one with `ttmem serve`"),
         (["dump", "--api", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
         (["replay", "/nonexistent/file"], 1, "No such file"),
         (["replay", "/dev/null"], 1, "not a ttmem event file"),

@@ -190,19 +190,7 @@ def test_a_recording_cut_off_by_kill_9(serve: Serve, legacy: Legacy, folder: Pat
     assert "ends inside an entry" in cut.stderr
 
 
-_SERVE_FOLDER = """
-import asyncio, sys
-from ttmem.server.daemon import Options, Server
-
-async def main():
-    noc = len(sys.argv) > 3
-    await Server(Options(sys.argv[1], legacy_path=None, quiet=True, root=sys.argv[2], noc_capacity=noc)).run()
-
-asyncio.run(main())
-"""
-
-
-def test_device_metadata_without_opening_a_device(folder: Path, legacy: Legacy) -> None:
+def test_device_metadata_without_opening_a_device(folder: Path, serve: Serve, legacy: Legacy) -> None:
     """A machine laid out in a folder: two boards in sysfs, whose device files must not be touched."""
     for number, (board, device) in enumerate((("n150", "0x401e"), ("p150a", "0xb140"))):
         pci = folder / f"sys/devices/pci0000:00/0000:0{number + 1}:00.0"
@@ -212,12 +200,8 @@ def test_device_metadata_without_opening_a_device(folder: Path, legacy: Legacy) 
         entry.mkdir(parents=True)
         (entry / "tt_card_type").write_text(board + "\n")
         (entry / "device").symlink_to(pci)
-    (folder / "proc").symlink_to("/proc")
-    server = Server(folder, wait=False)
-    server.stop(signal.SIGKILL)
-    for extra, totals in (([], (64 * 1499136, 110 * 1572864)), (["noc"], (120 * 1499136, 204 * 1572864))):
-        server.process = subprocess.Popen([sys.executable, "-c", _SERVE_FOLDER, server.path, str(folder), *extra])
-        wait_until(server._up, "the start")
+    for extra, totals in (([], (64 * 1499136, 110 * 1572864)), (["--noc-capacity"], (120 * 1499136, 204 * 1572864))):
+        server = serve("--machine", str(folder), "--quiet", *extra)
         client = legacy(server)
         assert client.info(-1)["num_devices"] == 2
         first, second = client.info(0), client.info(1)

@@ -23,6 +23,7 @@ LAYERS = [
     {"sim", "sources", "agent"},
     {"server"},
     {"run"},
+    {"doctor"},
     {"show"},
     {"cli"},
 ]

@@ -366,7 +366,7 @@ def test_the_route_shows_readers_the_tags_they_may_see(scene: Scene) -> None:
     scene.tell(scene.process(uid=1000), 61, buffer(0x1000, 100, tag="secret"))
     scene.tell(scene.process(uid=1000), 59, buffer(0x2000, 100, tag="secret"))
     stub = SimpleNamespace(catch_up=lambda: None, now=lambda: NOW)
-    api = Api(scene.ledger, stub, None, None, stub, lambda: {"since": 400.0})  # type: ignore[arg-type]
+    api = Api(scene.ledger, stub, None, None, stub, None, lambda: {"since": 400.0})  # type: ignore[arg-type]
 
     def ask(uid: int | None, **query: str) -> Any:
         answer = asyncio.run(api.handle(Request("GET", "/leaks", query, uid)))

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import ttmem
 from ttmem.account.identity import ProcessInfo
 from ttmem.sources import processes
 
@@ -117,3 +119,83 @@ def test_a_real_process() -> None:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert processes.start_and_state(child.pid) == (info.start, "Z")
     assert processes.start_and_state(child.pid) is None
+
+
+ENV = {"PYTHONPATH": str(Path(ttmem.__file__).parent.parent)}
+HEX = "3f2a91c0b7de" + "0" * 52
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "container"),
+    [
+        ("0::/", None),
+        ("0::/user.slice/user-1000.slice/session-3.scope", None),
+        ("", None),
+        ("garbage", None),
+        (f"0::/system.slice/docker-{HEX}.scope", "docker 3f2a91c0b7de"),
+        (f"9:cpu:/\n8:devices:/docker/{HEX}\n0::/", "docker 3f2a91c0b7de"),
+        (f"0::/../docker-{HEX}.scope", "docker 3f2a91c0b7de"),
+        (f"0::/machine.slice/libpod-{HEX}.scope/container", "podman 3f2a91c0b7de"),
+        (f"0::/machine.slice/libpod-conmon-{HEX}.scope", None),
+        (f"4:devices:/libpod_parent/libpod-{HEX}", "podman 3f2a91c0b7de"),
+        (f"0::/system.slice/nerdctl-{HEX}.scope", "containerd 3f2a91c0b7de"),
+        (f"0::/default/{HEX}", "containerd 3f2a91c0b7de"),
+        (f"0::/ecs/task/{HEX}", "container 3f2a91c0b7de"),
+        (f"0::/kubepods/burstable/pod12345678-90ab-cdef-1234-567890abcdef/{HEX}", "kubernetes pod 12345678-90a"),
+        (
+            "0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod12345678_90ab_cdef_1234_567890abcdef"
+            f".slice/crio-{HEX}.scope",
+            "kubernetes pod 12345678-90a",
+        ),
+        (f"0::/docker/{HEX}/kubelet/kubepods/pod{'ab' * 16}/{HEX}", "kubernetes pod abababababab"),
+        ("0::/lxc.payload.web-1/system.slice/x.service", "lxc web-1"),
+        ("0::/lxc/101/ns/init.scope", "lxc 101"),
+        ("0::/lxc.monitor.web-1", None),
+        ("0::/machine.slice/systemd-nspawn@deb\\x2d12.service/payload/init.scope", "systemd-nspawn deb-12"),
+        ("0::/machine.slice/machine-deb\\x2d12.scope/payload", "systemd-nspawn deb-12"),
+        ("0::/machine.slice/machine-qemu\\x2d1\\x2dwin.scope/libvirt/vcpu0", None),
+        ("0::/user.slice/machine-learning.service", None),
+        ("0::/user.slice/pod-tools.slice", None),
+        ("0::/lxc/\x1b[2J", "lxc ?[2J"),
+    ],
+)
+def test_container(folder: Path, cgroup: str, container: str | None) -> None:
+    lay_out(folder, 42, cgroup=f"{cgroup}\n".encode())
+    assert processes.container(42, str(folder)) == container
+
+
+@pytest.mark.parametrize(
+    ("status", "owner"),
+    [
+        (b"Name:\tx\nUid:\t1000\t1001\t1002\t1003\nNSpid:\t42\n", (1001, None)),
+        (b"Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t42\t17\t3\n", (0, 3)),
+        (b"Name:\tUid:\\n\nUid:\tx y z w\nNSpid:\t42\tx\n", (None, None)),
+        (b"Uid:\t5\n", (None, None)),
+        (b"", (None, None)),
+    ],
+)
+def test_owner(folder: Path, status: bytes, owner: tuple[int | None, int | None]) -> None:
+    lay_out(folder, 42, status=status)
+    assert processes.owner(42, str(folder)) == owner
+
+
+def test_stat(folder: Path) -> None:
+    lay_out(folder, 42, stat=stat_line("a) (b"))
+    assert processes.stat(42, str(folder)) == ("a) (b", "S", 9, 20, 8675309)
+
+
+@pytest.mark.parametrize(
+    ("letter", "threads", "dead"), [("S", 1, False), ("Z", 1, True), ("Z", 0, True), ("Z", 2, False)]
+)
+def test_the_dead(letter: str, threads: int, dead: bool) -> None:
+    assert processes.is_dead(("x", letter, 0, threads, 5)) is dead
+
+
+def test_what_a_screen_can_spare_is_not_imported() -> None:
+    """`ttmem smi` without a server starts with these modules, and has little time to."""
+    heavy = "{'typing', 'dataclasses', 'threading', 'subprocess', 'pathlib', 'shutil', 'ttmem.account.identity'}"
+    program = (
+        f"import sys; old = set(sys.modules); import ttmem.sources.holders; print({heavy} & (set(sys.modules) - old))"
+    )
+    run = subprocess.run([sys.executable, "-S", "-c", program], env=ENV, check=True, capture_output=True, text=True)
+    assert run.stdout == "set()\n"

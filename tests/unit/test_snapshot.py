@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from ttmem.account.blank import ANOMALIES
 from ttmem.account.events import Allocated, ChipFound, DeviceOpened, Extra, Freed, ProcessExited, ProgramRun
 from ttmem.account.geometry import BOARDS, Arch
 from ttmem.account.grid import CoreRange, mask_of
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind
-from ttmem.account.ledger import ANOMALIES, Ledger
+from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
 from ttmem.account.snapshot import peaks, snapshot
 
@@ -166,9 +167,11 @@ def test_empty() -> None:
         "host": "box",
         "server": None,
         "sources": [],
+        "driver": None,
         "chips": [],
         "processes": [],
         "anomalies": dict.fromkeys(ANOMALIES, 0),
+        "notes": [],
     }
 
 
@@ -228,6 +231,7 @@ def test_a_chip_nobody_has_reported_on_is_unknown_not_empty() -> None:
     (chip,) = account.picture()["chips"]
     memory = chip["memory"]
     assert memory.pop("missing") == [kind.label for kind in KINDS]
+    assert memory.pop("unseen") == []
     assert memory.pop("confidence") == {"exact": 0, "reported": 0, "estimated": 0}
     assert memory["reporter"].pop("basis") == "MemoryReporter unavailable"
     assert {path: value for path, value in leaves(memory).items() if value is not None} == {}

@@ -143,8 +143,8 @@ GARBAGE = st.binary(min_size=1, max_size=90) | st.lists(
     min_size=1, max_size=30,
 ).map(b"".join)  # fmt: skip
 # Enough records for the decoder to find its way: garbage can swallow the beginning of what follows it.
-BLOCK = st.lists(LONG | LONG | SHORT, min_size=5, max_size=7)
-SWALLOWED = 3
+BLOCK = st.lists(LONG | LONG | SHORT, min_size=6, max_size=8)
+SWALLOWED = 4  # as long searches have it: three records, four if short ones are among them
 
 
 def numbered(blocks: list[list[Sent]]) -> list[list[Sent]]:

@@ -32,10 +32,10 @@ def test_a_machine(folder: Path) -> None:
     lay_out(folder, 2, "0000:41:00.0", "0xb140", "p150a")
     lay_out(folder, 0, "0000:01:00.0", "0xfaca", "unknown")
     assert sysfs.chips(str(folder)) == [
-        ChipInfo("0000:01:00.0", "0000:01:00.0", 0, Arch.GRAYSKULL, "unknown", False),
+        ChipInfo("0000:01:00.0", "0000:01:00.0", 0, Arch.GRAYSKULL, None, False),
         ChipInfo("0000:41:00.0", "0000:41:00.0", 2, Arch.BLACKHOLE, "p150a", False),
         ChipInfo("0000:c1:00.0", "0000:c1:00.0", 10, Arch.WORMHOLE_B0, "n300", False),
-    ], "in driver order, by number and not by spelling"
+    ], "in driver order, by number and not by spelling; of an unknown card the type is unknown"
 
 
 def test_no_driver(folder: Path) -> None:
@@ -46,7 +46,16 @@ def test_no_driver(folder: Path) -> None:
 
 def test_other_entries_are_not_chips(folder: Path) -> None:
     base = folder / "sys/class/tenstorrent"
-    for name in ("tenstorrent", "tenstorrent!", "tenstorrent!x", "tenstorrent!1!2", "version", "xtenstorrent!1"):
+    for name in (
+        "tenstorrent",
+        "tenstorrent!",
+        "tenstorrent!x",
+        "tenstorrent!1!2",
+        "tenstorrent!-1",
+        "tenstorrent!\u0661",
+        "version",
+        "xtenstorrent!1",
+    ):
         (base / name).mkdir(parents=True)
     assert sysfs.chips(str(folder)) == []
 
@@ -78,3 +87,67 @@ def test_a_broken_link_is_no_pci_address(folder: Path) -> None:
     (entry / "device").symlink_to(folder / "gone")
     (chip,) = sysfs.chips(str(folder))
     assert (chip.uid, chip.pci) == ("kmd:4", None)
+
+
+@pytest.mark.parametrize("name", ["x", "0000:01:00", "0000:01:00.00", "0000:01:0g.0", "virtual"])
+def test_a_link_to_elsewhere_is_no_pci_address(folder: Path, name: str) -> None:
+    lay_out(folder, 4, name, "0x401e", "n150")
+    (chip,) = sysfs.chips(str(folder))
+    assert (chip.uid, chip.pci, chip.arch) == ("kmd:4", None, Arch.WORMHOLE_B0)
+
+
+def test_a_bus_of_a_large_domain(folder: Path) -> None:
+    lay_out(folder, 0, "10000:e1:00.0", "0xb140", "p150a")
+    assert sysfs.chips(str(folder))[0].pci == "10000:e1:00.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "speed"),
+    [
+        ("16.0 GT/s PCIe", 16.0), ("2.5 GT/s PCIe", 2.5), ("8 GT/s", 8.0), ("64.0 GT/s PCIe", 64.0), ("Unknown", None),
+        ("Unknown speed", None), ("", None), (None, None), ("16.0", 16.0), ("17 GT/s", None), ("nan GT/s", None),
+        ("inf GT/s", None), ("-16 GT/s", None),
+    ],
+)  # fmt: skip
+def test_link_speed(text: str | None, speed: float | None) -> None:
+    assert sysfs.link_speed(text) == speed
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("16", 16), ("1", 1), ("63", None), ("0", None), ("x16", None), ("", None), (None, None)]
+)
+def test_link_width(text: str | None, width: int | None) -> None:
+    assert sysfs.link_width(text) == width
+
+
+def test_facts_that_are_none(folder: Path) -> None:
+    """Ones and zeros are no serial, and a version has three or four numbers."""
+    entry = lay_out(folder, 0, "0000:02:00.0", "0x401e", "n150 or so, with a name that never ends")
+    for name, text in {
+        "tt_serial": "F" * 16,
+        "tt_asic_id": "0" * 16,
+        "tt_fw_bundle_ver": "255.255.255.255",
+        "tt_eth_fw_ver": "255.15.4095",
+        "tt_arc_fw_ver": "2.36",
+        "tt_m3app_fw_ver": "a.b.c.d",
+        "tt_m3bl_fw_ver": "129.2.0.0",
+        "device/numa_node": "-1",
+        "device/max_link_width": "255",
+    }.items():
+        (entry / name).write_text(text + "\n")
+    assert sysfs.facts(str(entry)) == {
+        "pci": "0000:02:00.0",
+        "arch": "wormhole_b0",
+        "board": None,
+        "serial": None,
+        "asic_id": None,
+        "firmware": {"m3bl": "129.2.0.0"},
+        "pcie": {"max_speed_gts": None, "max_width": None, "numa": None},
+    }
+
+
+@pytest.mark.parametrize("serial", ["0100014511703012", "0100014511703abc"])
+def test_a_serial_is_in_upper_case(folder: Path, serial: str) -> None:
+    entry = lay_out(folder, 0, "0000:02:00.0", "0x401e", "n300")
+    (entry / "tt_serial").write_text(serial + "\n")
+    assert sysfs.facts(str(entry))["serial"] == serial.upper()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much memory a chip has and how a core's L1 is laid out.
 
-The live figures come from the runtime that opened the device. The table below is what ttnn 0.81.1 reports for
-each board; it serves only until the live figures are known, and numbers drawn from it say so.
+The live figures come from the runtime that opened the device. Those of ``boards.py`` serve only until they are known,
+and numbers drawn from them say so.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from ttmem.account import boards
 from ttmem.account.kinds import Kind
 
 
@@ -25,6 +26,9 @@ class Arch(IntEnum):
     @property
     def label(self) -> str:
         return self.name.lower()
+
+
+ARCH_BY_LABEL = {arch.label: arch for arch in Arch}
 
 
 class Geometry(NamedTuple):
@@ -61,34 +65,16 @@ class Geometry(NamedTuple):
         return self.l1_base - self.map_end
 
 
-def _wormhole(x: int, y: int) -> Geometry:
-    return Geometry(Arch.WORMHOLE_B0, x, y, 1499136, 105824, 35168, 12, 1073741824)
-
-
-def _blackhole(x: int, y: int, banks: int) -> Geometry:
-    return Geometry(Arch.BLACKHOLE, x, y, 1572864, 111744, 41088, banks, 4278190080)
-
-
 BOARDS: dict[str, Geometry] = {
-    "n150": _wormhole(8, 8),
-    "n300": _wormhole(8, 8),
-    "galaxy-wormhole": _wormhole(8, 9),
-    "p100": _blackhole(11, 10, 7),
-    "p150": _blackhole(11, 10, 8),
-    "p300": _blackhole(11, 10, 8),
-    "galaxy-blackhole": _blackhole(12, 10, 8),
-    "quasar": Geometry(Arch.QUASAR, 8, 4, 4194304, 332864, 230464, 2, 1073741824),
+    name: Geometry(ARCH_BY_LABEL[arch], x, y, l1_size, l1_base, map_end, banks, bank_size)
+    for name, (arch, x, y, l1_size, l1_base, map_end, banks, bank_size) in boards.SIZES.items()
 }
-_BY_ARCH = {Arch.WORMHOLE_B0: "n150", Arch.BLACKHOLE: "p150", Arch.QUASAR: "quasar"}
 
 
 def board_geometry(board: str | None, arch: Arch = Arch.UNKNOWN) -> Geometry | None:
     """Table figures for a board name as the driver spells it (``p150a``), else for the family's common board."""
-    if board:
-        known = BOARDS.get(board) or BOARDS.get(board.rstrip("abc"))
-        if known is not None:
-            return known
-    return BOARDS[_BY_ARCH[arch]] if arch in _BY_ARCH else None
+    name = boards.table_name(board, arch.label)
+    return None if name is None else BOARDS[name]
 
 
 class NocGrid(NamedTuple):

@@ -50,18 +50,6 @@ from ttmem.account.things import Holding, Part, PartKey, Program, Thing
 from ttmem.account.totals import NOT_YET, Total, WholeTotal
 from ttmem.account.voices import new_leaf, rehome
 
-ANOMALIES = (
-    "unknown_free",
-    "double_free",
-    "ambiguous",
-    "misrouted",
-    "replaced",
-    "rejected",
-    "dropped",
-    "posthumous",
-    "resynced",
-)
-
 
 class Limits(NamedTuple):
     """Caps on everything that can grow (rule 15). What goes over one is counted, not kept."""

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ttmem.account.blank import ANOMALIES, SCHEMA, UNSEEN
 from ttmem.account.geometry import Geometry, Region, noc_limits, region_at
 from ttmem.account.grid import format_ranges, ranges_of, split_core_id
 from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Kind, Pool
-from ttmem.account.ledger import ANOMALIES, Ledger
+from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Chip, Process
 from ttmem.account.things import Thing
 from ttmem.account.totals import NOT_YET, Peak, Total, keep_largest
 from ttmem.account.views import agreements, reporter
 
-SCHEMA = "ttmem.snapshot/1"
 _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
 _KINDS_OF = {pool: [kind for kind in KINDS if POOL_OF[kind] is pool] for pool in Pool}
 
@@ -47,9 +47,11 @@ def snapshot(
         "host": host,
         "server": server,
         "sources": sources or [],
+        "driver": None,
         "chips": [_chip(chip) for chip in shown_chips(ledger)],
         "processes": processes,
         "anomalies": anomalies(ledger.anomalies),
+        "notes": [],
     }
 
 
@@ -131,7 +133,8 @@ def _chip(chip: Chip) -> Json:
         "board": info.board,
         "remote": info.remote,
         "identity": "assumed" if chip.assumed else "known",
-        "telemetry": None,
+        **UNSEEN,
+        "unique_id": info.uid if info.uid.isdecimal() else None,
         "memory": memory(chip, geometry),
     }
 
@@ -195,6 +198,7 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
         "completeness": completeness(chip),
         "confidence": confidence,
         "missing": [kind.label for kind in KINDS if used[kind] is None],
+        "unseen": [],
     }
 
 
@@ -219,6 +223,7 @@ def _process(process: Process, user_of: Callable[[int], str | None], may_see: Ca
         "sources": [
             {"name": s.name, "confidence": s.confidence.label, "trouble": s.trouble} for s in process.sources.values()
         ],
+        "holds": [],
         "chips": [_share(process, uid, numbers.get(uid, [])) for uid in process.shares],
         "anomalies": anomalies(process.anomalies),
     }
@@ -237,8 +242,7 @@ def _share(process: Process, uid: str, numbers: list[int]) -> Json:
         total = share.pools[pool]
         out[pool.label] = total.used
         out[f"peak_{pool.label}"] = total.peak.value
-    out["kinds"] = kinds
-    return out
+    return {**out, "kinds": kinds, "source": "server", "shm": None}
 
 
 def thing(item: Thing, *, see_tag: bool = True) -> Json:

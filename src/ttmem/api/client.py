@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 
 from ttmem.wire.endpoint import api_path, connect_any, search_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Mapping
     from typing import Any
 
@@ -33,6 +32,8 @@ def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, met
     """The body of a successful answer."""
     paths = [socket_path] if socket_path is not None else api_paths()
     try:
+        if not any(map(os.path.exists, paths)):  # then all that talking takes need not even be loaded
+            raise FileNotFoundError
         # A path that the user named is the user's choice; one that was found could be anybody's.
         sock, used = connect_any(paths, timeout, check=socket_path is None)
     except (FileNotFoundError, ConnectionRefusedError):
@@ -51,6 +52,8 @@ def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, met
 
 
 def get_json(path: str, *, socket_path: str | None = None, timeout: float = 10.0, method: str = "GET") -> Any:
+    import json
+
     return json.loads(get(path, socket_path=socket_path, timeout=timeout, method=method))
 
 
@@ -69,6 +72,8 @@ def _body(answer: bytes, used: str) -> bytes:
     if not found or len(parts) < 2 or not parts[1].isdigit():
         raise ApiError(f"what answers on {used} is not a ttmem API")
     if parts[1] != b"200":
+        import json
+
         try:
             text = json.loads(body)["error"]
         except (ValueError, KeyError, TypeError):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `ttmem` command. One module a command; only this one prints errors and decides the exit code.
 
-Exit codes: 0 fine, 1 something is wrong (the message says what), 2 wrong usage, 130 interrupted.
+Exit codes: 0 fine, 1 something is wrong (the message says what), 2 wrong usage, 130 interrupted. A command to which 1
+means something else says in its ``ERROR`` what stands for an error.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ COMMANDS = {
     "env": "print what a service or container needs in its environment to do the same",
     "serve": "run the allocation server",
     "smi": "one picture: chips, memory, processes",
+    "doctor": "why do I see nothing: look at everything and say what to do",
     "dump": "what is allocated now",
     "leaks": "what is still held and why, with an exit code for CI",
     "replay": "fold a recorded event file again",
@@ -49,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = import_module(f"ttmem.cli.{name}")
     parser = argparse.ArgumentParser(prog=f"ttmem {name}", description=module.__doc__, formatter_class=_Formatter)
     module.add_arguments(parser)
+    wrong: int = getattr(module, "ERROR", 1)
     try:
         if sys.stdout is None:  # closed by whoever started us
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -57,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except CommandError as error:
         print(f"ttmem {name}: {error}", file=sys.stderr)
-        return 1
+        return wrong
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -65,14 +68,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO):
-            return _internal(name, error)
+            return _internal(name, error, wrong)
         print(f"ttmem {name}: cannot write the output: {error.strerror}", file=sys.stderr)
-        return 1
+        return wrong
     except Exception as error:
-        return _internal(name, error)
+        return _internal(name, error, wrong)
 
 
-def _internal(name: str, error: Exception) -> int:
+def _internal(name: str, error: Exception, code: int) -> int:
     if os.environ.get("TTMEM_DEBUG") == "1":
         raise error
     print(
@@ -80,7 +83,7 @@ def _internal(name: str, error: Exception) -> int:
         f"TTMEM_DEBUG=1 ttmem {name}",
         file=sys.stderr,
     )
-    return 1
+    return code
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

@@ -20,6 +20,7 @@ from ttmem.api.client import ApiError
 from ttmem.cli import CommandError
 from ttmem.run.stage import Stage, StageError, Worker, stage
 from ttmem.show.smi import render
+from ttmem.show.text import style_of
 from ttmem.sim.boards import MACHINES
 from ttmem.sim.workloads import WORKLOADS, parts_of
 
@@ -90,8 +91,7 @@ def _play(args: argparse.Namespace, place: Stage, live: bool) -> int:
         print()
         place.dismiss()
         return 0
-    colour = sys.stdout.isatty()
-    print(render(picture, colour))
+    print(render(picture, style_of(sys.stdout)))
     print()
     processes = "one process" if parts == 1 else f"{parts} processes"
     print(f"{args.workload} on simulated {args.devices} devices, {processes}, {took:.1f} s")
@@ -130,7 +130,7 @@ def _watch(place: Stage, seconds: float | None) -> dict[str, Any]:
         if not place.acting:
             return None
         picture = place.snapshot()
-        return Frame(render(picture, True), f"q ends. {place.workers[0].did}")
+        return Frame(render(picture, style_of(sys.stdout)), f"q ends. {place.workers[0].did}")
 
     watch(frame, _STEPS_A_FRAME * _TICK, seconds)
     return picture if place.acting else _after_death(place)

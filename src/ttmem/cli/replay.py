@@ -16,6 +16,7 @@ from ttmem.account.snapshot import snapshot
 from ttmem.cli import CommandError
 from ttmem.server.clock import rfc3339
 from ttmem.show.smi import render
+from ttmem.show.text import style_of
 from ttmem.wire.journal import JournalError, JournalReader
 
 _TIME_FORMS = "seconds since 1970 or a time such as 2026-01-31T12:00:00Z"
@@ -42,11 +43,11 @@ def run(args: argparse.Namespace) -> int:
         ledger,
         time=rfc3339(last or 0.0),
         host="replay",
-        sources=[{"name": "recording", "state": "cut off" if reader.cut else "ok"}],
+        sources=[{"name": "recording", "state": "cut off" if reader.cut else "ok", "detail": None}],
     )
     if reader.cut:
         print("ttmem replay: the file ends inside an entry; shown up to its last whole one", file=sys.stderr)
-    print(json.dumps(picture) if args.json else render(picture))
+    print(json.dumps(picture) if args.json else render(picture, style_of(sys.stdout)))
     return 0
 
 

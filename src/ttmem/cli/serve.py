@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="answer legacy queries with L1 of the whole NOC grid, as the proof of concept did",
     )
+    add("--no-machine", action="store_true", help="do not look at telemetry, holders of chips and tt-metal's counters")
+    add("--machine", metavar="DIR", default="/", help=argparse.SUPPRESS)  # a machine laid out in a folder
     add("-q", "--quiet", action="store_true", help="no event lines")
 
 
@@ -51,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         log_style=args.log_style,
         quiet=args.quiet,
         noc_capacity=args.noc_capacity,
+        machine=None if args.no_machine else args.machine,
     )
     try:
         asyncio.run(_serve(options))

@@ -1,31 +1,223 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One picture of the machine: chips, where their memory goes, and who holds it."""
+"""One picture of the machine: chips and how they are, who holds them, and where their memory goes.
+
+With a server everything it knows, without one what the machine itself shows: telemetry, who has a chip open, and
+tt-metal's own counters. No chip is opened, and no job disturbed.
+
+Exit codes: 0 fine, 1 nothing to show (no chip and no process), 2 an error.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
+import time
 
-from ttmem.api.client import ApiError, get_json
 from ttmem.cli import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
+ERROR = 2  # 1 is "nothing to show"
+_PATIENCE = 2.0  # seconds for a server that was found
+_PAUSE = 10.0  # seconds until one that did not answer is asked again
+_LEAST_REFRESH = 100
+_REFRESH = 500
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-w", "--watch", action="store_true", help="again and again, until q or Ctrl-C")
+    parser.add_argument(
+        "-r",
+        metavar="MS",
+        dest="refresh",
+        type=_refresh,
+        help=f"watch, with so many ms from picture to picture ({_REFRESH})",
+    )
+    parser.add_argument("-n", metavar="N", dest="count", type=_count, help="watch, and end after N pictures")
+    parser.add_argument(
+        "-d", metavar="CHIP", dest="chips", action="append", default=[],
+        help="only this chip and who is on it: its number, PCI address or id; several with commas, or -d again",
+    )  # fmt: skip
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help='as data, schema "ttmem.snapshot/1"; watched: one a line')
+    form.add_argument("--csv", action="store_true", help="as a table of data, one row for each chip")
+    parser.add_argument(
+        "--ascii", action="store_true", help="nothing but ASCII (so also where the locale is not UTF-8)"
+    )
+    parser.add_argument("--no-color", action="store_true", help="no colours (so also with NO_COLOR, and in a pipe)")
+    parser.add_argument(
+        "--umd", nargs="?", const="idle", choices=("idle", "anyway"),
+        help="also ask tt-umd, once: it OPENS the chips that nobody holds, or all of them (`anyway`), which has made "
+        "running jobs slower or hang; shows remote chips and more telemetry",
+    )  # fmt: skip
     parser.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
-    parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.snapshot/1"')
+    parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # a machine that a test has laid out in a folder
+
+
+def _refresh(text: str) -> int:
+    if not text.isdecimal() or int(text) < _LEAST_REFRESH:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of milliseconds from {_LEAST_REFRESH} up")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of pictures")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        picture = get_json("/snapshot", socket_path=args.api)
-    except ApiError as error:
-        raise CommandError(str(error)) from None
-    if args.json:
-        json.dump(picture, sys.stdout)
-        print()
-        return 0
-    from ttmem.show.smi import render
+    view = _View(args)
+    watched = args.watch or args.refresh or args.count
+    if args.umd and watched:
+        raise CommandError("--umd opens the chips, so it looks once; leave out --umd, or -w, -r and -n")
+    if not watched:
+        view.emit()
+    else:
+        _watch(args, view)
+    return 1 if view.empty else 0
 
-    print(render(picture, colour=sys.stdout.isatty()))
-    return 0
+
+class _View:
+    """Looks, and prints what it sees in the form that was asked for."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._wanted = [name.strip() for text in args.chips for name in text.split(",") if name.strip()]
+        self._look = _Look(args.api, args.root, args.umd)
+        self._printed = 0
+        self.empty = False
+
+    def emit(self) -> None:
+        """Print one picture."""
+        if self._args.json:
+            import json
+
+            print(json.dumps(self._picture()))
+        elif self._args.csv:
+            from ttmem.show import csv
+
+            rows = csv.rows(self._picture())
+            print(rows if self._printed else csv.header() + rows, end="")
+        else:
+            print("\n" * bool(self._printed) + self.text())
+        self._printed += 1
+
+    def text(self) -> str:
+        """One picture as a screen."""
+        from ttmem.show.smi import render
+        from ttmem.show.text import style_of
+
+        picture = self._picture()
+        style = style_of(sys.stdout, ascii=self._args.ascii, colour=not self._args.no_color)
+        return render(picture, style, whole=bool(self._wanted))
+
+    def _picture(self) -> Json:
+        picture = self._look.picture()
+        self.empty = not picture["chips"] and not picture["processes"]
+        if not self._wanted:
+            return picture
+        from ttmem.show.pick import UnknownChip, only
+
+        try:
+            return only(picture, self._wanted)
+        except UnknownChip as error:
+            raise CommandError(str(error)) from None
+
+
+class _Look:
+    """The server's picture if there is a server, else what the machine shows by itself."""
+
+    def __init__(self, api: str | None, root: str, umd: str | None) -> None:
+        self._api, self._root, self._umd = api, root, umd
+        self._machine: Any = None
+        self._joins: dict[str, Any] = {}
+        self._asked_again = 0.0
+        self._why = ""
+
+    def picture(self) -> Json:
+        found = self._ask() if time.monotonic() >= self._asked_again else None
+        return self._alone(found) if found is None or self._umd else found
+
+    def _ask(self) -> Json | None:
+        from ttmem.api.client import ApiError, NoServer, get_json
+
+        if self._api is not None:
+            self._refuse_event_socket(self._api)
+        try:
+            path = "/snapshot?machine=0" if self._umd else "/snapshot"
+            picture: Json = get_json(path, socket_path=self._api, timeout=_PATIENCE)
+            return picture
+        except ApiError as error:
+            if self._api is not None:
+                raise CommandError(str(error)) from None
+            self._why = str(error)
+            if not isinstance(error, NoServer):
+                self._asked_again = time.monotonic() + _PAUSE
+            return None
+
+    @staticmethod
+    def _refuse_event_socket(path: str) -> None:
+        """Who asks there waits for ever."""
+        from ttmem.wire.endpoint import api_path
+
+        if not path.endswith(".api.sock") and os.path.exists(api_path(path)):
+            raise CommandError(f"{path} is where a server takes events; its API is on {api_path(path)}")
+
+    def _alone(self, account: Json | None) -> Json:
+        """What we see of the machine ourselves, with a server's account if there is one."""
+        from ttmem.sources.machine import Machine
+        from ttmem.sources.merge import merge
+
+        self._machine = self._machine or Machine(self._root)
+        seen = self._machine.look()
+        if self._umd:
+            seen = self._with_umd(seen)
+        return merge(account or self._nothing(), seen, before=self._joins)
+
+    def _with_umd(self, seen: Json) -> Json:
+        from ttmem.sources import umd
+
+        print(f"ttmem smi: {umd.WARNING}", file=sys.stderr)
+        sure = all(source["state"] == "ok" for source in seen["sources"] if source["name"] == "processes")
+        anyway = self._umd == "anyway"
+        said = umd.read(seen["chips"], seen["processes"], foreign=seen["foreign"], sure=sure, anyway=anyway)
+        return umd.enrich(seen, said)
+
+    def _nothing(self) -> Json:
+        """A picture without a server."""
+        from ttmem.account import blank
+
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
+        picture = blank.picture(stamp, os.uname().nodename)
+        state = "does not answer" if self._asked_again else "not running"
+        picture["sources"] = [{"name": "server", "state": state, "detail": self._why}]
+        return picture
+
+
+def _watch(args: argparse.Namespace, view: _View) -> None:
+    """Until q, Ctrl-C or SIGTERM: all of them are the way to end it, and no error."""
+    import signal
+
+    from ttmem.show.watch import Frame, repeat, watch
+
+    interval = (args.refresh or _REFRESH) / 1000
+    live = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+    def frame() -> Frame:
+        return Frame(view.text(), f"q ends, every {interval:g} s")
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if live and not (args.json or args.csv):
+            watch(frame, interval, count=args.count)
+        else:
+            repeat(view.emit, interval, args.count)
+    except KeyboardInterrupt:
+        pass

@@ -99,5 +99,5 @@ class Report:
         }
 
     def _snapshot(self, ledger: Ledger, time: float) -> Json:
-        sources = [{"name": "agent", "state": "ok" if self.events else "silent"}]
+        sources = [{"name": "agent", "state": "ok" if self.events else "silent", "detail": None}]
         return snap.snapshot(ledger, time=rfc3339(time, 6), host=self.host, sources=sources)

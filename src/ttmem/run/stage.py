@@ -166,7 +166,17 @@ def stage(path: str | None) -> Iterator[Stage]:
             path = os.path.join(folder, "ttmem.sock")
             if len(os.fsencode(api_path(path))) > _LONGEST_PATH:
                 raise StageError(f"a socket in {folder} would have too long a path; set TMPDIR to a shorter folder")
-            command = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", path]
+            command = [
+                sys.executable,
+                "-m",
+                "ttmem",
+                "serve",
+                "--no-legacy-path",
+                "--no-machine",
+                "--quiet",
+                "--socket",
+                path,
+            ]
             server = subprocess.Popen(command, stderr=errors, preexec_fn=_end_with_parent)
         found = Stage(path)
         try:

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ttmem import __version__
 from ttmem.account.events import ChipFound, Event, ProcessExited
+from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import Pool
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
@@ -29,8 +30,10 @@ from ttmem.server.http import HttpServer
 from ttmem.server.ingest import TURN_SECONDS, Ingest
 from ttmem.server.legacy_log import LegacyLog
 from ttmem.server.listen import Claim, ListenError, claim, group_id
+from ttmem.server.lookout import Lookout
 from ttmem.server.routes import Api
 from ttmem.sources import sysfs
+from ttmem.sources.rounds import Rounds
 from ttmem.wire.endpoint import LEGACY_PATH, api_path, beside
 from ttmem.wire.journal import JournalWriter
 from ttmem.wire.legacy import Type
@@ -39,6 +42,7 @@ _TICK_SECONDS = 0.05
 _THIN_PER_TICK = 5000
 _COLLECT_SECONDS = 60
 _FEW_THINGS = 20_000
+_PATIENCE = 1.0
 
 
 class Options(NamedTuple):
@@ -54,7 +58,7 @@ class Options(NamedTuple):
     log_style: str = "newest"
     quiet: bool = False
     noc_capacity: bool = False
-    root: str = "/"
+    machine: str | None = "/"  # where the machine lies that is looked at
 
 
 class ServeError(Exception):
@@ -72,12 +76,13 @@ class Server:
         self.history = History()
         self.feed = Feed()
         self.log = LegacyLog(style=options.log_style, as_json=options.log_format == "json", quiet=options.quiet)
-        machine = sysfs.chips(options.root)
-        self.ingest = Ingest(self.ledger, self.log, now=self.clock.now, machine=machine, root=options.root)
+        machine = _chips(options.machine)
+        self.ingest = Ingest(self.ledger, self.log, now=self.clock.now, machine=machine)
         self.ingest.answer = LegacyAnswers(self.ledger, noc_capacity=options.noc_capacity)
         self.ingest.dump_asked = self._print_dump
         self.ingest.warn = self.warn
-        self.api = Api(self.ledger, self.ingest, self.history, self.feed, self.clock, self.about)
+        self.lookout = Lookout(options.machine, self.ledger, self._emit)
+        self.api = Api(self.ledger, self.ingest, self.history, self.feed, self.clock, self.lookout, self.about)
         self._claims: list[Claim] = []
         self._record: BinaryIO | None = None
         self._journal: JournalWriter | None = None
@@ -122,6 +127,7 @@ class Server:
         # nothing: freed things are in no cycle. So only the young are collected, and all when there are few.
         gc.set_threshold(10_000, 5, 1_000_000)
         try:
+            await self.lookout.start(self.api.account)
             await self._listen()
             self._handle_signals(loop)
             self._write_pid()
@@ -255,7 +261,11 @@ class Server:
         with open(path, "w", encoding="ascii") as file:
             file.write(f"{os.getpid()}\n")
 
+    def _emit(self, source: Source, event: Event) -> None:
+        self.ingest.emit(self.clock.now(), source, event)
+
     def _close(self) -> None:
+        self.lookout.stop()
         for http in self._http:
             http.close()
         for server in self._servers:
@@ -276,6 +286,14 @@ class Server:
         if not self.options.quiet and self._started:
             self.log.say(self.clock.now(), self.statistics())
         self.log.close()
+
+
+def _chips(root: str | None) -> list[ChipInfo]:
+    """The driver's chips; none if that cannot be said at once, because one of them is in trouble."""
+    if root is None:
+        return []
+    outcome = Rounds(_PATIENCE).run({"chips": lambda: sysfs.chips(root)})["chips"]
+    return outcome.value or []
 
 
 def raise_descriptor_limit() -> None:

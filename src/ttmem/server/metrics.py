@@ -11,9 +11,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from ttmem.account.blank import ANOMALIES
 from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Pool
-from ttmem.account.ledger import ANOMALIES, Ledger
+from ttmem.account.ledger import Ledger
 from ttmem.account.snapshot import memory, shown_chips
+from ttmem.server.machine_metrics import MachineMetrics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -107,8 +109,9 @@ class _Account(Collector):
         yield build
 
 
-def page(ledger: Ledger, server: dict[str, Any], *, pids: bool = False) -> bytes:
-    """The metrics page."""
+def page(ledger: Ledger, server: dict[str, Any], picture: dict[str, Any], *, pids: bool = False) -> bytes:
+    """The metrics page. ``picture`` is a snapshot with what the machine shows."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Account(ledger, server, pids))
+    registry.register(MachineMetrics(picture))
     return generate_latest(registry)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which chips a process means by its device numbers, when it restricted itself to some of them."""
+"""Which chips a process means by its device numbers."""
 
 from __future__ import annotations
 
-from ttmem.account.identity import ChipInfo
+from typing import Any
+
+from ttmem.account.identity import ChipInfo, ProcessInfo
 
 
 def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[int, ChipInfo]]:
@@ -29,3 +31,18 @@ def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[
             return []  # not a form we know: better assumed than wrong
         chosen[(1 << 30 if chip.kmd is None else chip.kmd, chip.uid)] = chip
     return list(enumerate(chip for _, chip in sorted(chosen.items())))
+
+
+def chips_of_slots(process: ProcessInfo, numbers: set[int], files: list[dict[str, Any]]) -> list[tuple[int, ChipInfo]]:
+    """(device number, chip) for device numbers of a process, by its slots in tt-metal's counters.
+
+    The number in a file is that of the process that attached last, so it is this one's only if no other is alive.
+    """
+    found = []
+    for file in files:
+        live = [slot for slot in file["slots"] if slot["state"] == "live"]
+        if file["uid"] == str(file["metal_id"]) or len(live) != 1:
+            continue
+        if live[0]["process"] == process.pid and live[0]["start"] == process.start and file["metal_id"] in numbers:
+            found.append((file["metal_id"], ChipInfo(file["uid"])))
+    return found

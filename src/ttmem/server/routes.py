@@ -6,10 +6,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-import pwd
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -29,9 +27,12 @@ from ttmem.server.feed import Feed, Subscription
 from ttmem.server.history import History
 from ttmem.server.http import HttpError, Request, Response, json_response, json_text
 from ttmem.server.ingest import Ingest
+from ttmem.server.lookout import Lookout
+from ttmem.sources.processes import user
 
 SLICE = 1000
 _MAX_LIMIT = 10_000
+_STATES = ("tracked", "untracked", "stale", "exited")
 _MOST_ROWS = 50_000  # of phases in one answer, and a few more to end what was begun
 _ROWS_AT_ONCE = 500
 _SORTS: dict[str, Callable[[Thing], tuple[int, int]]] = {
@@ -39,14 +40,6 @@ _SORTS: dict[str, Callable[[Thing], tuple[int, int]]] = {
     "newest": lambda thing: (thing.born, 0),
     "oldest": lambda thing: (-thing.born, 0),
 }
-
-
-@lru_cache(maxsize=1024)
-def user_of(uid: int) -> str | None:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return None
 
 
 def sees(uid: int | None) -> Callable[[int | None], bool]:
@@ -65,17 +58,25 @@ class Api:
     """The routes over one server's state."""
 
     def __init__(
-        self, ledger: Ledger, ingest: Ingest, history: History, feed: Feed, clock: Clock, server: Callable[[], Any]
+        self,
+        ledger: Ledger,
+        ingest: Ingest,
+        history: History,
+        feed: Feed,
+        clock: Clock,
+        lookout: Lookout,
+        server: Callable[[], Any],
     ) -> None:
         self._ledger = ledger
         self._ingest = ingest
         self._history = history
         self._feed = feed
         self._clock = clock
+        self._lookout = lookout
         self._server = server
         self.routes = [
             Route("GET", "/health", self._health),
-            Route("GET", "/snapshot", self._snapshot),
+            Route("GET", "/snapshot", self._snapshot, ("machine",)),
             Route("GET", "/processes", self._processes, ("state",)),
             Route("GET", "/processes/{pid}", self._process),
             Route(
@@ -118,6 +119,10 @@ class Api:
 
     def snapshot(self, uid: int | None = 0) -> dict[str, Any]:
         """The snapshot as that user may see it."""
+        return self._lookout.merged(self.account(uid), sees(uid))
+
+    def account(self, uid: int | None = 0) -> dict[str, Any]:
+        """The snapshot of the account alone."""
         server = self._server()
         return snap.snapshot(
             self._ledger,
@@ -131,8 +136,8 @@ class Api:
                 "clients": server["clients"],
                 "lost_to_readers": self._feed.lost,
             },
-            sources=[{"name": "server", "state": "ok"}],
-            user_of=user_of,
+            sources=[{"name": "server", "state": "ok", "detail": None}],
+            user_of=user,
             may_see=sees(uid),
         )
 
@@ -175,12 +180,13 @@ class Api:
         return json_response({"status": "ok", **server, "since": rfc3339(server["since"]), "events": self._ledger.seq})
 
     async def _snapshot(self, request: Request) -> Response:
-        return json_response(self.snapshot(request.uid))
+        alone = request.query.get("machine") in ("0", "false")
+        return json_response(self.account(request.uid) if alone else self.snapshot(request.uid))
 
     async def _processes(self, request: Request) -> Response:
         state = request.query.get("state")
-        if state not in (None, "tracked", "exited"):
-            raise HttpError(400, f"state is 'tracked' or 'exited', not {state!r}")
+        if state not in (None, *_STATES):
+            raise HttpError(400, f"state is one of {', '.join(_STATES)}, not {state!r}")
         found = self.snapshot(request.uid)["processes"]
         return json_response({"processes": [p for p in found if state in (None, p["state"])]})
 
@@ -382,7 +388,8 @@ class Api:
 
     async def _metrics(self, request: Request) -> Response:
         pids = request.query.get("pids", "0") not in ("", "0", "false")
-        return Response(metrics.page(self._ledger, self._server(), pids=pids), content_type=metrics.CONTENT_TYPE)
+        page = metrics.page(self._ledger, self._server(), self.snapshot(), pids=pids)
+        return Response(page, content_type=metrics.CONTENT_TYPE)
 
 
 def _matches(pattern: str, path: str) -> bool:

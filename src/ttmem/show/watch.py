@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows a picture on a terminal over and over until q is pressed, on a screen of its own and without flicker."""
+"""Shows a picture over and over: on a terminal until q is pressed, on a screen of its own and without flicker."""
 
 from __future__ import annotations
 
 import os
-import re
 import select
-import shutil
+import signal
 import sys
 import termios
 import time
@@ -15,9 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from ttmem.show.text import fit_line
+
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+_DOWN, _UP = (b"\x1b[B", b"\x1bOB", b"j"), (b"\x1b[A", b"\x1bOA", b"k")
+_PAGE_DOWN, _PAGE_UP = (b"\x1b[6~", b" "), (b"\x1b[5~", b"b")
 
 
 class Frame(NamedTuple):
@@ -27,62 +29,117 @@ class Frame(NamedTuple):
     status: str
 
 
-def watch(frame: Callable[[], Frame | None], interval: float, seconds: float | None = None) -> None:
-    """Draw a frame every ``interval`` seconds until q, until the time is over, or until there is none any more."""
+def watch(
+    frame: Callable[[], Frame | None], interval: float, seconds: float | None = None, count: int | None = None
+) -> None:
+    """Draw a frame every ``interval`` seconds until q, until the time is over, or until there is none any more.
+
+    The arrows scroll if there is more than fits. A window that changes its size gets a new frame at once.
+    """
     deadline = None if seconds is None else time.monotonic() + seconds
-    with _screen():
+    top = 0
+    with _screen() as resized:
         while deadline is None or time.monotonic() < deadline:
             due = time.monotonic() + interval
             picture = frame()
             if picture is None:
                 return
-            _draw(picture)
-            if _pressed_q(due):
+            top = _draw(picture, top)
+            count = None if count is None else count - 1
+            if count == 0:
                 return
+            while keys := _keys(due, resized):
+                if b"q" in keys.lower():
+                    return
+                moved = max(0, top + _move(keys))
+                if moved != top:
+                    top = _draw(picture, moved)
 
 
-def _draw(frame: Frame) -> None:
-    """Over what is there: a line that stays the same does not flicker."""
-    width, height = shutil.get_terminal_size()
-    lines, room = frame.text.splitlines(), height - 1
-    hidden = f" ({len(lines) - room} more lines) " if len(lines) > room else ""
-    lines = [_cut(line, width) for line in (*lines[:room], hidden + frame.status)]
-    sys.stdout.write(_HOME + "\r\n".join(line + _END_OF_LINE for line in lines) + _BELOW)
-    sys.stdout.flush()
-
-
-def _cut(line: str, width: int) -> str:
-    """As much of a line as fits; what sets colours takes no room, and is kept."""
-    shown, kept = 0, []
-    for piece in _COLOUR.split(line):
-        if not piece.startswith("\x1b"):
-            piece = piece[: width - shown]
-            shown += len(piece)
-        kept.append(piece)
-    return "".join(kept)
-
-
-def _pressed_q(due: float) -> bool:
-    """Wait for the next frame, or for a q."""
+def repeat(emit: Callable[[], None], interval: float, count: int | None = None) -> None:
+    """Where there is no terminal: one picture after another, each at its time."""
+    due = time.monotonic()
     while True:
-        left = due - time.monotonic()
-        ready, _, _ = select.select([sys.stdin], [], [], max(0.0, left))
-        if not ready:
-            return False
-        keys = os.read(sys.stdin.fileno(), 64)
-        if not keys or b"q" in keys.lower():
-            return True
+        emit()
+        sys.stdout.flush()
+        count = None if count is None else count - 1
+        if count == 0:
+            return
+        due = max(due + interval, time.monotonic())
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+def _size() -> tuple[int, int]:
+    try:
+        width, height = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        width, height = 0, 0
+    return width or 80, height or 24
+
+
+def _draw(frame: Frame, top: int) -> int:
+    """Over what is there: a line that stays the same does not flicker. Says which line came to be on top."""
+    width, height = _size()
+    lines, room = frame.text.splitlines(), height - 1
+    top = max(0, min(top, len(lines) - room))
+    hidden = len(lines) - room
+    more = f"   ({hidden} more line{'s' if hidden > 1 else ''}, the arrows scroll)" if hidden > 0 else ""
+    shown = [fit_line(line, width) for line in (*lines[top : top + room], frame.status + more)]
+    sys.stdout.write(_HOME + "\r\n".join(line + _END_OF_LINE for line in shown) + _BELOW)
+    sys.stdout.flush()
+    return top
+
+
+def _move(keys: bytes) -> int:
+    page = _size()[1] - 2
+    steps = ((_DOWN, 1), (_UP, -1), (_PAGE_DOWN, page), (_PAGE_UP, -page))
+    return sum(step * keys.count(key) for names, step in steps for key in names)
+
+
+def _keys(due: float, resized: int) -> bytes:
+    """What is pressed before the next frame is due; nothing if it is, or if the window has changed."""
+    ready, _, _ = select.select([sys.stdin, resized], [], [], max(0.0, due - time.monotonic()))
+    if resized in ready:
+        os.read(resized, 64)
+    elif ready:
+        return os.read(sys.stdin.fileno(), 64) or b"q"  # the terminal is gone
+    return b""
 
 
 @contextmanager
-def _screen() -> Iterator[None]:
+def _screen() -> Iterator[int]:
+    """The terminal's other screen, keys at once and unseen. Gives a descriptor that tells of signals."""
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
-    tty.setcbreak(fd)
-    sys.stdout.write(_ENTER)
-    try:
-        yield
-    finally:
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    woken = signal.set_wakeup_fd(writes)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGWINCH, signal.SIGTSTP)}
+
+    def enter() -> None:
+        tty.setcbreak(fd)
+        sys.stdout.write(_ENTER)
+
+    def leave() -> None:
         sys.stdout.write(_LEAVE)
         sys.stdout.flush()
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+    def suspend(*_: object) -> None:
+        """Ctrl-Z: the shell gets its screen back, and we get ours when we go on."""
+        leave()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        enter()
+
+    signal.signal(signal.SIGWINCH, lambda *_: None)
+    signal.signal(signal.SIGTSTP, suspend)
+    enter()
+    try:
+        yield reads
+    finally:
+        leave()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(woken)
+        os.close(reads)
+        os.close(writes)

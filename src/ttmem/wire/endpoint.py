@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
-import socket
 import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Mapping
 
 LEGACY_PATH = "/tmp/tt_allocation_server.sock"
@@ -59,6 +59,8 @@ def beside(path: str, suffix: str) -> str:
 
 def peer(sock: socket.socket) -> tuple[int, int, int]:
     """(pid, uid, gid) of the other end, as the kernel noted them at connect."""
+    import socket
+
     return _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
 
 
@@ -83,6 +85,8 @@ def connect(path: str, timeout: float | None = None, *, check: bool = True) -> s
 
     A socket in /tmp may have been put there by anybody; what a workload allocates is not for everybody.
     """
+    import socket  # only here: `ttmem smi` need not load it to find that there is no server
+
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         sock.settimeout(timeout)

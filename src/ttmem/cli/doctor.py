@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why do I see nothing? Look at driver, devices, server, agent, ttnn and running programs, and say what is wrong.
+
+Nothing is changed, no device is opened, no workload is disturbed. Each problem comes with what was looked at, what was
+found, and what to do; docs/troubleshooting.md has a section on each check.
+
+Exit code: 0 fine, 1 warnings, 2 something is broken, or wrong usage. What could not be looked at does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+
+from ttmem.doctor.checks import document, examine, exit_code
+from ttmem.doctor.scene import Scene
+from ttmem.show.doctor import render
+
+ERROR = 2  # 1 is for warnings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.doctor/1"')
+    parser.add_argument(
+        "--python", metavar="PATH", type=_interpreter, help="the interpreter whose ttnn to look at (default: this one)"
+    )
+    parser.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show in full what is fine, too")
+    parser.add_argument("--root", metavar="FOLDER", default="/", help=argparse.SUPPRESS)
+
+
+def _interpreter(text: str) -> str:
+    found = shutil.which(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"there is no program {text!r} that could be run")
+    return found
+
+
+def run(args: argparse.Namespace) -> int:
+    found = examine(Scene(args.root, os.environ, api=args.api, python=args.python))
+    print(json.dumps(document(found)) if args.json else render(found, verbose=args.verbose))
+    return exit_code(found)

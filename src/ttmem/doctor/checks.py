@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All checks by name, and the verdict over what they find."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import ttmem
+from ttmem.doctor import agent, container, machine, memory, picture, server, wheel, workload
+from ttmem.doctor.findings import LEVELS, Finding, Said
+from ttmem.doctor.scene import Scene
+from ttmem.server.clock import rfc3339
+
+SCHEMA = "ttmem.doctor/1"
+
+# The names are in docs/troubleshooting.md, a section each.
+CHECKS: dict[str, Callable[[Scene], Iterator[Said]]] = {
+    "driver": machine.driver,
+    "chips": machine.chips,
+    "device-files": machine.device_files,
+    "hugepages": machine.hugepages,
+    "shm": memory.shm,
+    "shm-files": memory.shm_files,
+    "shm-tracking": workload.shm_tracking,
+    "container": container.container,
+    "server": server.server,
+    "sockets": server.sockets,
+    "legacy-socket": server.legacy_socket,
+    "agent": agent.agent,
+    "ttnn": wheel.ttnn,
+    "hooks": wheel.hooks,
+    "untracked": workload.untracked,
+    "tracking-variable": workload.tracking_variable,
+    "silent-clients": picture.silent_clients,
+    "agent-trouble": picture.agent_trouble,
+    "losses": picture.losses,
+    "per-core-only": picture.per_core_only,
+    "amounts": picture.amounts,
+}
+
+
+def examine(scene: Scene) -> list[Finding]:
+    """What all checks find. One that fails says so, and the others go on."""
+    found: list[Finding] = []
+    for name, check in CHECKS.items():
+        try:
+            for said in check(scene):  # one by one: what was said before it failed is kept
+                found += [Finding(name, *said)]
+        except Exception as error:
+            reason = f"the check itself failed: {type(error).__name__}: {error}"
+            found.append(
+                Finding(name, "unknown", f"the check {name}", reason, "please report this as a fault of ttmem")
+            )
+    return found
+
+
+def verdict(found: Iterable[Finding]) -> dict[str, int]:
+    """How many findings there are of each level, worst first."""
+    counts = Counter(finding.level for finding in found)
+    return {level: counts[level] for level in LEVELS}
+
+
+def exit_code(found: Iterable[Finding]) -> int:
+    """2 if something is broken, 1 if there is a warning; what could not be looked at is no reason to fail."""
+    levels = {finding.level for finding in found}
+    return 2 if "broken" in levels else 1 if "warning" in levels else 0
+
+
+def document(found: list[Finding], now: float | None = None) -> dict[str, Any]:
+    """Everything as data."""
+    return {
+        "schema": SCHEMA,
+        "time": rfc3339(time.time() if now is None else now),
+        "version": ttmem.__version__,
+        "verdict": {**verdict(found), "exit_code": exit_code(found)},
+        "findings": [finding._asdict() for finding in found],
+    }

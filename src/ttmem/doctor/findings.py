@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check has to say: what it looked at, what it found there, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+LEVELS = ("broken", "warning", "unknown", "ok")  # worst first; unknown: it could not be looked at
+
+
+class Said(NamedTuple):
+    """One thing that a check says. It may say several, and knows its own name as little as the text on a sign does."""
+
+    level: str
+    looked_at: str
+    found: str
+    todo: str | None
+
+
+class Finding(NamedTuple):
+    """What was said, and by which check. ``todo`` is None if there is nothing to do."""
+
+    check: str
+    level: str
+    looked_at: str
+    found: str
+    todo: str | None
+
+
+def ok(looked_at: str, found: str) -> Said:
+    return Said("ok", looked_at, found, None)
+
+
+def warning(looked_at: str, found: str, todo: str) -> Said:
+    return Said("warning", looked_at, found, todo)
+
+
+def broken(looked_at: str, found: str, todo: str) -> Said:
+    return Said("broken", looked_at, found, todo)
+
+
+def unknown(looked_at: str, found: str, todo: str | None = None) -> Said:
+    return Said("unknown", looked_at, found, todo)
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> count(1, "process", "processes"), count(2, "chip")
+    ('1 process', '2 chips')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def some(names: list[str], most: int = 4) -> str:
+    """A few of a list.
+
+    >>> some(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks an interpreter where its ttnn is, without importing it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_SECONDS = 1.5
+# Isolated, so that nothing of the caller's runs; what he has on his path is only looked at.
+_ASK = """
+import importlib.metadata, importlib.util, json, os, site, sys
+sys.path += [site.getusersitepackages(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+spec = importlib.util.find_spec("ttnn")
+folders = list(spec.submodule_search_locations or []) if spec else []
+try:
+    version = importlib.metadata.version("ttnn")
+except importlib.metadata.PackageNotFoundError:
+    version = None
+python = "%d.%d" % sys.version_info[:2]
+print(json.dumps({"python": python, "folder": folders[0] if folders else None, "version": version}))
+"""
+
+
+class Wheel(NamedTuple):
+    """ttnn as an interpreter would find it."""
+
+    python: str
+    folder: str | None
+    version: str | None
+
+
+def locate(python: str, env: Mapping[str, str]) -> Wheel | str:
+    """Where ttnn is for that interpreter, or why that is not known."""
+    try:
+        done = subprocess.run(
+            [python, "-I", "-c", _ASK], env=dict(env), capture_output=True, text=True, errors="replace",
+            timeout=_SECONDS, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        return Wheel(**json.loads(done.stdout))
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    except (ValueError, TypeError):
+        return (done.stderr.strip().splitlines() or ["it does not say"])[-1]

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the machine shows beside the account, for Prometheus: telemetry in base units, tt-metal's own counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+# name, text, field of the telemetry, factor to the base unit, label
+_GAUGES: tuple[tuple[str, str, tuple[tuple[str, float, str], ...]], ...] = (
+    ("temperature_celsius", "Temperature of the chip", (("temperature_c", 1, ""),)),
+    ("temperature_limit_celsius", "Temperature at which it throttles", (("temperature_max_c", 1, ""),)),
+    ("power_watts", "Power it draws", (("power_w", 1, ""),)),
+    ("power_limit_watts", "Power it may draw", (("power_max_w", 1, ""),)),
+    ("current_amperes", "Current of the core", (("current_a", 1, ""),)),
+    ("voltage_volts", "Voltage of the core", (("voltage_mv", 1e-3, ""),)),
+    ("fan_rpm", "Speed of the fan", (("fan_rpm", 1, ""),)),
+    ("telemetry_age_seconds", "How old the telemetry is", (("age_s", 1, ""),)),
+    (
+        "clock_hertz",
+        "Clocks of the chip",
+        (("aiclk_mhz", 1e6, "ai"), ("axiclk_mhz", 1e6, "axi"), ("arcclk_mhz", 1e6, "arc")),
+    ),
+)
+_STATES = ("ok", "in reset", "off the bus", "gone", "hangs", "no files")
+
+
+class MachineMetrics(Collector):
+    """Reads a snapshot."""
+
+    def __init__(self, picture: dict[str, Any]) -> None:
+        self._picture = picture
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        seen = [(chip["uid"], chip["telemetry"]) for chip in self._picture["chips"] if chip["telemetry"]]
+        for name, text, fields in _GAUGES:
+            gauge = GaugeMetricFamily(f"ttmem_{name}", text, labels=["chip", "clock"] if fields[0][2] else ["chip"])
+            for uid, telemetry in seen:
+                for field, factor, label in fields:
+                    if telemetry[field] is not None:
+                        gauge.add_metric([uid, label] if label else [uid], telemetry[field] * factor)
+            yield gauge
+        state = GaugeMetricFamily("ttmem_chip_state", "1 for the state the chip is in", labels=["chip", "state"])
+        for uid, telemetry in seen:
+            for one in _STATES:
+                state.add_metric([uid, one], float(telemetry["state"] == one))
+        yield state
+        yield from self._counters()
+
+    def _counters(self) -> Iterator[Metric]:
+        counted = GaugeMetricFamily(
+            "ttmem_shm_bytes", "Bytes by tt-metal's own counters, of the living and of the dead",
+            labels=["chip", "kind", "of"],
+        )  # fmt: skip
+        holders = GaugeMetricFamily(
+            "ttmem_untracked_processes", "Processes that have the chip and do not report", labels=["chip"]
+        )
+        for chip in self._picture["chips"]:
+            if chip["shm"] is not None and chip["shm"]["state"] == "ok":
+                for of in ("live", "stale"):
+                    for kind, size in chip["shm"][of].items():
+                        if size is not None:
+                            counted.add_metric([chip["uid"], kind, of], size)
+            silent = [p for p in self._picture["processes"] if p["state"] == "untracked" and _has(p, chip["uid"])]
+            holders.add_metric([chip["uid"]], len(silent))
+        yield counted
+        yield holders
+
+
+def _has(process: dict[str, Any], uid: str) -> bool:
+    return uid in process["holds"] or any(share["uid"] == uid for share in process["chips"])

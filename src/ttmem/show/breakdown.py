@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the memory of a chip goes, kind by kind, and how well that is known; equal chips are told of once."""
+
+from __future__ import annotations
+
+from ttmem.account.units import human
+from ttmem.show.chips import Names, level, percent, share
+from ttmem.show.text import BOLD, DIM, NONE, Style, cells, wrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
+_BAR = 10
+_MOST = 4  # breakdowns that differ; of more than that the fullest are shown
+_WORDS = {
+    "dram": "DRAM buffers",
+    "l1": "L1 buffers",
+    "host": "host memory",
+    "l1_small": "L1_SMALL",
+    "trace": "traces",
+    "cb": "circular buffers",
+    "dfb": "dataflow buffers",
+    "scratchpad": "scratchpads",
+    "kernel": "kernels",
+    "fabric_kernel": "fabric kernels",
+    "dispatch_kernel": "dispatch kernels",
+    "firmware": "firmware",
+}
+
+
+def breakdowns(picture: Json, names: Names, style: Style, whole: bool) -> list[str]:
+    """All breakdowns, each once with the names of all chips it is true of: replicas of a model are many and equal."""
+    counted = {  # chips with bytes that only tt-metal's own counters know of
+        found["uid"]
+        for process in picture["processes"]
+        if process["state"] == "untracked"
+        for found in process["chips"]
+        if found.get("source") == "shm"
+    }
+    groups: dict[tuple[str, ...], list[Json]] = {}
+    for chip in picture["chips"]:
+        groups.setdefault(tuple(_breakdown(chip, chip["uid"] in counted, style)), []).append(chip)
+    shown = [(text, chips) for text, chips in groups.items() if text]
+    left_out = 0
+    if len(shown) > _MOST and not whole:
+        shown.sort(key=lambda group: -max(_fullness(chip) for chip in group[1]))
+        left_out = sum(len(chips) for _, chips in shown[_MOST:])
+        shown = sorted(shown[:_MOST], key=lambda group: names.order(group[1][0]["uid"]))
+    lines: list[str] = []
+    for text, chips in shown:
+        lines += ["", *_title(chips, names, style), *text]
+    if left_out:
+        lines += ["", *wrap(f"The {left_out} chips that are less full are left out here: `-d CHIP` shows them.", style)]
+    return lines
+
+
+def _fullness(chip: Json) -> float:
+    dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
+    return max(share(level(dram), dram["capacity"]) or 0.0, share(l1["at_once"], l1["capacity"]) or 0.0)
+
+
+def _title(chips: list[Json], names: Names, style: Style) -> list[str]:
+    board = {chip["board"] for chip in chips if chip["board"]}
+    kind = f" {board.pop()}" if len(board) == 1 else ""
+    if len(chips) == 1:
+        doubt = "" if chips[0]["identity"] == "known" else ", assumed to be the one with that device number"
+        text = f"Chip {names.full(chips[0]['uid']).strip()}{kind}{doubt}"
+    else:
+        text = f"Chips {names.several(chip['uid'] for chip in chips)}{kind}: {len(chips)} alike, each"
+    return [style.paint(line, BOLD) for line in wrap(text, style)]
+
+
+class _Rows:
+    """The lines of one breakdown: a name, a bar of the capacity, an amount, and what is to be said of it."""
+
+    def __init__(self, style: Style) -> None:
+        self._style = style
+        self.lines: list[str] = []
+
+    def part(self, name: str, size: int | None, capacity: int | None, note: str = "", colour: str = DIM) -> None:
+        """A line, unless there is nothing of it."""
+        if size:
+            self.add(name, size, capacity, note, colour)
+
+    def add(self, name: str, size: int | None, capacity: int | None, note: str = "", colour: str = NONE) -> None:
+        style = self._style
+        over = size is not None and capacity is not None and size > capacity
+        part = None if over else share(size, capacity)
+        bar, warning = style.bar(part, _BAR)
+        bar = f"[{style.paint(bar, warning)}]" if bar else " " * (_BAR + 2)
+        of_size = f" / {human(capacity):<9}" if style.width >= 80 and part is not None else " " * 12
+        of_size = of_size if style.width >= 80 else ""
+        amount = f"{human(size):>10}{of_size} {percent(part) if part is not None else '':>4}"
+        line = f"  {name:<17} {bar} {amount}"
+        width = 2 + 17 + 1 + _BAR + 2 + 1 + cells(amount)
+        if not note:
+            self.lines.append(line)
+        elif width + 2 + cells(note) <= style.width:
+            self.lines.append(f"{line}  {style.paint(note, DIM)}")
+        else:
+            self.lines.append(line)
+            self.say(note, "      ")
+
+    def say(self, text: str, indent: str = "  ") -> None:
+        self.lines += [self._style.paint(line, DIM) for line in wrap(text, self._style, indent)]
+
+
+def _breakdown(chip: Json, counted: bool, style: Style) -> list[str]:
+    """Nothing, if nothing is known."""
+    memory = chip["memory"]
+    dram, l1, system = memory["dram"], memory["l1"], memory["system"]
+    if dram["used"] is None and l1["used"] is None and memory["host"]["used"] is None:
+        return []
+    rows = _Rows(style)
+    size, core = dram["capacity"], l1["capacity"]
+    trace = dram["trace"]
+    if trace["used"]:
+        rows.part("DRAM buffers", None if dram["used"] is None else max(0, dram["used"] - trace["used"]), size)
+        region = f"of {human(trace['region'])} set aside" if trace["region"] else ""
+        rows.part("traces", trace["used"], size, region)
+    rows.add("DRAM total", level(dram), size, _of_dram(dram))
+    small = l1["small"]
+    rows.part("L1 buffers", l1["buffers"], core)
+    rows.part("L1_SMALL", small["used"], core, f"of {human(small['region'])} set aside" if small["region"] else "")
+    for name, part in (("circular buffers", l1["cb"]), ("dataflow buffers", l1["dfb"])):
+        _shared(rows, name, part, core)
+    rows.part("scratchpads", l1["scratchpad"], core, _cached(l1["scratchpad"], core))
+    rows.part("kernels", l1["kernels"], core, _cached(l1["kernels"], core))
+    rows.part("firmware", l1["firmware"], core)
+    rows.add("L1 total", l1["at_once"], core, _of_l1(l1))
+    _reporter(rows, memory["reporter"], core)
+    rows.part("fabric kernels", system["fabric_kernels"], None, "on ethernet cores, outside the grid")
+    rows.part("dispatch kernels", system["dispatch_kernels"], None, "on dispatch cores, outside the grid")
+    rows.part("host memory", memory["host"]["used"], None)
+    rows.say(_known(memory, counted))
+    return rows.lines
+
+
+def _shared(rows: _Rows, name: str, part: Json, capacity: int | None) -> None:
+    """What programs hold: the bar is of what is resident, if that is known; the rest is of programs only cached."""
+    held, resident = part["held"], part["resident"]
+    if not held:
+        return
+    if resident is None:
+        rows.add(name, held, capacity, _cached(held, capacity) or "held; how much is resident is not known")
+    else:
+        rows.add(
+            name,
+            resident,
+            capacity,
+            "resident" if held == resident else f"resident, {human(held)} held by all cached programs",
+        )
+
+
+def _cached(size: int | None, capacity: int | None) -> str:
+    over = size is not None and capacity is not None and size > capacity
+    return "held by all cached programs, which share L1 in time" if over else ""
+
+
+def _of_dram(dram: Json) -> str:
+    said = [] if dram["reserved"] in (None, dram["used"]) else [f"taken for {human(dram['used'])} asked for"]
+    said += _sizes(dram)
+    return ", ".join(said)
+
+
+def _of_l1(l1: Json) -> str:
+    said = [f"{human(l1['used'])} with all cached programs"] if l1["used"] != l1["at_once"] else []
+    return ", ".join([*said, *_sizes(l1)])
+
+
+def _sizes(pool: Json) -> list[str]:
+    said = [f"peak {human(pool['peak'])}"] if pool["peak"] is not None else []
+    if pool["largest_free"] is not None:
+        said.append(f"largest free block {human(pool['largest_free'])} in a bank")
+    if pool["capacity"] is None:
+        said.append("chip size not known")
+    elif pool["capacity_basis"] == "table":
+        said.append("size from the board's table")
+    return said
+
+
+def _reporter(rows: _Rows, said: Json, capacity: int | None) -> None:
+    """L1 by the word of the allocators, if somebody published it, and what the difference means."""
+    if said["total"] is None or not said["inferred"]:
+        return  # if nothing is inferred, all is tracked, and the line on completeness says so
+    rows.add("L1 tracked", said["tracked"], capacity, "allocator-tracked")
+    rows.add("L1 reported", said["total"], capacity, "total from MemoryReporter")
+    rows.add("L1 inferred", said["inferred"], capacity, "CB + kernels (inferred): what is not tracked")
+
+
+def _known(memory: Json, counted: bool) -> str:
+    """How the numbers are known, and what is not."""
+    by = {"reported": "reported by tt-metal's own counters" if counted else "reported"}
+    said = [f"{human(size)} {by.get(name, name)}" for name, size in memory["confidence"].items() if size]
+    out = ["; ".join([", ".join(said)]) if said else "nothing allocated"]
+    if memory["completeness"] is not None:
+        out.append(f"{100 * memory['completeness']:.4g} % of what the allocators say")
+    if memory["missing"]:
+        out.append(f"not known: {_kinds(memory['missing'])}")
+    unseen = [one for one in memory.get("unseen", []) if set(one["missing"]) - set(memory["missing"])]
+    for one in unseen[:3]:
+        everything = len(one["missing"]) == len(_WORDS)
+        out.append(f"of pid {one['pid'] or '?'} not known: {'anything' if everything else _kinds(one['missing'])}")
+    return "; ".join(out)
+
+
+def _kinds(labels: list[str]) -> str:
+    return ", ".join(_WORDS.get(label, label) for label in labels)

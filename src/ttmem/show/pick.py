@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chips that the user names: by the driver's number, the PCI address or the id."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
+
+class UnknownChip(ValueError):
+    """There is no such chip, or there are several; the text is for the user."""
+
+
+def only(picture: Json, wanted: list[str]) -> Json:
+    """A picture of these chips, the processes on them, and the notes about either."""
+    uids = {_find(name, picture["chips"]) for name in wanted}
+    processes = []
+    for process in picture["processes"]:
+        shares = [share for share in process["chips"] if share["uid"] in uids]
+        holds = [uid for uid in process.get("holds", []) if uid in uids]
+        if shares or holds:
+            processes.append({**process, "chips": shares, "holds": holds})
+    pids = {process["pid"] for process in processes}
+    notes = [
+        n for n in picture.get("notes", []) if n["chip"] in uids or (n["chip"] is None and n["pid"] in {None, *pids})
+    ]
+    chips = [chip for chip in picture["chips"] if chip["uid"] in uids]
+    return {**picture, "chips": chips, "processes": processes, "notes": notes}
+
+
+def names_of(chip: Json) -> list[str]:
+    """All names by which a chip may be asked for, the handiest first."""
+    numbers = [] if chip["kmd"] is None else [str(chip["kmd"]), f"kmd:{chip['kmd']}"]
+    pci = [chip["pci"], chip["pci"].removeprefix("0000:")] if chip["pci"] else []
+    return list(dict.fromkeys(name.lower() for name in (*numbers, *pci, chip["uid"], chip.get("unique_id")) if name))
+
+
+def _find(name: str, chips: list[Json]) -> str:
+    found = [chip["uid"] for chip in chips if name.lower() in names_of(chip)]
+    if len(found) == 1:
+        return str(found[0])
+    if found:
+        raise UnknownChip(f"{name!r} is the name of {len(found)} chips; use another name of it: {_listed(chips)}")
+    raise UnknownChip(
+        f"there is no chip {name!r}; there are {_listed(chips)}"
+        if chips
+        else f"there is no chip {name!r}, nor any other"
+    )
+
+
+def _listed(chips: list[Json]) -> str:
+    """Each chip by its number and what tells it apart."""
+    return ", ".join(" = ".join(dict.fromkeys((names_of(chip)[0], chip["pci"] or chip["uid"]))) for chip in chips)

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text that fits: how wide it is on a terminal, cut, wrapped, painted, and tables that leave out what has no room."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TextIO
+
+    Cell = tuple[str, str]  # text, colour
+
+RED, YELLOW, GREEN, DIM, BOLD, NONE = "31", "33", "32", "2", "1", ""
+GOOD_TO_HAVE = 10  # the rank from which a column comes only if all others are whole
+_PIPE_WIDTH = 100
+# One cell each; all but the ASCII are signs of ours. Most text is of these alone, and need not be looked up.
+_NARROW = frozenset(map(chr, range(32, 127))) | frozenset("█░─°…")
+
+
+class Style:
+    """How wide, in colour or not, with block characters or plain ASCII.
+
+    >>> Style(width=60, ascii=True).bar(0.5, 10)[0]
+    '#####.....'
+    """
+
+    __slots__ = ("ascii", "colour", "width")
+
+    def __init__(self, width: int = _PIPE_WIDTH, colour: bool = False, ascii: bool = False) -> None:
+        self.width, self.colour, self.ascii = width, colour, ascii
+
+    def paint(self, text: str, colour: str) -> str:
+        return f"\x1b[{colour}m{text}\x1b[0m" if self.colour and colour and text else text
+
+    def bar(self, share: float | None, width: int) -> Cell:
+        """A bar and the colour that warns."""
+        if share is None:
+            return "", NONE
+        full = round(max(0.0, min(1.0, share)) * width)
+        on, off = ("#", ".") if self.ascii else ("█", "░")
+        return on * full + off * (width - full), RED if share >= 0.9 else YELLOW if share >= 0.75 else GREEN
+
+    @property
+    def degree(self) -> str:
+        return "C" if self.ascii else "°C"
+
+    def cut(self, text: str, width: int) -> str:
+        """As much as fits, with a sign that there was more."""
+        if cells(text) <= width:
+            return text
+        return fit(text, width - 1) + ("~" if self.ascii else "…") if width > 0 else ""
+
+    def clean(self, value: Any) -> Any:
+        """Data with nothing in its text that would move the cursor or be no ASCII where none but that may be."""
+        if isinstance(value, str):
+            if value.isascii() and value.isprintable():
+                return value
+            text = "".join(c if c.isprintable() else "?" for c in value.strip().replace("\n", "; "))
+            return text.encode("ascii", "replace").decode() if self.ascii else text
+        if isinstance(value, dict):
+            return {key: self.clean(inner) for key, inner in value.items()}
+        return [self.clean(inner) for inner in value] if isinstance(value, list) else value
+
+
+def style_of(stream: TextIO, *, ascii: bool = False, colour: bool = True) -> Style:
+    """What the reader of a stream can show, by what the environment says of it."""
+    env = os.environ
+    terminal = stream.isatty()
+    colour = colour and terminal and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    return Style(columns(stream), colour, ascii or not _utf8(stream))
+
+
+def columns(stream: TextIO) -> int:
+    """How wide a line may be."""
+    chosen = os.environ.get("COLUMNS", "")
+    if chosen.isdecimal() and int(chosen) > 0:
+        return int(chosen)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _PIPE_WIDTH
+    except (OSError, ValueError):
+        return _PIPE_WIDTH
+
+
+def _utf8(stream: TextIO) -> bool:
+    env = os.environ
+    name = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or "UTF-8"
+    if name == "C.UTF-8" and env.get("LC_CTYPE") == name and env.get("LANG") in ("C", "POSIX"):
+        return False  # Python itself put this LC_CTYPE there; the user said C
+    told = (stream.encoding or "").lower().replace("-", "") == "utf8"
+    return told and name.lower().replace("-", "").endswith("utf8")
+
+
+def cells(text: str) -> int:
+    """How many cells of a terminal a text takes.
+
+    >>> cells("abc"), cells("模型"), cells("█…")
+    (3, 4, 2)
+    """
+    return len(text) if _NARROW.issuperset(text) else sum(map(_cell, text))
+
+
+def _cell(character: str) -> int:
+    if character in _NARROW:
+        return 1
+    from unicodedata import category, east_asian_width
+
+    return 0 if category(character) in ("Mn", "Me") else 2 if east_asian_width(character) in "WF" else 1
+
+
+def fit(text: str, width: int) -> str:
+    """As much of a text as fits into so many cells."""
+    if _NARROW.issuperset(text):
+        return text[: max(0, width)]
+    for index, character in enumerate(text):
+        width -= _cell(character)
+        if width < 0:
+            return text[:index]
+    return text
+
+
+def fit_line(line: str, width: int) -> str:
+    """As much of a line as fits; what sets colours takes no room, and is kept."""
+    if len(line) <= width and line.isascii():
+        return line
+    kept = []
+    for number, piece in enumerate(line.split("\x1b[")):
+        colour, found, text = piece.partition("m") if number else ("", "", piece)
+        shown = fit(text, width)
+        width -= cells(shown)
+        kept.append(f"\x1b[{colour}{found}{shown}" if number else shown)
+    return "".join(kept)
+
+
+def wrap(text: str, style: Style, indent: str = "", first: str | None = None) -> list[str]:
+    """A sentence in lines, broken between words; ``first`` is the indent of the first line."""
+    lines, line, started = [], indent if first is None else first, False
+    for word in text.split():
+        if started and cells(line) + 1 + cells(word) > style.width:
+            lines.append(line)
+            line, started = indent, False
+        line += f" {word}" if started else word
+        started = True
+        if cells(line) > style.width:
+            line = style.cut(line, style.width)
+    return [*lines, line] if started else lines
+
+
+class Column:
+    """A column of a table: what is in it, how narrow it may become, and how much it matters.
+
+    ``cells`` are texts, pairs of text and colour, or functions of the width that give such a pair (bars). The column
+    with the lowest ``rank`` gets room first; those of rank 0 and below always stay.
+    """
+
+    __slots__ = ("cells", "gap", "high", "low", "rank", "right", "title")
+
+    def __init__(
+        self,
+        title: str,
+        cells_: list[str | Cell | Callable[[int], Cell]],
+        rank: int,
+        *,
+        low: int | None = None,
+        high: int | None = None,
+        right: bool = False,
+        gap: int = 1,
+    ) -> None:
+        self.title, self.cells, self.rank, self.right, self.gap = title, cells_, rank, right, gap
+        widths = [cells(text) for cell in cells_ if (text := _text(cell)) is not None]
+        natural = max([cells(title), *widths])
+        self.high = natural if high is None else high if not widths else min(high, natural)
+        self.low = self.high if low is None else min(low, self.high)
+
+
+def _text(cell: Any) -> str | None:
+    return cell if isinstance(cell, str) else cell[0] if isinstance(cell, tuple) else None
+
+
+def table(found: list[Column], style: Style) -> list[str]:
+    """A line of titles and a line for each row, none wider than it may be."""
+    widths: dict[int, int] = {}
+    ranked = sorted(enumerate(found), key=lambda item: item[1].rank)
+
+    def left() -> int:
+        return style.width + 1 - sum(width + found[place].gap for place, width in widths.items())
+
+    def admit(columns_: list[tuple[int, Column]]) -> None:
+        for place, column in columns_:
+            if column.rank <= 0 or column.low + column.gap <= left():
+                widths[place] = column.low
+
+    def grow(bars: bool) -> None:
+        for place, column in ranked:
+            if place in widths and callable(column.cells[0]) is bars:
+                widths[place] += max(0, min(column.high - widths[place], left()))
+
+    # Whole texts before columns that are only good to have, and those before longer bars.
+    admit([item for item in ranked if item[1].rank < GOOD_TO_HAVE])
+    grow(bars=False)
+    admit([item for item in ranked if item[1].rank >= GOOD_TO_HAVE])
+    grow(bars=False)
+    grow(bars=True)
+    shown = [(column, widths[place]) for place, column in enumerate(found) if place in widths]
+    lines = [_line([(column.title, BOLD) for column, _ in shown], shown, style)]
+    for row in zip(*(column.cells for column, _ in shown)):
+        cells_ = []
+        for (_, width), cell in zip(shown, row):
+            made = cell if isinstance(cell, (str, tuple)) else cell(width)
+            cells_.append((made, NONE) if isinstance(made, str) else made)
+        lines.append(_line(cells_, shown, style))
+    return lines
+
+
+def _line(cells_: list[Cell], shown: list[tuple[Column, int]], style: Style) -> str:
+    line, owed = "", 0
+    for (text, colour), (column, width) in zip(cells_, shown):
+        text = style.cut(text, width)
+        room = width - cells(text)
+        before, after = (room, 0) if column.right else (0, room)
+        line += " " * (owed + before) + style.paint(text, colour) if text else ""
+        owed = after + column.gap if text else owed + room + column.gap
+    return line

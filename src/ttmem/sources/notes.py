@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person should be told about a snapshot beside its numbers, a sentence each."""
+
+from __future__ import annotations
+
+from ttmem.account.units import human
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator
+    from typing import Any
+
+    Json = dict[str, Any]
+
+_COUNTED = ("dram", "l1", "l1_small", "trace")
+_STATES = {
+    "in reset": "is in reset or not initialised; its telemetry cannot be read",
+    "off the bus": "answers with all ones: it is off the PCIe bus or dead; a reset (tt-smi -r) may bring it back",
+    "gone": "has gone: the driver no longer lists it",
+    "hangs": "does not answer: a read of its telemetry hangs, the others go on without it",
+}
+
+
+def of(picture: Json, machine: Json, files: Iterable[Json], doubted: Container[tuple[int, str]]) -> list[Json]:
+    """All notes, those about chips first."""
+    found: list[Json] = []
+    for chip in picture["chips"]:
+        found += (_note(what, text, chip=chip["uid"]) for what, text in _of_chip(chip))
+    by_uid = {chip["unique_id"] or chip["uid"]: chip for chip in picture["chips"]}
+    for file in machine["shm"]:
+        chip = by_uid.get(file["uid"])
+        uid = chip["uid"] if chip else None
+        found += (_note(what, text, chip=uid) for what, text in _of_file(file, chip))
+    for process in picture["processes"]:
+        found += _of_process(process, picture, doubted)
+    return found
+
+
+def name_of(chip: Json) -> str:
+    """What people call a chip: by the driver's number, if it has one."""
+    return f"chip {chip['kmd']}" if chip["kmd"] is not None else f"chip {chip['uid']}"
+
+
+def _note(what: str, text: str, chip: str | None = None, pid: int | None = None) -> Json:
+    return {"what": what, "chip": chip, "pid": pid, "text": text}
+
+
+def _of_chip(chip: Json) -> Iterator[tuple[str, str]]:
+    now = chip["telemetry"]
+    if now is None:
+        return
+    name = name_of(chip)
+    if now["state"] in _STATES:
+        yield "chip-state", f"{name} {_STATES[now['state']]}"
+    if now["alive"] is False:
+        yield "heartbeat", f"{name}: the heartbeat of its firmware stands still at {now['heartbeat']}"
+    if now["implausible"] and now["state"] == "ok":
+        told = ", ".join(f"{field} reads {raw!r}" for field, raw in now["implausible"].items())
+        yield "implausible", f"{name}: {told}; not believed"
+    hot, limit = now["temperature_c"], now["temperature_max_c"]
+    if hot is not None and limit is not None and hot >= limit:
+        yield "hot", f"{name} is at {hot:.0f} °C; its limit is {limit:.0f} °C"
+    link = chip["pcie"]
+    if link and link["width"] and link["max_width"] and link["width"] < link["max_width"]:
+        yield "pcie", f"{name}: PCIe runs with {link['width']} of {link['max_width']} lanes"
+
+
+def _of_file(file: Json, chip: Json | None) -> Iterator[tuple[str, str]]:
+    """tt-metal's counters of one chip."""
+    if file["state"] != "ok":
+        yield f"shm-{file['state']}", f"{file['path']}: {file['why'] or file['state']}"
+        return
+    left = [f"{human(size)} {kind}" for kind in _COUNTED if (size := file["stale"][kind])]
+    if left:
+        gone = [f"{slot['pid']} {slot['name']}" for slot in file["slots"] if slot["state"] in ("dead", "reused")]
+        whose = f" (pid {', '.join(gone[:3])}{' ...' if len(gone) > 3 else ''})" if gone else ""
+        name = name_of(chip) if chip else file["path"]
+        yield (
+            "shm-stale",
+            f"tt-metal's counters of {name} still hold {', '.join(left)} of processes that are gone{whose}: not in "
+            f"use. When no job runs, rm {file['path']}",
+        )
+    elif file["why"]:
+        yield "shm-doubt", f"{file['path']}: {file['why']}"
+
+
+def _of_process(process: Json, picture: Json, doubted: Container[tuple[int, str]]) -> Iterator[Json]:
+    names = {chip["uid"]: name_of(chip) for chip in picture["chips"]}
+    for share in process["chips"]:
+        if share["shm"] is not None and (process["pid"], share["uid"]) in doubted:
+            differs = [
+                f"{kind} {human(share['shm'][kind])} where {human(share['kinds'].get(kind))} is tracked"
+                for kind in _COUNTED
+                if share["kinds"].get(kind) not in (None, share["shm"][kind])
+            ]
+            if differs:
+                text = (
+                    f"pid {process['pid']} on {names.get(share['uid'], share['uid'])}: tt-metal's own counters say "
+                    f"{', '.join(differs)}; they miss other threads"
+                )
+                yield _note("shm-differs", text, share["uid"], process["pid"])
+    silent = [uid for uid in process["holds"] if not any(share["uid"] == uid for share in process["chips"])]
+    if process["state"] == "untracked" and silent:
+        who = f"pid {process['pid']}" if process["pid"] else "somebody outside this pid namespace"
+        chips = ", ".join(names.get(uid, uid) for uid in silent[:4]) + (" ..." if len(silent) > 4 else "")
+        text = f"{who} holds {chips} open and nothing reports what it uses there"
+        yield _note("untracked", text, silent[0] if len(silent) == 1 else None, process["pid"])

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does many small jobs round after round, of which any may hang, without waiting long for one that does.
+
+A read of a chip that is being reset sleeps in the kernel, where nothing can wake it; so does one of a process whose
+memory is locked. Such a read is left behind in a thread of its own, and everybody else goes on.
+"""
+
+from __future__ import annotations
+
+import _thread
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+
+class Outcome:
+    """What became of one job in one round: it gave ``value``, or it raised ``error``, or it ``hangs``.
+
+    ``age`` is in seconds: 0 for what was found in this round, more for the late answer of a job that hung before, and
+    of a job that hangs, how long it has been at it.
+    """
+
+    __slots__ = ("age", "error", "hangs", "value")
+
+    def __init__(self, value: Any = None, error: BaseException | None = None, age: float = 0.0, hangs: bool = False):
+        self.value = value
+        self.error = error
+        self.age = age
+        self.hangs = hangs
+
+
+class Rounds:
+    """Runs one job for each key and comes back soon, whatever the jobs do.
+
+    >>> rounds = Rounds(patience=0.5)
+    >>> outcomes = rounds.run({"a": lambda: 6 * 7, "b": lambda: 1 // 0})
+    >>> outcomes["a"].value, outcomes["b"].error
+    (42, ZeroDivisionError('integer division or modulo by zero'))
+
+    There is an outcome for every key, in the order given. A job hangs if it has not returned ``patience`` seconds after
+    it began. Its key is then not started again until that job came back; meanwhile each round says at once that it
+    hangs. The late answer is the outcome of the first round after it came. So there are never more threads than keys,
+    plus one. A round takes as long as its jobs, and never longer than twice the patience.
+
+    The jobs of a round run one after another in another thread than the caller's, so they need no locks against each
+    other as long as none hangs; but what a job that hung touches, nobody else may touch until it came back. Give each
+    job its own things and let it return what it found. To be used from one thread at a time.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
+        self._begun: dict[Any, _Job] = {}
+
+    def run(self, jobs: Mapping[Any, Callable[[], Any]]) -> dict[Any, Outcome]:
+        start = time.monotonic()
+        for key in [key for key, job in self._begun.items() if job.ended is not None and key not in jobs]:
+            del self._begun[key]
+        fresh = {key: _Job(call) for key, call in jobs.items() if key not in self._begun}
+        # Noted before anything is waited for: an interrupt meanwhile leaves no job that could be started twice.
+        self._begun.update(fresh)
+        if fresh:
+            self._work(list(fresh.values()))
+        return {key: self._outcome(key, start) for key in jobs}
+
+    def _work(self, fresh: list[_Job]) -> None:
+        waiting = fresh[::-1]
+        _start(waiting)
+        if fresh[-1].done.acquire(timeout=self.patience):
+            return  # one worker does them in order, so all are done
+        # One hangs, or all are slow. Those not yet begun get a thread each, so that none waits for another.
+        for _ in fresh:
+            if job := _next(waiting):
+                _start([job])
+        for job in fresh:
+            if job.ended is None:
+                now = time.monotonic()
+                job.done.acquire(timeout=max(0.0, (job.began or now) + self.patience - now))
+
+    def _outcome(self, key: Any, start: float) -> Outcome:
+        job = self._begun[key]
+        if job.ended is None:
+            now = time.monotonic()
+            return Outcome(age=now - (job.began or now), hangs=True)
+        del self._begun[key]
+        return Outcome(job.value, job.error, max(0.0, start - job.ended))
+
+
+class _Job:
+    """A call and, once ``ended`` is set, what came of it."""
+
+    __slots__ = ("began", "call", "done", "ended", "error", "value")
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.call = call
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.began: float | None = None
+        self.ended: float | None = None
+        self.done = _thread.allocate_lock()
+        self.done.acquire()
+
+    def end(self, value: Any, error: BaseException | None) -> None:
+        self.value, self.error = value, error
+        self.ended = time.monotonic()
+        self.done.release()
+
+
+def _next(waiting: list[_Job]) -> _Job | None:
+    """The job that is next; two threads may ask, and never get the same."""
+    try:
+        return waiting.pop()
+    except IndexError:
+        return None
+
+
+def _start(waiting: list[_Job]) -> None:
+    """A worker for these jobs, the last one first. Threads of this kind keep no interpreter from exiting."""
+    try:
+        _thread.start_new_thread(_worker, (waiting,))
+    except RuntimeError as error:  # no more threads allowed here: better no answer than a caller that may hang
+        while job := _next(waiting):
+            job.end(None, error)
+
+
+def _worker(waiting: list[_Job]) -> None:
+    while job := _next(waiting):
+        job.began = time.monotonic()
+        try:
+            value = job.call()
+        except BaseException as error:
+            job.end(None, error)
+        else:
+            job.end(value, None)

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tt-metal's own counters in /dev/shm, one file a chip, and which of them a living process stands behind.
+
+Since 0.70 tt-metal adds up the sizes of the buffers that each process has on a chip. The file outlives the processes; a
+process that is killed never takes its bytes back, and later ones add to them. So the totals are shown and never
+believed: what counts is the sum over the slots of processes that are alive. The statistics by chip only ever grow after
+a crash, and the total of circular buffers is that of the last writer: neither is used.
+
+No reader can know what was never written: buffers of another thread than the one that opened the device, dataflow
+buffers, scratchpads. Nor what was written wrongly: the virtual buffers of a capture without dispatch, circular buffers
+that changed twice within a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import struct
+import time
+
+from ttmem.sources import processes
+from ttmem.sources.rounds import Rounds
+from ttmem.sources.sysfs import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from ttmem.sources.rounds import Outcome
+
+    Json = dict[str, Any]
+    File = tuple[int, int]  # device and inode: two containers may each have a file of the same name
+
+#  0       88      856        8536    8540   8576
+#  | header | chips | 64 slots | state | zeros |     little endian; the state since version 4
+_HEADER = struct.Struct("<I4xQI20xI4x5Q")  # version, updated, attached, Metal's number, totals
+_SLOT = struct.Struct("<i4x6Q64s")  # pid, five sums, updated, name
+_PIDS = struct.Struct("<" + "i116x" * 64)
+_SLOTS_AT, _SLOTS, _STATE_AT, _SIZE = 856, 64, 8536, 8576
+_VERSIONS = (2, 3, 4)
+_READY, _UNREADY, _RELEASED = 0x52454459, (0, 1), -1  # since version 4
+_KINDS = ("dram", "l1", "l1_small", "trace", "cb")
+_SUMMED = _KINDS[:4]  # of these the header has sums, of cb what was written last
+
+_NAME = re.compile(r"tt_device_([0-9]+)_memory")
+_MOST_FILES = 1024  # anybody may make files in /dev/shm
+_MOST_BYTES = 1 << 50
+_MOST_CHIPS = 1 << 16
+
+_MAPPING = re.compile(rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) ([0-9]+) +/.*/tt_device_[0-9]+_memory$", re.MULTILINE)
+_MOST_OF_STAT = 1 << 24  # it has a number for every interrupt of every core
+_INITIAL_NAMESPACE = "pid:[4026531836]"
+_TRUSTED_S = 60.0
+
+
+class Counters:
+    """Reads the files again and again, and remembers of each process what it has mapped.
+
+    >>> Counters("/nowhere").look()["state"]
+    'absent'
+    """
+
+    def __init__(self, root: str = "/", patience: float = 0.5, clock: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._processes = _Processes(root, patience, clock)
+
+    def look(self, holders: Iterable[Json] = ()) -> Json:
+        """All files as they are now; ``holders`` are the processes among which one of a container may be found."""
+        folder = os.path.join(self._root, "dev/shm")
+        try:
+            names = sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name))
+        except FileNotFoundError:
+            names = []
+        except OSError as error:
+            return {"state": "unreadable", "why": f"/dev/shm: {error.strerror}", "files": []}
+        self._processes.begin(holders)
+        files = [file for name in names[:_MOST_FILES] if (file := self._file(folder, name)) is not None]
+        self._processes.end()
+        if not files:
+            why = "tt-metal has left no counters in /dev/shm; it makes them since 0.70, unless "
+            return {"state": "absent", "why": f"{why}TT_METAL_SHM_TRACKING_DISABLED=1", "files": []}
+        notes = []
+        closed = [file for file in files if file["state"] == "unreadable"]
+        if closed:
+            notes.append(f"{len(closed)} of {len(files)} files may not be read: {closed[0]['why']}")
+        if len(names) > _MOST_FILES:
+            notes.append(f"only the first {_MOST_FILES} of {len(names)} files were looked at")
+        state = "unreadable" if len(closed) == len(files) else "ok"
+        return {"state": state, "why": "; ".join(notes) or None, "files": files}
+
+    def _file(self, folder: str, name: str) -> Json | None:
+        """What one file says; None if it is gone."""
+        uid = name.split("_")[2]
+        file: Json = {
+            "uid": uid, "path": f"/dev/shm/{name}", "owner": None, "state": "garbage", "why": None, "version": None,
+            "metal_id": None, "attached": None, "updated": None, "totals": None, "slots": [], "live": None,
+            "stale": None,
+        }  # fmt: skip
+        path = os.path.join(folder, name)
+        try:
+            found = os.lstat(path)
+            file["owner"] = found.st_uid
+            if int(uid) >= 1 << 64 or uid != str(int(uid)):
+                file["why"] = f"{uid} is no chip's number as tt-metal writes it"
+            elif not stat.S_ISREG(found.st_mode):
+                file["why"] = "it is no plain file, and not tt-metal's work"
+            else:
+                self._read(path, file)
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            file["state"] = "unreadable"
+            file["why"] = f"{file['path']} is for {_user(file['owner'])} alone; run ttmem as that user or as root"
+        except OSError as error:  # also what was put in the file's place meanwhile and cannot be read at an offset
+            file["state"], file["why"] = "unreadable", f"{file['path']}: {error.strerror}"
+        return file
+
+    def _read(self, path: str, file: Json) -> None:
+        # Not mapped: who makes the file gives it its size only afterwards, and until then a mapping would kill us.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(descriptor)
+            for _ in range(2):
+                content = os.pread(descriptor, _SIZE, 0)
+                file["state"], file["why"] = _verdict(content)
+                if file["state"] != "ok" or _balanced(content):
+                    break  # else we may have met one allocation between its two writes, which are over by now
+        finally:
+            os.close(descriptor)
+        file["version"] = int.from_bytes(content[:4], "little") or None
+        if file["state"] == "ok":
+            self._fill(content, file, (found.st_dev, found.st_ino))
+
+    def _fill(self, content: bytes, file: Json, identity: File) -> None:
+        _, updated, file["attached"], file["metal_id"], *totals = _HEADER.unpack_from(content)
+        file["updated"] = updated / 1e9 or None
+        file["totals"] = dict(zip(_KINDS, totals))
+        file["slots"] = [self._slot(slot, identity) for slot in _slots(content)]
+        live = [slot for slot in file["slots"] if slot["state"] == "live"]
+        file["live"] = {kind: sum(slot[kind] for slot in live) for kind in _KINDS}
+        file["stale"] = {kind: max(0, file["totals"][kind] - file["live"][kind]) for kind in _SUMMED}
+        file["stale"]["cb"] = None
+        if len(file["slots"]) == _SLOTS:
+            file["why"] = f"all {_SLOTS} slots are taken: what one more process has is in the totals alone"
+
+    def _slot(self, slot: tuple[Any, ...], file: File) -> Json:
+        pid, *sums, updated, name = slot
+        text = printable(name.partition(b"\0")[0]) or None
+        row = {
+            "pid": pid,
+            "process": None,
+            "start": None,
+            "uid": None,
+            "user": None,
+            "name": text,
+            **dict(zip(_KINDS, sums)),
+        }
+        row["updated"] = updated / 1e9 or None
+        if pid < 0 or max(sums) > _MOST_BYTES:
+            return {**row, "state": "garbage", "why": "no process has such numbers; they are not added up"}
+        return {**row, **self._processes.behind(pid, text, row["updated"], file)}
+
+
+def _verdict(content: bytes) -> tuple[str, str | None]:
+    """(state, why) of a file by what it says of itself."""
+    version = int.from_bytes(content[:4], "little")
+    if version not in (0, *_VERSIONS):
+        return "unsupported", f"its layout has version {version}, and this ttmem knows 2, 3 and 4: look for a newer one"
+    ready = int.from_bytes(content[_STATE_AT : _STATE_AT + 4], "little") if version >= 4 else _READY
+    if len(content) < _SIZE or version == 0 or ready in _UNREADY:
+        return "unready", "a process is making it at this moment, or was stopped at that"
+    if ready != _READY:
+        return "garbage", f"its state is {ready:#x}, which is none"
+    _, _, _, number, *totals = _HEADER.unpack_from(content)
+    if max(totals) > _MOST_BYTES:
+        return "garbage", f"no chip has {max(totals)} bytes"
+    if number >= _MOST_CHIPS:
+        return "garbage", f"no machine has a chip {number}"
+    return "ok", None
+
+
+def _slots(content: bytes) -> list[tuple[Any, ...]]:
+    """Those in use."""
+    free = (0, _RELEASED) if content[0] >= 4 else (0,)
+    places = enumerate(_PIDS.unpack_from(content, _SLOTS_AT))
+    return [_SLOT.unpack_from(content, _SLOTS_AT + place * _SLOT.size) for place, pid in places if pid not in free]
+
+
+def _balanced(content: bytes) -> bool:
+    totals, slots = _HEADER.unpack_from(content)[4:8], _slots(content)
+    return all(total == sum(slot[kind] for slot in slots) for kind, total in enumerate(totals, 1))
+
+
+class _Processes:
+    """Who stands behind a slot: a process with its number that was there at the last update and has the file mapped.
+
+    A number alone says little: it may be that of another process by now, and in a slot that a container's process wrote
+    it is the one that it has in there. The mappings say for certain, but to read them takes the process's memory lock,
+    so they are asked for once a minute; not once for ever, as a process that runs another program keeps its number and
+    start.
+    """
+
+    def __init__(self, root: str, patience: float, clock: Callable[[], float]) -> None:
+        self._root = root
+        self._proc = os.path.join(root, "proc")
+        self._clock = clock
+        self._rounds = Rounds(patience)
+        self._ticks = os.sysconf("SC_CLK_TCK")
+        self._booted: tuple[float, float | None] | None = None  # when it was read, and the time
+        self._mapped: dict[tuple[int, int], _Mappings] = {}
+        self._unseen = self._not_shown()
+
+    def _not_shown(self) -> str:
+        """Whom this /proc does not show."""
+        try:
+            if os.readlink(f"{self._proc}/self/ns/pid") != _INITIAL_NAMESPACE:
+                return "; it may run outside the container that ttmem runs in"
+        except OSError:
+            return ""
+        return "" if os.path.exists(f"{self._proc}/1") else "; it may be another user's, whom /proc hides from us"
+
+    def begin(self, holders: Iterable[Json]) -> None:
+        self._holders = {holder["pid"]: holder for holder in holders}
+        # Asked once a round, for a process may have a slot in many files.
+        self._seen: dict[int, processes.Stat | None] = {}
+        self._uids: dict[int, int | None] = {}
+
+    def end(self) -> None:
+        alive = {(pid, seen[4]) for pid, seen in self._seen.items() if seen}
+        self._mapped = {key: mappings for key, mappings in self._mapped.items() if key in alive}
+
+    def behind(self, pid: int, name: str | None, updated: float | None, file: File) -> Json:
+        """The state of a slot, and the process as it is known out here."""
+        own = self._holders.get(pid, {}).get("inner_pid")
+        if own in (None, pid):
+            verdicts = {pid: self._fits(pid, name, updated, file)}
+        else:
+            verdicts = {pid: ("reused", f"process {pid} would have written {own}, its pid in its own namespace")}
+        for outer, holder in self._holders.items():
+            if holder["inner_pid"] == pid != outer:
+                state, why = self._fits(outer, name, updated, file)
+                verdicts[outer] = state, why or f"it is {pid} in its own pid namespace"
+        for wanted in ("live", "likely"):
+            fitting = [outer for outer, (state, _) in verdicts.items() if state == wanted]
+            if len(fitting) > 1:
+                # tt-metal tells processes apart by this number alone: they all write here, and none has it all.
+                them = " and ".join(map(str, fitting))
+                return {"state": "live", "why": f"processes {them} share it: each is {pid} in its own pid namespace"}
+            if fitting:
+                return {"state": "live", "why": verdicts[fitting[0]][1], **self._identity(fitting[0])}
+        return dict(zip(("state", "why"), verdicts[pid]))
+
+    def _identity(self, pid: int) -> Json:
+        seen = self._stat(pid)
+        if pid not in self._uids:
+            self._uids[pid] = processes.owner(pid, self._root)[0]
+        uid = self._uids[pid]
+        user = None if uid is None else processes.user(uid)
+        return {"process": pid, "start": seen[4] if seen else None, "uid": uid, "user": user}
+
+    def _fits(self, pid: int, name: str | None, updated: float | None, file: File) -> tuple[str, str | None]:
+        """(live, likely, dead or reused; why)."""
+        seen = self._stat(pid)
+        if seen is None:
+            return "dead", f"there is no process {pid}{self._unseen}"
+        comm, _, flags, _, start = seen
+        if processes.is_dead(seen):
+            return "dead", f"process {pid} has ended, and its parent has not asked how"
+        if flags & processes.KERNEL_THREAD:
+            return "reused", f"{pid} is the kernel's own {comm} now"
+        booted = self._boot_time()
+        # The kernel rounds both the boot and the start down, so this start is never late; a tick is for the doubt.
+        if updated is not None and booted is not None and booted + (start - 1) / self._ticks > updated:
+            return "reused", f"process {pid} ({comm}) started after the last update"
+        mappings = self._mappings(pid, seen, file)
+        if file in mappings.files:
+            return "live", None
+        if mappings.trouble is None:
+            return "reused", f"process {pid} ({comm}) has not mapped this file"
+        if updated is None or booted is None or name not in (None, comm):
+            return "reused", f"process {pid} is {comm}, and {mappings.trouble}"
+        return "likely", f"process {pid} was there at the last update, but {mappings.trouble}"
+
+    def _stat(self, pid: int) -> processes.Stat | None:
+        if pid not in self._seen:
+            self._seen[pid] = processes.stat(pid, self._root)
+        return self._seen[pid]
+
+    def _boot_time(self) -> float | None:
+        """Seconds since 1970. It moves when the clock is set; to read it is slow on a machine with many cores."""
+        now = self._clock()
+        if self._booted is None or now - self._booted[0] >= _TRUSTED_S:
+            content = processes.read(f"{self._proc}/stat", _MOST_OF_STAT) or b""
+            found = re.search(rb"^btime ([0-9]+)$", content, re.MULTILINE)
+            self._booted = now, float(found[1]) if found else None
+        return self._booted[1]
+
+    def _mappings(self, pid: int, seen: processes.Stat, file: File) -> _Mappings:
+        """What a process has mapped; new enough to tell of this file."""
+        key, now = (pid, seen[4]), self._clock()
+        known = self._mapped.setdefault(key, _Mappings())
+        if known.hangs or now - known.at >= _TRUSTED_S or file not in known.files | known.asked:
+            known.at = now
+            known.take(self._rounds.run({key: lambda: _mapped_files(f"{self._proc}/{pid}", seen[1] == "Z")})[key])
+        known.asked.add(file)
+        return known
+
+
+class _Mappings:
+    """The counters that a process has mapped, as far as that can be read."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.files: set[File] = set()
+        self.asked: set[File] = set()  # a file that is neither here nor among those mapped is new
+        self.hangs = False
+        self.trouble: str | None = None
+
+    def take(self, outcome: Outcome) -> None:
+        self.hangs = outcome.hangs
+        if outcome.hangs:  # what was known holds until there is an answer
+            self.trouble = f"its mappings have not come for {outcome.age:.0f} s; it may hang"
+        elif outcome.error:
+            self.files = set()
+            self.trouble = f"its mappings cannot be read ({getattr(outcome.error, 'strerror', outcome.error)})"
+        else:
+            self.files, self.trouble = outcome.value, None
+
+
+def _mapped_files(process: str, headless: bool) -> set[File]:
+    """Of a process whose first thread has ended, only the others still tell."""
+    threads = [f"{process}/task/{thread}" for thread in os.listdir(f"{process}/task")] if headless else [process]
+    content = b""
+    for thread in threads:
+        with open(f"{thread}/maps", "rb", buffering=0) as file:
+            content = content or file.readall()
+    return {
+        (os.makedev(int(major, 16), int(minor, 16)), int(inode)) for major, minor, inode in _MAPPING.findall(content)
+    }
+
+
+def _user(uid: int | None) -> str:
+    """A user for people."""
+    if uid is None:
+        return "its owner"
+    name = processes.user(uid)
+    return f"uid {uid}" if name is None else f"{name} (uid {uid})"

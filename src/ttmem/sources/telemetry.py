@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How every chip on PCIe is: temperature, power, clocks, link and firmware, from the driver's files.
+
+The files are kept open, so that one more look costs a few microseconds a file. A chip in trouble is told apart by how
+its files fail: ENODATA while it is in reset, ENODEV once it is gone, all-ones when it no longer answers on the bus, and
+a read that sleeps for as long as a reset takes.
+"""
+
+from __future__ import annotations
+
+import _thread
+import errno
+import os
+import time
+
+from ttmem.sources import sysfs
+from ttmem.sources.rounds import Rounds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Json = dict[str, Any]
+
+FORGET = 600.0  # seconds after which a chip that is gone is no longer shown
+STILL = 1.5  # a heart that has not beaten for so many seconds stands still
+
+# name: (file, raw units in one of ours, lowest and highest value to believe, the limit that raises the highest).
+# A limit is believed within bounds that no card reaches. What is above the table but not far above the chip's own limit
+# is believed as well: a chip that runs too hot is just what must be seen.
+FIELDS: dict[str, tuple[str, int, float, float, str | None]] = {
+    "temperature_c": ("temp1_input", 1000, -50, 100, "temperature_max_c"),
+    "temperature_max_c": ("temp1_max", 1000, 1, 125, None),
+    "power_w": ("power1_input", 1000000, 1, 300, "power_max_w"),
+    "power_max_w": ("power1_max", 1000000, 1, 1000, None),
+    "current_a": ("curr1_input", 1000, 1, 350, "current_max_a"),
+    "current_max_a": ("curr1_max", 1000, 1, 1000, None),
+    "voltage_mv": ("in0_input", 1, 1, 900, "voltage_max_mv"),
+    "voltage_max_mv": ("in0_max", 1, 1, 1500, None),
+    "aiclk_mhz": ("tt_aiclk", 1, 1, 1500, None),
+    "axiclk_mhz": ("tt_axiclk", 1, 1, 1500, None),
+    "arcclk_mhz": ("tt_arcclk", 1, 1, 1500, None),
+    "fan_rpm": ("fan1_input", 1, 0, 19999, None),
+    "heartbeat": ("tt_heartbeat", 1, 0, (1 << 32) - 2, None),
+    "therm_trips": ("tt_therm_trip_count", 1, 0, 65534, None),
+}
+_OVER_LIMIT = 1.25
+# 32 ones as the driver shows them: as they are, scaled, scaled in 32 bits, cut to 16 bits, and as a 16.16 temperature.
+_ONES = (1 << 32) - 1
+_ALL_ONES = {_ONES, _ONES * 1000, _ONES * 1000000, _ONES - 999, _ONES - 999999, 65535, 65535999}
+_NOTHING: Json = dict.fromkeys(FIELDS)
+_GONE = {errno.ENODEV, errno.ESTALE}
+
+_QUOTED = 40
+
+
+class Telemetry:
+    """Looks at all chips, as often as wanted.
+
+    >>> Telemetry(root="/nonexistent").look()["state"]
+    'absent'
+    """
+
+    def __init__(self, root: str = "/", patience: float = 0.5, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._clock = clock
+        self._rounds = Rounds(patience)
+        self._chips: dict[int, _Chip] = {}
+
+    def look(self) -> Json:
+        """The driver and its chips as they are now; never raises. To be called from one thread at a time."""
+        module = os.path.join(self._root, "sys/module/tenstorrent")
+        version = sysfs.read(os.path.join(module, "version"))
+        folders = sysfs.folders(self._root)
+        self._meet(folders or {})
+        readers = [chip.reader for chip in self._chips.values() if chip.reader is not None]
+        outcomes = self._rounds.run({reader: reader.read for reader in readers})
+        now = self._clock()
+        for chip in self._chips.values():
+            outcome = outcomes.get(chip.reader)
+            if outcome is None:
+                chip.fail("gone")
+            elif outcome.value is None:
+                chip.fail("hangs")
+            else:
+                chip.take(outcome.value, now - outcome.age)
+        why = None
+        if folders is None:
+            why = "the Tenstorrent driver is not loaded: there is no /sys/class/tenstorrent; try `modprobe tenstorrent`"
+        elif not folders:
+            why = "the driver is loaded, but knows no chip"
+        return {
+            "driver": {"version": version and version[:_QUOTED], "loaded": os.path.isdir(module)},
+            "state": "absent" if folders is None else "ok",
+            "why": why,
+            "chips": [self._chips[number].show(now) for number in sorted(self._chips)],
+        }
+
+    def close(self) -> None:
+        """Close what was kept open. A look after this opens it again."""
+        for chip in self._chips.values():
+            chip.leave()
+
+    def _meet(self, folders: dict[int, str]) -> None:
+        """Chips come and go."""
+        now = self._clock()
+        for number, folder in folders.items():
+            chip = self._chips.setdefault(number, _Chip(number))
+            chip.seen = now
+            if chip.reader is None:
+                chip.reader = _Reader(self._root, folder)
+        for number, chip in list(self._chips.items()):
+            if number not in folders:
+                chip.leave()
+                if now - chip.seen > FORGET:
+                    del self._chips[number]
+
+
+class _Chip:
+    """What is known of a chip; the looks write it, whatever becomes of the reads."""
+
+    def __init__(self, number: int) -> None:
+        self.reader: _Reader | None = None
+        self.seen = 0.0
+        self._number = number
+        self._facts: Json = {"pci": None, "arch": None, "board": None, "serial": None, "asic_id": None, "firmware": {}}
+        self._pcie: Json = dict.fromkeys(("speed_gts", "width", "max_speed_gts", "max_width", "numa"))
+        self._values: Json = _NOTHING
+        self._when: float | None = None
+        self._state = "ok"
+        self._implausible: dict[str, str] = {}
+        self._alive: bool | None = None
+        self._beat: tuple[int, float] | None = None  # the heartbeat, and when it was first seen to be that
+
+    def leave(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+            self.reader = None
+
+    def fail(self, state: str) -> None:
+        """This look brought nothing; what is known from before stays, and grows older."""
+        self._state = state
+        self._implausible = {}
+        self._alive = self._beat = None
+
+    def take(self, reading: Json, when: float) -> None:
+        state = reading["state"]
+        if state != "gone":
+            self._facts, self._pcie = reading["facts"], reading["pcie"]
+        if state not in ("ok", "off the bus"):
+            self.fail(state)
+            return
+        self._state = state
+        self._implausible = reading["implausible"]
+        self._values = reading["values"]
+        self._when = when if state == "ok" else None
+        self._feel(self._values["heartbeat"], when)
+
+    def _feel(self, heartbeat: int | None, when: float) -> None:
+        if heartbeat is None:
+            self._alive = self._beat = None
+        elif self._beat is None or self._beat[0] != heartbeat:
+            self._alive = None if self._beat is None else True
+            self._beat = heartbeat, when
+        elif when - self._beat[1] >= STILL:
+            self._alive = False
+
+    def show(self, now: float) -> Json:
+        return {
+            "kmd": self._number,
+            **self._facts,
+            "pcie": self._pcie,
+            "telemetry": {
+                **self._values,
+                "alive": self._alive,
+                "state": self._state,
+                "age_s": None if self._when is None else max(0.0, now - self._when),
+                "implausible": self._implausible,
+            },
+        }
+
+
+class _Reader:
+    """Reads the files of one chip. Whoever runs ``read`` may hang in it, so all it touches is here, and its own."""
+
+    def __init__(self, root: str, folder: str) -> None:
+        self._root = root
+        self._folder = folder
+        self._open: dict[str, int] = {}
+        self._identity: tuple[int, int] | None = None
+        self._hwmon: str | None = None
+        self._facts: Json | None = None
+        self._changed = False
+        self._busy = _thread.allocate_lock()
+        self._left = False
+
+    def close(self) -> None:
+        """Close all files, at once or, if a read hangs, when it comes back."""
+        self._left = True
+        if self._busy.acquire(blocking=False):
+            self._forget()
+            self._busy.release()
+
+    def read(self) -> Json:
+        with self._busy:
+            reading = self._read()
+        if self._left:
+            self.close()
+        return reading
+
+    def _read(self) -> Json:
+        try:
+            found = os.stat(self._folder)
+        except OSError:
+            return self._reading("gone", {}, {})
+        if self._identity != (found.st_dev, found.st_ino):  # another device of the same number
+            self._forget()
+            self._identity = found.st_dev, found.st_ino
+        texts, errors = self._texts()
+        if errors & _GONE:  # the driver took the files away; there may be new ones
+            self._forget()
+            texts, errors = self._texts()
+        if not texts:
+            state = "gone" if errors & _GONE else "in reset" if errno.ENODATA in errors else "no files"
+            return self._reading(state, {}, {})
+        numbers = [number for text in texts.values() if (number := sysfs.number(text)) is not None]
+        if sum(number in _ALL_ONES for number in numbers) * 2 > len(numbers):
+            return self._reading("off the bus", {}, texts)
+        return self._reading("ok", *judge(texts))
+
+    def _texts(self) -> tuple[dict[str, str], set[int]]:
+        """What stands in the files that can be read, and the errors of the others."""
+        if self._hwmon is None:
+            self._hwmon = self._find_hwmon()
+        texts, errors = {}, set()
+        for name, (file, *_) in FIELDS.items():
+            folder = self._folder if file.startswith("tt_") else self._hwmon
+            if folder is not None:
+                try:
+                    texts[name] = self._text(f"{folder}/{file}")
+                except OSError as error:
+                    errors.add(error.errno or 0)
+        return texts, errors
+
+    def _text(self, path: str) -> str:
+        descriptor = self._open.get(path)
+        if descriptor is None:
+            descriptor = self._open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return sysfs.printable(sysfs.read_at(descriptor))
+
+    def _find_hwmon(self) -> str | None:
+        inside = f"{self._folder}/device/hwmon"
+        for name in _names(inside):
+            return f"{inside}/{name}"
+        pci = sysfs.pci_address(self._folder)
+        everybody = os.path.join(self._root, "sys/class/hwmon")
+        for name in _names(everybody):
+            if pci is not None and sysfs.pci_address(f"{everybody}/{name}") == pci:
+                return f"{everybody}/{name}"
+        return None
+
+    def _reading(self, state: str, values: Json, implausible: dict[str, str]) -> Json:
+        # Serial and firmware are read once, and again when the chip is back from a reset, perhaps with others.
+        if self._facts is None or (self._changed and state == "ok"):
+            self._facts = sysfs.facts(self._folder)
+        self._changed = state != "ok"
+        link: Json = {"speed_gts": None, "width": None}
+        for key, parse, file in (
+            ("speed_gts", sysfs.link_speed, "current_link_speed"),
+            ("width", sysfs.link_width, "current_link_width"),
+        ):
+            try:
+                link[key] = parse(self._text(f"{self._folder}/device/{file}"))
+            except OSError:
+                pass
+        return {
+            "state": state,
+            "facts": {key: value for key, value in self._facts.items() if key != "pcie"},
+            "pcie": {**link, **self._facts["pcie"]},
+            "values": {name: values.get(name) for name in FIELDS},
+            "implausible": {name: text[:_QUOTED] for name, text in implausible.items()},
+        }
+
+    def _forget(self) -> None:
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+        self._hwmon = None
+        self._changed = True
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name.startswith("hwmon"))
+    except OSError:
+        return []
+
+
+def judge(texts: dict[str, str]) -> tuple[Json, dict[str, str]]:
+    """The values to be believed, and the texts of those that are not."""
+    values: Json = {}
+    implausible = {}
+    for name, (_, unit, low, high, limit) in reversed(FIELDS.items()):  # a limit before what it limits
+        text = texts.get(name)
+        if text is None:
+            continue
+        if limit in values:
+            high = max(high, values[limit] * _OVER_LIMIT)
+        number = sysfs.number(text)
+        # 65535 is what 16 bits of ones look like; only a counter comes past it.
+        if number is None or not low * unit <= number <= high * unit or (number == 65535 and name != "heartbeat"):
+            implausible[name] = text
+        else:
+            values[name] = number / unit if unit > 1 else number
+    return values, implausible

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server beside its account: telemetry, holders, tt-metal's counters, in one snapshot."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import machines
+from tests.mock.program import Program
+from tests.mock.wheel import PYTHONS, statistics, wheel
+from tests.support import LegacyClient, Server, wait_until
+from tests.unit.test_shm import content, mapping, slot
+from ttmem.agent import require
+from ttmem.sources.processes import start_and_state
+
+Json = dict[str, Any]
+Serve = Callable[..., Server]
+Legacy = Callable[..., LegacyClient]
+
+
+def row(server: Server, **wanted: Any) -> Json | None:
+    """The chip that has these facts."""
+    chips: list[Json] = server.snapshot()["chips"]
+    return next((chip for chip in chips if all(chip[name] == value for name, value in wanted.items())), None)
+
+
+def test_the_machine_is_in_the_snapshot_and_followed(serve: Serve, folder: Path) -> None:
+    machine = machines.t3k(folder / "machine")
+    machine.process(4711, command="python model.py", uid=1234, holds=[0, 2])
+    server = serve("--machine", str(machine.root))
+    picture = server.snapshot()
+    assert [chip["pci"] for chip in picture["chips"]] == [f"0000:0{n}:00.0" for n in (1, 2, 3, 4)]
+    assert picture["driver"] == {"version": "2.10.0", "loaded": True}
+    assert [(source["name"], source["state"]) for source in picture["sources"]] == [
+        ("server", "ok"), ("sysfs", "ok"), ("processes", "ok"), ("shm", "absent"),
+    ]  # fmt: skip
+    (process,) = picture["processes"]
+    assert (process["pid"], process["state"]) == (4711, "untracked")
+    assert process["holds"] == ["0000:01:00.0", "0000:03:00.0"]
+    assert server.get("/processes?state=untracked")["processes"] == [process]
+
+    machine.set(1, temp1_input=70500)
+    wait_until(lambda: row(server, kmd=1)["telemetry"]["temperature_c"] == 70.5, "the warmer chip")  # type: ignore[index]
+    machine.remove(3)
+    gone = wait_until(
+        lambda: (chip := row(server, kmd=3)) and chip["telemetry"]["state"] == "gone" and chip, "the loss"
+    )
+    assert gone["telemetry"]["age_s"] > 0
+    assert any(note["chip"] == gone["uid"] and note["what"] == "chip-state" for note in server.snapshot()["notes"])
+    machine.end(4711)
+    wait_until(lambda: server.snapshot()["processes"] == [], "the end of the process")
+
+
+def test_a_chip_that_hangs_stops_nobody(serve: Serve, folder: Path) -> None:
+    machine = machines.n150(folder / "machine")
+    machine.chip(1, "n150")
+    machine.hang(1, "tt_aiclk")
+    server = serve("--machine", str(machine.root))
+    for temperature in (33000, 34000):
+        machine.set(0, temp1_input=temperature)
+
+        def both(now: float = temperature / 1000) -> bool:
+            one, two = (chip["telemetry"] for chip in server.snapshot()["chips"])
+            return bool(one["temperature_c"] == now and two["state"] == "hangs")
+
+        wait_until(both, "the one that hangs beside the other one")
+    server.stop()
+    assert server.process.returncode == 0, "and it does not keep the server from ending"
+
+
+def test_telemetry_for_prometheus(serve: Serve, folder: Path) -> None:
+    machine = machines.dead_chip(folder / "machine")
+    server = serve("--machine", str(machine.root))
+    page = dict(line.rsplit(" ", 1) for line in server.text("/metrics").splitlines() if not line.startswith("#"))
+    well, dead = '{chip="0000:01:00.0"}', '{chip="0000:02:00.0"}'
+    assert float(page[f"ttmem_temperature_celsius{well}"]) == 51.187
+    assert float(page[f"ttmem_power_watts{well}"]) == 18.0
+    assert float(page['ttmem_clock_hertz{chip="0000:01:00.0",clock="ai"}']) == 1e9
+    assert float(page['ttmem_chip_state{chip="0000:02:00.0",state="off the bus"}']) == 1.0
+    assert f"ttmem_temperature_celsius{dead}" not in page
+    assert float(page[f"ttmem_untracked_processes{well}"]) == 0.0
+
+
+def test_a_server_that_is_not_to_look(serve: Serve) -> None:
+    server = serve("--no-machine")
+    assert [source["name"] for source in server.snapshot()["sources"]] == ["server"]
+
+
+def test_the_slot_of_a_process_tells_which_chip_its_device_0_is(serve: Serve, folder: Path, legacy: Legacy) -> None:
+    machine = machines.n150(folder / "machine")
+    server = serve("--machine", str(machine.root))
+    client = legacy(server)
+    client.say("alloc 0 4096 0 0x1000")
+    client.sync()
+    assert row(server, uid="assumed:0")
+    born = start_and_state(client.pid)
+    assert born is not None
+    started = machines.BOOTED + born[0] / machines.TICKS
+    file = machine.shm_file(880077, content(slot(client.pid, 4096, updated=started + 9), number=0))
+    machine.process(client.pid, name="legacy", start=born[0], holds=[0], maps=mapping(file))
+    known = wait_until(lambda: row(server, uid="880077"), "the chip's real name")
+    assert row(server, uid="assumed:0") is None
+    assert known["memory"]["dram"]["used"] == 4096, "once, not from both"
+    assert (known["pci"], known["joined_by"]) == ("0000:01:00.0", "holder")
+    process = server.process_of(client.pid)
+    assert process is not None
+    assert (process["state"], process["chips"][0]["metal_id"]) == ("tracked", 0)
+
+
+class Runs:
+    """Real ttnn programs on one mock chip, with or without the agent."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self._server, self._folder = server, folder
+        self.programs: list[Program] = []
+
+    def start(self, *acts: str, agent: bool) -> Program:
+        own = self._folder / str(len(self.programs))
+        own.mkdir()
+        program = Program(
+            *(wheel(PYTHONS[0]), "ttnn_shm", "n150", own, "--acts", ",".join(acts)),
+            environment={"LD_PRELOAD": str(require()), "TTMEM_SOCKET": self._server.path} if agent else {},
+            uid_seed=self.programs[0].uid_seed if self.programs else None,
+        )
+        self.programs.append(program)
+        return program
+
+    @property
+    def uid(self) -> str:
+        return str(self.programs[0].uids[0])
+
+
+@pytest.fixture
+def runs(server: Server, folder: Path) -> Iterator[Runs]:
+    found = Runs(server, folder)
+    yield found
+    for program in found.programs:
+        program.__exit__(None, None, None)
+
+
+def test_stock_ttnn_is_counted_by_its_own_counters_and_not_when_killed(server: Server, runs: Runs) -> None:
+    program = runs.start("allocate", agent=False)
+    size = next(program.records())["size"]
+    chip = wait_until(lambda: row(server, uid=runs.uid), "the chip")
+    wait_until(lambda: server.chip(runs.uid)["l1"]["buffers"] == size, "its bytes")
+    process = server.process_of(program.pid)
+    assert process is not None
+    assert (process["state"], process["chips"][0]["source"]) == ("untracked", "shm")
+    assert process["chips"][0]["kinds"]["l1"] == size
+    assert chip["memory"]["confidence"]["exact"] == 0
+    assert "dfb" in chip["memory"]["missing"]
+
+    os.kill(program.pid, signal.SIGKILL)
+    program.process.wait()
+
+    def stale() -> Json | None:
+        found = server.process_of(program.pid)
+        return found if found and found["state"] == "stale" else None
+
+    gone = wait_until(stale, "the dead one")
+    assert gone["chips"][0]["shm"]["l1"] == size
+    assert not server.chip(runs.uid)["l1"]["used"], "stale is not in use"
+    assert row(server, uid=runs.uid)["shm"]["stale"]["l1"] == size  # type: ignore[index]
+    assert statistics("n150", program.uid_seed)[0].exists()
+
+
+def test_the_agent_is_believed_and_the_difference_said(server: Server, runs: Runs) -> None:
+    program = runs.start("allocate", "allocate_on_a_thread", agent=True)
+    records = program.records()
+    size = next(records)["size"]
+    wait_until(lambda: (server.process_of(program.pid) or {}).get("state") == "tracked", "the agent")
+    wait_until(lambda: server.process_of(program.pid)["chips"][0]["shm"], "the counters")  # type: ignore[index]
+    assert not [note for note in server.snapshot()["notes"] if note["what"] == "shm-differs"]
+
+    next(records)
+    note = wait_until(
+        lambda: next((note for note in server.snapshot()["notes"] if note["what"] == "shm-differs"), None), "the note"
+    )
+    assert (note["pid"], note["chip"]) == (program.pid, runs.uid)
+    share = server.process_of(program.pid)["chips"][0]  # type: ignore[index]
+    assert (share["kinds"]["l1"], share["shm"]["l1"]) == (2 * size, size), "the counters miss the other thread"
+    assert server.chip(runs.uid)["l1"]["buffers"] == 2 * size
+
+
+def test_a_tracked_and_an_untracked_process_on_one_chip(server: Server, runs: Runs) -> None:
+    tracked = runs.start("allocate", agent=True)
+    size = next(tracked.records())["size"]
+    untracked = runs.start("allocate", agent=False)
+    next(untracked.records())
+    wait_until(lambda: server.chip(runs.uid)["l1"]["buffers"] == 2 * size, "both")
+    confidence = server.chip(runs.uid)["confidence"]
+    assert confidence["reported"] >= size
+    assert confidence["exact"] >= size
+    states = {p["pid"]: p["state"] for p in server.snapshot()["processes"]}
+    assert (states[tracked.pid], states[untracked.pid]) == ("tracked", "untracked")
+
+
+def test_in_reset(folder: Path) -> None:
+    """No plain file fails with ENODATA, so this one is of the source alone."""
+    from ttmem.sources.machine import Machine
+
+    machine = machines.in_reset(folder)
+    assert errno.ENODATA in machine.failing.values()
+    with machines.failing_reads(machine):
+        look = Machine(str(folder)).look()
+    assert [chip["telemetry"]["state"] for chip in look["chips"]] == ["ok", "in reset"]

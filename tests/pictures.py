@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes what the sources would say of a machine, and accounts, for tests of what brings them together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttmem.account.events import Allocated, DeviceOpened, Event
+from ttmem.account.geometry import BOARDS
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.account.snapshot import snapshot
+
+Json = dict[str, Any]
+KINDS = ("dram", "l1", "l1_small", "trace", "cb")
+WELL = {
+    "temperature_c": 51.0, "temperature_max_c": 75.0, "power_w": 18.0, "power_max_w": 160.0, "current_a": 21.0,
+    "current_max_a": 160.0, "voltage_mv": 730, "voltage_max_mv": 900, "aiclk_mhz": 1000, "axiclk_mhz": 900,
+    "arcclk_mhz": 540, "fan_rpm": None, "heartbeat": 12345, "alive": True, "therm_trips": None, "state": "ok",
+    "age_s": 0.0, "implausible": {},
+}  # fmt: skip
+
+
+def driver_chip(kmd: int, board: str = "n150", *, arch: str = "wormhole_b0", **facts: Any) -> Json:
+    """A chip as the driver shows it."""
+    pcie = {"speed_gts": 16.0, "width": 16, "max_speed_gts": 16.0, "max_width": 16, "numa": 0}
+    return {
+        "kmd": kmd, "pci": f"0000:{kmd + 1:02x}:00.0", "arch": arch, "board": board, "serial": f"{0xAB00 + kmd:016X}",
+        "asic_id": f"{0xCD00 + kmd:016X}", "firmware": {"bundle": "18.10.0.0"}, "pcie": pcie, "telemetry": {**WELL},
+        **facts,
+    }  # fmt: skip
+
+
+def holder(pid: int, *holds: int, start: int = 100, uid: int = 1000, name: str = "python") -> Json:
+    """A process that has chips open."""
+    return {
+        "pid": pid, "start": start, "uid": uid, "user": "ann", "name": name, "command": f"{name} model.py",
+        "container": None, "inner_pid": None, "letter": "S", "holds": list(holds),
+    }  # fmt: skip
+
+
+def slot(pid: int, *sizes: int, state: str = "live", start: int = 100, name: str = "python") -> Json:
+    """What tt-metal counts of one process: DRAM, L1, L1_SMALL, TRACE, CB."""
+    counted = dict(zip(KINDS, (*sizes, 0, 0, 0, 0, 0)))
+    live = state == "live"
+    return {
+        "pid": pid, "process": pid if live else None, "start": start if live else None, "uid": 1000 if live else None,
+        "name": name, **counted, "updated": 1.5e9, "state": state, "why": None,
+    }  # fmt: skip
+
+
+def counters(uid: int | str, *slots: Json, metal_id: int = 0, lost: int = 0) -> Json:
+    """tt-metal's counters of a chip; ``lost`` bytes of DRAM in the totals belong to nobody's slot."""
+    totals = {kind: sum(one[kind] for one in slots) for kind in KINDS}
+    totals["dram"] += lost
+    live = {kind: sum(one[kind] for one in slots if one["state"] == "live") for kind in KINDS}
+    stale: Json = {kind: max(0, totals[kind] - live[kind]) for kind in KINDS[:4]}
+    return {
+        "uid": str(uid), "path": f"/dev/shm/tt_device_{uid}_memory", "owner": 1000, "state": "ok", "why": None,
+        "version": 3, "metal_id": metal_id, "attached": 1, "updated": 1.5e9, "totals": totals, "slots": list(slots),
+        "live": live, "stale": {**stale, "cb": None},
+    }  # fmt: skip
+
+
+def unreadable(uid: int | str) -> Json:
+    unknown = ("version", "metal_id", "attached", "updated", "totals", "live", "stale")
+    said = {"slots": [], "state": "unreadable", "why": "belongs to bob (uid 1001)"}
+    return {**counters(uid), **dict.fromkeys(unknown), **said}
+
+
+def machine(*chips: Json, processes: Any = (), shm: Any = (), foreign: dict[int, int] | None = None) -> Json:
+    """A look at a machine."""
+    return {
+        "driver": {"version": "2.10.0", "loaded": bool(chips)},
+        "sources": [{"name": name, "state": "ok", "detail": None} for name in ("sysfs", "processes", "shm")],
+        "chips": list(chips),
+        "processes": list(processes),
+        "foreign": foreign or {},
+        "shm": list(shm),
+    }
+
+
+class Account:
+    """An account and its snapshot."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+
+    def source(self, pid: int, name: str = "agent", start: int = 100) -> Source:
+        confidence = Confidence.EXACT if name == "agent" else Confidence.REPORTED
+        return self.ledger.source(0.0, ProcessInfo(pid, start, 1000, "python"), name, confidence)
+
+    def apply(self, source: Source | None, *events: Event) -> None:
+        for event in events:
+            self.ledger.apply(0.0, source, event)
+
+    def tracked(self, pid: int, uid: str, *, device: int = 0, dram: int = 0, l1: int = 0, remote: bool = False) -> None:
+        """A process under the agent holds so much of a chip."""
+        source, board = self.source(pid), BOARDS["n150"]
+        info = ChipInfo(uid, None, None, board.arch, None, remote, board._replace(live=True))
+        self.apply(source, DeviceOpened(device, info))
+        for kind, size in ((Kind.DRAM, dram), (Kind.L1, l1)):
+            if size:
+                self.apply(source, Allocated(device, kind, 0x100000, size))
+
+    def picture(self) -> Json:
+        server = {"pid": 1, "since": "then", "events": 1, "version": "1", "clients": 1, "lost_to_readers": 0}
+        return snapshot(self.ledger, time="2026-01-02T03:04:05.678Z", host="box", server=server)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the doctor looks for in libtt_metal.so is what the agent looks for, function by function."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support import ROOT
+from ttmem.doctor.needs import CALLS, EXTRAS, HOOKS, NEEDS
+
+HEADER = (ROOT / "native/src/metal.h").read_text()
+SOURCE = (ROOT / "native/src/metal.cpp").read_text()
+
+
+def table(macro: str) -> dict[str, str]:
+    start = HEADER.index(f"#define {macro}(X)")
+    body = HEADER[start : HEADER.index("\n\n", start)]
+    return dict(re.findall(r'X\((\w+),\s*"([^"]+)"\)', body))
+
+
+def requirements() -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    start = SOURCE.index("kRequirements[] = {")
+    body = SOURCE[start : SOURCE.index("\n};", start)]
+    parts = re.split(r'\{"([\w ]+)",', body)[1:]
+    return [
+        (what, tuple(re.findall(r"kHook_(\w+)", text)), tuple(re.findall(r"kCall_(\w+)", text)))
+        for what, text in zip(parts[::2], parts[1::2], strict=True)
+    ]
+
+
+def test_hooks_and_calls_are_the_agents() -> None:
+    assert table("TTMEM_HOOKS") == HOOKS
+    assert table("TTMEM_CALLS") == CALLS
+
+
+def test_needs_are_the_agents() -> None:
+    assert [tuple(need) for need in NEEDS] == requirements()
+
+
+def test_of_every_function_it_is_said_what_it_is_for() -> None:
+    needed = {name for need in NEEDS for name in (*need.hooks, *need.calls)}
+    extra = [name for names in EXTRAS.values() for name in names]
+    assert needed | set(extra) == {*HOOKS, *CALLS}
+    assert len(extra) == len(set(extra))
+    assert not needed & set(extra)

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One snapshot from the account and from what the machine shows."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.pictures import KINDS, Account, counters, driver_chip, holder, machine, slot, unreadable
+from ttmem.account import blank
+from ttmem.account.events import Allocated, ChipFound, ProcessExited
+from ttmem.account.geometry import BOARDS, Arch
+from ttmem.account.identity import ChipInfo
+from ttmem.account.kinds import KINDS as ALL_KINDS
+from ttmem.account.kinds import Kind
+from ttmem.sources.merge import differences, merge
+
+Json = dict[str, Any]
+MIB = 1 << 20
+FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
+
+
+def nothing() -> Json:
+    return blank.picture("now", "box")
+
+
+def by_uid(picture: Json) -> dict[str, Json]:
+    rows = {chip["uid"]: chip for chip in picture["chips"]}
+    assert len(rows) == len(picture["chips"]), "a chip has one row"
+    return rows
+
+
+def by_pid(picture: Json) -> dict[int | None, Json]:
+    return {process["pid"]: process for process in picture["processes"]}
+
+
+def notes(picture: Json) -> list[str]:
+    return [note["what"] for note in picture["notes"]]
+
+
+# -- chips
+
+
+def test_a_machine_that_shows_nothing_changes_nothing() -> None:
+    account = Account()
+    account.tracked(7, "77", dram=MIB)
+    picture = account.picture()
+    before = copy.deepcopy(picture)
+    merged = merge(picture, machine())
+    (chip,) = before["chips"]
+    assert merged == {
+        **before,
+        "driver": {"version": "2.10.0", "loaded": False},
+        "sources": machine()["sources"],
+        "chips": [{**chip, "held": True}],
+    }
+    assert picture == before
+
+
+def test_without_a_server_chips_come_from_the_driver() -> None:
+    merged = merge(nothing(), machine(driver_chip(1, "p150a", arch="blackhole"), driver_chip(0)))
+    first, second = merged["chips"]
+    assert (first["uid"], first["kmd"], first["pci"], first["board"], first["remote"]) == (
+        FIRST,
+        0,
+        FIRST,
+        "n150",
+        False,
+    )
+    assert first["telemetry"]["temperature_c"] == 51.0
+    assert first["memory"]["dram"]["used"] is None, "nobody has said what is in use"
+    assert second["memory"]["dram"]["capacity"] == BOARDS["p150"].dram_capacity
+    assert second["memory"]["l1"]["capacity_basis"] == "table"
+    assert (second["serial"], second["firmware"]) == ("000000000000AB01", {"bundle": "18.10.0.0"})
+
+
+def test_the_servers_chip_of_the_driver_is_the_drivers_chip() -> None:
+    account = Account()
+    account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
+    merged = merge(account.picture(), machine(driver_chip(0)))
+    (chip,) = merged["chips"]
+    assert chip["telemetry"]["aiclk_mhz"] == 1000
+
+
+def test_a_chip_with_a_unique_id_and_its_place_are_one_row() -> None:
+    account = Account()
+    account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
+    account.tracked(7, "77", dram=MIB)
+    merged = merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0)]))
+    (chip,) = merged["chips"]
+    assert (chip["uid"], chip["unique_id"], chip["pci"], chip["kmd"]) == ("77", "77", FIRST, 0)
+    assert chip["joined_by"] == "holder"
+    assert chip["memory"]["dram"]["used"] == MIB
+    assert chip["telemetry"]["power_w"] == 18.0
+    assert by_pid(merged)[7]["holds"] == ["77"]
+
+
+def test_the_join_is_remembered_when_the_process_has_ended() -> None:
+    account = Account()
+    account.tracked(7, "77", dram=MIB)
+    before: Json = {}
+    merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0)]), before=before)
+    merged = merge(account.picture(), machine(driver_chip(0)), before=before)
+    assert [chip["pci"] for chip in merged["chips"]] == [FIRST]
+    assert [chip["pci"] for chip in merge(account.picture(), machine(driver_chip(0)))["chips"]] == [FIRST, None]
+
+
+def test_a_remote_chip_is_listed_beside_its_local_one() -> None:
+    account = Account()
+    account.tracked(7, "77", device=0, dram=MIB)
+    account.tracked(7, "78", device=1, dram=2 * MIB, remote=True)
+    merged = merge(account.picture(), machine(driver_chip(0, "n300"), processes=[holder(7, 0)]))
+    local, remote = merged["chips"]
+    assert (local["uid"], local["pci"], local["joined_by"]) == ("77", FIRST, "holder")
+    assert (remote["uid"], remote["pci"], remote["kmd"], remote["telemetry"]) == ("78", None, None, None)
+    assert remote["remote"] is True
+
+
+def test_remote_chips_that_tt_umd_has_found() -> None:
+    far = {**driver_chip(0, pci=None), "kmd": None, "unique_id": "78", "remote": True}
+    merged = merge(nothing(), machine(driver_chip(0), far, {**far, "unique_id": "79"}))
+    assert [(row["uid"], row["kmd"], row["remote"]) for row in merged["chips"]] == [
+        (FIRST, 0, False),
+        ("78", None, True),
+        ("79", None, True),
+    ]
+    account = Account()
+    account.tracked(7, "78", device=1, dram=MIB, remote=True)
+    account.tracked(7, "55", device=2)
+    rows = by_uid(merge(account.picture(), machine(driver_chip(0), far)))
+    assert set(rows) == {FIRST, "55", "78"}
+    assert rows["55"]["telemetry"] is None
+    assert (rows["78"]["telemetry"]["power_w"], rows["78"]["memory"]["dram"]["used"]) == (18.0, MIB)
+
+
+def test_only_a_device_number_stands_for_the_chip_of_that_number() -> None:
+    account = Account()
+    account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
+    account.apply(account.source(7, "legacy"), Allocated(0, Kind.DRAM, 1, MIB))
+    (chip,) = merge(account.picture(), machine(driver_chip(0)))["chips"]
+    assert (chip["uid"], chip["identity"], chip["kmd"]) == ("assumed:0", "assumed", 0)
+    assert chip["telemetry"] is not None
+
+
+def test_a_chip_that_nobody_holds_is_idle() -> None:
+    look = machine(driver_chip(0), driver_chip(1), driver_chip(2), processes=[holder(9, 0)], foreign={1: 1})
+    assert [chip["held"] for chip in merge(nothing(), look)["chips"]] == [True, True, False]
+    look["sources"][1]["state"] = "incomplete"
+    assert [chip["held"] for chip in merge(nothing(), look)["chips"]] == [True, True, None]
+
+
+# -- tt-metal's counters
+
+
+def test_without_a_server_the_counters_of_living_processes_are_the_use() -> None:
+    file = counters(
+        77, slot(7, 3 * MIB, 2 * MIB, 1000, 500, 4000), slot(8, 9 * MIB, state="dead", name="old"), metal_id=0
+    )
+    merged = merge(nothing(), machine(driver_chip(0), processes=[holder(7, 0)], shm=[file]))
+    (chip,) = merged["chips"]
+    memory = chip["memory"]
+    assert (chip["uid"], chip["unique_id"], chip["joined_by"]) == (FIRST, "77", "holder")
+    assert memory["dram"]["used"] == 3 * MIB + 500
+    assert memory["dram"]["trace"]["used"] == 500
+    assert memory["l1"]["used"] == memory["l1"]["at_once"] == 2 * MIB + 5000
+    assert (memory["l1"]["buffers"], memory["l1"]["small"]["used"]) == (2 * MIB, 1000)
+    assert memory["l1"]["cb"] == {"held": 4000, "resident": None}
+    assert memory["dram"]["reserved"] is None
+    assert memory["dram"]["peak"] is None
+    assert memory["confidence"] == {"exact": 0, "reported": 5 * MIB + 5500, "estimated": 0}
+    assert memory["missing"] == [kind.label for kind in ALL_KINDS if kind.label not in KINDS]
+    assert memory["unseen"] == [{"pid": 7, "missing": memory["missing"]}]
+    living, dead = by_pid(merged)[7], by_pid(merged)[8]
+    assert (living["state"], living["chips"][0]["dram"], living["chips"][0]["source"]) == (
+        "untracked",
+        3 * MIB + 500,
+        "shm",
+    )
+    assert living["chips"][0]["metal_id"] == 0
+    assert (dead["state"], dead["name"]) == ("stale", "old")
+    assert dead["chips"][0]["dram"] is None, "it is not in use"
+    assert dead["chips"][0]["shm"]["dram"] == 9 * MIB
+    assert chip["shm"]["stale"]["dram"] == 9 * MIB
+    assert notes(merged) == ["shm-stale"]
+
+
+def test_a_tracked_process_is_believed_and_an_untracked_one_added() -> None:
+    account = Account()
+    account.tracked(7, "77", dram=4 * MIB)
+    file = counters(77, slot(7, 3 * MIB, 0, 0, 0, 700), slot(8, MIB))
+    merged = merge(account.picture(), machine(driver_chip(0), processes=[holder(8, 0)], shm=[file]))
+    chip = by_uid(merged)["77"]
+    assert chip["memory"]["dram"]["used"] == 5 * MIB
+    assert chip["memory"]["confidence"] == {"exact": 4 * MIB, "reported": MIB, "estimated": 0}
+    assert chip["memory"]["dram"]["peak"] is None, "of both together it is not known"
+    mine, other = by_pid(merged)[7], by_pid(merged)[8]
+    assert (mine["state"], mine["chips"][0]["dram"], mine["chips"][0]["shm"]["dram"]) == ("tracked", 4 * MIB, 3 * MIB)
+    assert (other["state"], other["chips"][0]["dram"]) == ("untracked", MIB)
+    assert list(differences(merged)) == [(7, "77", "dram", 4 * MIB, 3 * MIB)]
+    assert "shm-differs" not in notes(merged), "it may be a matter of a moment"
+
+
+def test_a_lasting_difference_is_said() -> None:
+    account = Account()
+    account.tracked(7, "77", dram=4 * MIB)
+    look = machine(driver_chip(0), shm=[counters(77, slot(7, 3 * MIB))])
+    merged = merge(account.picture(), look, doubted={(7, "77")})
+    (note,) = [note for note in merged["notes"] if note["what"] == "shm-differs"]
+    assert (note["pid"], note["chip"]) == (7, "77")
+    assert "3.0 MiB" in note["text"]
+    assert "4.0 MiB" in note["text"]
+
+
+def test_what_a_weak_source_cannot_see_is_taken_from_the_counters() -> None:
+    account = Account()
+    source = account.source(7, "l1_tracker")
+    account.apply(source, Allocated(0, Kind.CB, 1, 4096, 5))
+    file = counters(0, slot(7, MIB, 0, 0, 0, 9999), metal_id=0)
+    (chip,) = merge(account.picture(), machine(shm=[file]))["chips"]
+    assert chip["uid"] == "assumed:0", "the file has no unique id in its name, only the device's number"
+    assert chip["memory"]["dram"]["used"] == MIB
+    assert chip["memory"]["l1"]["cb"]["held"] == 4096, "tracked"
+
+
+def test_a_process_that_the_server_saw_die_is_not_listed_twice() -> None:
+    account = Account()
+    account.tracked(7, "77", dram=MIB)
+    source = account.source(7)
+    account.apply(source, ProcessExited())
+    merged = merge(account.picture(), machine(shm=[counters(77, slot(7, MIB, state="dead"))]))
+    (process,) = merged["processes"]
+    assert (process["state"], process["chips"][0]["shm"]["dram"]) == ("exited", MIB)
+    assert by_uid(merged)["77"]["memory"]["dram"]["used"] == 0
+
+
+def test_an_idle_file_makes_no_chip() -> None:
+    assert merge(nothing(), machine(shm=[counters(77)]))["chips"] == []
+    assert [c["uid"] for c in merge(nothing(), machine(shm=[counters(77, lost=5)]))["chips"]] == ["77"]
+    assert [c["uid"] for c in merge(nothing(), machine(shm=[counters(77, slot(7))]))["chips"]] == ["77"]
+
+
+def test_the_remote_chip_of_an_n300_that_only_its_counters_tell_of() -> None:
+    files = [counters(78, slot(7, MIB), metal_id=1), counters(77, slot(7, MIB), metal_id=0)]
+    merged = merge(nothing(), machine(driver_chip(0, "n300"), processes=[holder(7, 0)], shm=files))
+    local, remote = merged["chips"]
+    assert (local["unique_id"], local["joined_by"], local["remote"]) == ("77", "order", False)
+    assert (remote["uid"], remote["board"], remote["remote"]) == ("78", "n300", True)
+    assert remote["memory"]["dram"]["capacity"] == BOARDS["n300"].dram_capacity
+    assert remote["telemetry"] is None
+
+
+def test_a_file_of_somebody_else_is_unreadable_not_absent() -> None:
+    merged = merge(nothing(), machine(driver_chip(0, asic_id=f"{77:X}"), shm=[unreadable(77)]))
+    (chip,) = merged["chips"]
+    assert (chip["shm"]["state"], chip["memory"]["dram"]["used"]) == ("unreadable", None)
+    assert notes(merged) == ["shm-unreadable"]
+
+
+# -- processes
+
+
+def test_who_holds_a_chip_and_says_nothing() -> None:
+    merged = merge(nothing(), machine(driver_chip(0), driver_chip(1), processes=[holder(9, 0, 1)], foreign={1: 2}))
+    rows = merged["processes"]
+    assert [(row["pid"], row["state"], row["holds"]) for row in rows] == [
+        (9, "untracked", [FIRST, SECOND]),
+        (None, "untracked", [SECOND]),
+    ]
+    assert (rows[0]["user"], rows[0]["command"], rows[0]["chips"]) == ("ann", "python model.py", [])
+    first, second = merged["chips"]
+    assert first["memory"]["unseen"] == [{"pid": 9, "missing": list(blank.KINDS)}]
+    assert [one["pid"] for one in second["memory"]["unseen"]] == [9, None]
+    assert notes(merged) == ["untracked"] * 2
+
+
+def test_a_reused_pid_is_another_process() -> None:
+    account = Account()
+    account.tracked(7, "77", dram=MIB)
+    merged = merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0, start=999)]))
+    assert [(row["start"], row["state"]) for row in merged["processes"]] == [(100, "tracked"), (999, "untracked")]
+
+
+def test_command_lines_are_for_those_who_may_see_them() -> None:
+    look = machine(driver_chip(0), processes=[holder(9, 0, uid=5)])
+    (row,) = merge(nothing(), look, may_see=lambda uid: uid != 5)["processes"]
+    assert (row["name"], row["command"]) == ("python", None)
+
+
+# -- notes
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "what"),
+    [
+        ({"state": "in reset"}, "chip-state"),
+        ({"state": "off the bus"}, "chip-state"),
+        ({"state": "gone"}, "chip-state"),
+        ({"state": "hangs"}, "chip-state"),
+        ({"alive": False}, "heartbeat"),
+        ({"implausible": {"power_w": "65535"}}, "implausible"),
+        ({"temperature_c": 80.0}, "hot"),
+    ],
+)
+def test_a_chip_in_trouble_is_named(telemetry: Json, what: str) -> None:
+    chip = driver_chip(0)
+    chip["telemetry"].update(telemetry)
+    merged = merge(nothing(), machine(chip, driver_chip(1)))
+    assert [(note["what"], note["chip"]) for note in merged["notes"]] == [(what, FIRST)]
+
+
+def test_a_narrow_link() -> None:
+    chip = driver_chip(0)
+    chip["pcie"]["width"] = 8
+    (note,) = merge(nothing(), machine(chip))["notes"]
+    assert note["text"] == "chip 0: PCIe runs with 8 of 16 lanes"
+
+
+# -- laws
+
+sizes = st.tuples(*[st.integers(0, 1 << 40)] * 5)
+pids = st.integers(2, 9)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Account, Json]:
+    account = Account()
+    uids = ["70", "71", "72"]
+    for pid in draw(st.sets(pids, max_size=4)):
+        for number, uid in enumerate(draw(st.lists(st.sampled_from(uids), unique=True, min_size=1, max_size=3))):
+            account.tracked(pid, uid, device=number, dram=draw(st.integers(0, MIB)), l1=draw(st.integers(0, MIB)))
+    chips = [driver_chip(kmd) for kmd in range(draw(st.integers(0, 3)))]
+    holders = [holder(pid, *draw(st.sets(st.integers(0, 2), min_size=1))) for pid in draw(st.sets(pids, max_size=4))]
+    files = []
+    for uid in draw(st.sets(st.sampled_from([*uids, "0", "73"]))):
+        states = st.sampled_from(["live", "live", "dead", "reused"])
+        slots = [slot(pid, *draw(sizes), state=draw(states)) for pid in draw(st.sets(pids, max_size=4))]
+        files.append(counters(uid, *slots, metal_id=draw(st.integers(0, 3))))
+    return account, machine(*chips, processes=holders, shm=files)
+
+
+@given(worlds())
+def test_laws(world: tuple[Account, Json]) -> None:
+    account, look = world
+    picture = account.picture()
+    before = copy.deepcopy((picture, look))
+    merged = merge(picture, look)
+    assert (picture, look) == before, "it changes nothing it is given"
+    rows = by_uid(merged)
+    assert {row["kmd"] for row in merged["chips"] if row["kmd"] is not None} == {c["kmd"] for c in look["chips"]}
+    for process in picture["processes"]:
+        assert {share["uid"] for share in process["chips"]} <= set(rows)
+    for uid, row in rows.items():
+        shares = [
+            share
+            for process in merged["processes"]
+            if process["state"] in ("tracked", "untracked")
+            for share in process["chips"]
+            if share["uid"] == uid
+        ]
+        for pool in ("dram", "l1"):
+            assert (row["memory"][pool]["used"] or 0) == sum(share[pool] or 0 for share in shares)
+        assert sum(row["memory"]["confidence"].values()) == sum(sum(share["kinds"].values()) for share in shares)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of `ttmem smi`: chips by name, rows of values, what a stream can show, lines that fit."""
+
+from __future__ import annotations
+
+import csv as reader
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import machines
+from tests.unit.test_smi_screens import alone, n300, t3k, tracked
+from ttmem.account import blank
+from ttmem.show import csv
+from ttmem.show.pick import UnknownChip, only
+from ttmem.show.smi import render
+from ttmem.show.text import Column, Style, fit_line, style_of, table, wrap
+
+Json = dict[str, Any]
+
+
+@pytest.mark.parametrize("name", ["2", "kmd:2", "0000:03:00.0", "03:00.0", "880003"])
+def test_a_chip_by_each_of_its_names(name: str, folder: Path) -> None:
+    found = only(t3k(folder), [name])
+    assert [chip["kmd"] for chip in found["chips"]] == [2]
+    assert [(process["pid"], [share["uid"] for share in process["chips"]]) for process in found["processes"]] == [
+        (4711, [found["chips"][0]["uid"]])
+    ]
+
+
+def test_several_chips_and_none_but_their_processes(folder: Path) -> None:
+    machine = machines.t3k(folder)
+    for number in range(3):
+        machine.process(100 + number, holds=[number])
+    found = only(alone(folder), ["1", "03:00.0", "1"])
+    assert [chip["kmd"] for chip in found["chips"]] == [1, 2]
+    assert [process["pid"] for process in found["processes"]] == [101, 102]
+    assert {note["pid"] for note in found["notes"]} == {101, 102}
+
+
+def test_a_chip_that_is_not_there(folder: Path) -> None:
+    with pytest.raises(UnknownChip, match=r"no chip '7'; there are 0 = 0000:01:00.0, 880002$"):
+        only(n300(folder), ["7"])
+    with pytest.raises(UnknownChip, match="no chip '0', nor any other"):
+        only(blank.picture("", ""), ["0"])
+
+
+def test_a_name_of_two_chips() -> None:
+    picture = blank.picture("", "")
+    picture["chips"] = [{**blank.chip("a"), "kmd": 5}, blank.chip("5")]
+    with pytest.raises(UnknownChip, match="'5' is the name of 2 chips"):
+        only(picture, ["5"])
+    assert [chip["uid"] for chip in only(picture, ["kmd:5"])["chips"]] == ["a"]
+
+
+def rows_of(picture: Json) -> list[dict[str, str]]:
+    """As any other program reads them."""
+    return list(reader.DictReader(io.StringIO(csv.header() + csv.rows(picture), newline=""), strict=True))
+
+
+def test_rows_say_what_the_picture_says(folder: Path) -> None:
+    picture = t3k(folder)
+    rows = rows_of(picture)
+    assert [int(row["dram_used_bytes"]) for row in rows] == [
+        chip["memory"]["dram"]["used"] for chip in picture["chips"]
+    ]
+    assert [float(row["temperature_c"]) for row in rows] == [c["telemetry"]["temperature_c"] for c in picture["chips"]]
+    assert {(row["kmd"], row["pci"]) for row in rows} == {(str(n), f"0000:0{n + 1}:00.0") for n in range(4)}
+    assert {row["telemetry"] for row in rows} == {"ok"}
+    assert {row["kernels_bytes"] for row in rows} == {""}, "nobody knows"
+    assert {(row["processes"], row["untracked_processes"]) for row in rows} == {("1", "1")}
+
+
+@pytest.mark.parametrize("board", ["a, b", 'a "b"', "a\nb", "a\rb", "", " a "])
+def test_rows_are_as_rfc_4180_has_them(board: str) -> None:
+    picture = tracked(Path())
+    picture["chips"][0]["board"] = board
+    text = csv.header() + csv.rows(picture)
+    assert rows_of(picture)[0]["board"] == board
+    assert text.endswith("\r\n")
+    assert all(len(row) == len(csv.COLUMNS) for row in reader.reader(io.StringIO(text, newline="")))
+    assert "None" not in text
+
+
+def test_columns_are_named_once() -> None:
+    assert len(set(csv.COLUMNS)) == len(csv.COLUMNS)
+
+
+class Stream(io.StringIO):
+    """Somewhere to print to."""
+
+    def __init__(self, terminal: bool = True, encoding: str = "utf-8") -> None:
+        super().__init__()
+        self._terminal, self._encoding = terminal, encoding
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._encoding
+
+
+@pytest.mark.parametrize(
+    ("stream", "env", "colour", "ascii"),
+    [
+        (Stream(), {}, True, False),
+        (Stream(terminal=False), {}, False, False),
+        (Stream(), {"NO_COLOR": "1"}, False, False),
+        (Stream(), {"NO_COLOR": ""}, True, False),
+        (Stream(), {"TERM": "dumb"}, False, False),
+        (Stream(encoding="ascii"), {}, True, True),
+        (Stream(encoding="ISO-8859-1"), {}, True, True),
+        (Stream(), {"LC_ALL": "C"}, True, True),
+        (Stream(), {"LANG": "de_DE.ISO-8859-1"}, True, True),
+        (Stream(), {"LANG": "de_DE.UTF-8"}, True, False),
+        (Stream(), {"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, True, True),
+        (Stream(), {"LC_CTYPE": "C.UTF-8", "LANG": "C"}, True, True),
+        (Stream(), {"LC_CTYPE": "C.UTF-8"}, True, False),
+    ],
+)
+def test_what_a_stream_can_show(
+    stream: Stream, env: dict[str, str], colour: bool, ascii: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "TERM", "LC_ALL", "LC_CTYPE", "LANG", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    style = style_of(stream)
+    assert (style.colour, style.ascii, style.width) == (colour, ascii, 100)
+    asked = style_of(stream, ascii=True, colour=False)
+    assert (asked.colour, asked.ascii) == (False, True)
+
+
+@pytest.mark.parametrize(("columns", "width"), [("72", 72), ("0", 100), ("wide", 100), ("", 100), ("-5", 100)])
+def test_columns_say_how_wide(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert style_of(Stream()).width == width
+
+
+def test_a_terminal_narrower_than_any_screen_gets_cut_lines(folder: Path) -> None:
+    lines = render(t3k(folder), Style(25)).splitlines()
+    assert max(map(len, lines)) <= 25
+
+
+def test_a_table_leaves_out_what_matters_least() -> None:
+    def titles(width: int) -> list[str]:
+        columns = [Column("AAAA", ["a"], 0), Column("BBBB", ["b"], 2), Column("CCCC", ["c"], 1)]
+        return table(columns, Style(width))[0].split()
+
+    assert titles(14) == ["AAAA", "BBBB", "CCCC"]
+    assert titles(13) == ["AAAA", "CCCC"]
+    assert titles(8) == ["AAAA"]
+
+
+def test_a_cut_line_keeps_its_colours() -> None:
+    assert fit_line("ab\x1b[31mcdef\x1b[0mgh", 4) == "ab\x1b[31mcd\x1b[0m"
+    assert fit_line("模型\x1b[2m服\x1b[0m", 3) == "模\x1b[2m\x1b[0m"
+
+
+def test_sentences_break_between_words() -> None:
+    assert wrap("one two three", Style(8), "  ", "") == ["one two", "  three"]
+    assert wrap("a-word-that-is-too-long b", Style(8)) == ["a-word-…", "b"]
+    assert wrap("", Style(8)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({}, ["51°C", "18/160", "W", "1000", "MHz"]),
+        ({"power_max_w": None, "aiclk_mhz": None}, ["51°C", "18", "W", "idle"]),
+        ({"alive": False}, ["51°C!", "18/160", "W", "1000", "MHz"]),
+        ({"state": "hangs", "age_s": 12.4}, ["51°C!", "hangs", "12s", "ago"]),
+        ({"state": "off the bus", "age_s": None, "temperature_c": None}, ["!", "off", "the", "bus", "-"]),
+        ({"state": "no files", "temperature_c": None}, ["no", "telemetry"]),
+    ],
+)
+def test_how_a_chip_is(change: Json, shown: list[str], folder: Path) -> None:
+    machines.n150(folder)
+    picture = alone(folder)
+    picture["chips"][0]["telemetry"].update(change)
+    row = render(picture, Style(100)).splitlines()[4].split()
+    assert row[4 : 4 + len(shown)] == shown

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds of every screen, whatever is on it: it fits, it is clean, and nothing is fuller than full."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ttmem.account import blank
+from ttmem.show.smi import render
+from ttmem.show.text import Style
+
+Json = dict[str, Any]
+UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+# A share of a capacity, in the table ("9.0G/12.0G") and in the breakdown ("9.0 GiB / 12.0 GiB").
+PAIR = re.compile(r"([\d.]+) ?([BKMGTP]?)(?:iB)? ?/ ?([\d.]+) ?([BKMGTP])(?:iB)?(?!\w)")
+
+anything = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
+    ["python", "模型服务器模型服务器", "\x1b[2J\n", "é́́"]
+)
+sizes = st.none() | st.integers(0, 1 << 45) | st.sampled_from([0, 1, 1023, 1 << 30, 12 << 30, (1 << 40) - 1])
+numbers = st.none() | st.floats(0, 300, allow_nan=False)
+
+
+def filled(draw: Any, part: Json) -> None:
+    """Every number that is not known gets a value or stays unknown."""
+    for key, value in part.items():
+        if isinstance(value, dict):
+            filled(draw, value)
+        elif key in ("missing", "unseen", "capacity_basis", "basis"):
+            continue
+        elif key == "completeness":
+            part[key] = draw(st.none() | st.floats(0, 1))
+        elif key in ("exact", "reported", "estimated"):
+            part[key] = draw(sizes) or 0
+        else:
+            part[key] = draw(sizes)
+
+
+@st.composite
+def chips(draw: Any, number: int, words: st.SearchStrategy[str]) -> Json:
+    uid = draw(st.sampled_from([f"0000:{number:02x}:00.0", f"kmd:{number}", f"assumed:{number}", str(10**19 + number)]))
+    chip = blank.chip(uid, board=draw(st.sampled_from([None, "n150", "p150a"]) | words))
+    if not uid.startswith("assumed"):
+        chip.update(
+            kmd=draw(st.sampled_from([None, number])), pci=draw(st.sampled_from([None, f"0000:{number:02x}:00.0"]))
+        )
+    chip["identity"] = "assumed" if uid.startswith("assumed") else "known"
+    chip["remote"] = draw(st.sampled_from([None, False, True]))
+    if draw(st.booleans()):
+        state = draw(st.sampled_from(["ok", "in reset", "off the bus", "gone", "hangs", "no files"]))
+        named = ("temperature_c", "temperature_max_c", "power_w", "power_max_w", "aiclk_mhz", "age_s")
+        alive = draw(st.sampled_from([None, True, False]))
+        chip["telemetry"] = {**{name: draw(numbers) for name in named}, "state": state, "alive": alive}
+    filled(draw, chip["memory"])
+    return chip
+
+
+@st.composite
+def pictures(draw: Any, words: st.SearchStrategy[str] = anything) -> Json:
+    picture = blank.picture("2026-01-02T03:04:05.678901Z", draw(words))
+    picture["chips"] = [draw(chips(number, words)) for number in range(draw(st.integers(0, 3)))]
+    uids = [chip["uid"] for chip in picture["chips"]] + ["elsewhere"]
+    for number in range(draw(st.integers(0, 4))):
+        state = draw(st.sampled_from(["tracked", "untracked", "stale", "exited"]))
+        process = blank.process(draw(st.none() | st.integers(1, 1 << 22)), state)
+        for key in ("user", "name", "command", "container"):
+            process[key] = draw(st.none() | words)
+        process["holds"] = draw(st.lists(st.sampled_from(uids), unique=True))
+        process["exited"] = float(number) if state == "exited" else None
+        for uid in draw(st.lists(st.sampled_from(uids), unique=True)):
+            share = blank.share(uid)
+            share.update({name: draw(sizes) for name in ("dram", "l1", "peak_dram", "peak_l1")})
+            if draw(st.booleans()):
+                share["shm"] = {kind: draw(sizes) or 0 for kind in ("dram", "l1", "l1_small", "trace", "cb")}
+            process["chips"].append(share)
+        trouble = draw(st.none() | words)
+        process["sources"] = [{"name": "agent", "confidence": "exact", "trouble": trouble}]
+        picture["processes"].append(process)
+    picture["notes"] = [
+        {"what": "x", "chip": None, "pid": None, "text": text} for text in draw(st.lists(words, max_size=3))
+    ]
+    picture["sources"] = [{"name": "shm", "state": "absent", "detail": draw(st.none() | words)}]
+    picture["driver"] = draw(
+        st.sampled_from([None, {"version": None, "loaded": True}, {"version": "2", "loaded": False}])
+    )
+    picture["server"] = draw(st.sampled_from([None, {"pid": 9, "version": "1", "events": 10**9}]))
+    if picture["server"] is None:
+        picture["sources"].append({"name": "server", "state": "not running", "detail": draw(st.none() | words)})
+    return picture
+
+
+def width_of(line: str) -> int:
+    """Cells on a terminal, by the Unicode tables alone."""
+    wide = sum(unicodedata.east_asian_width(character) in ("W", "F") for character in line)
+    none = sum(unicodedata.category(character) in ("Mn", "Me") for character in line)
+    return len(line) + wide - none
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(pictures(), st.integers(60, 200), st.booleans(), st.booleans(), st.booleans())
+def test_every_screen(picture: Json, width: int, colour: bool, ascii: bool, whole: bool) -> None:
+    text = render(picture, Style(width, colour, ascii), whole=whole)
+    plain = re.sub(r"\x1b\[[0-9]*m", "", text)
+    assert (text == plain) or colour
+    assert all(character.isprintable() or character == "\n" for character in plain)
+    assert all(width_of(line) <= width for line in plain.split("\n"))
+    assert plain.isascii() or not ascii
+    for used, unit, size, of in PAIR.findall(plain):
+        assert float(used) * UNITS[unit] <= float(size) * UNITS[of] * 1.0001, plain
+    assert all(int(share) <= 100 for share in re.findall(r"(\d+)%", plain)), plain
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(pictures(st.just("word")), st.integers(60, 200))
+def test_nothing_unknown_shows_as_python_would_say_it(picture: Json, width: int) -> None:
+    text = render(picture, Style(width))
+    assert not re.search(r"\bnan\b|\bNone\b|\binf\b|\bTrue\b|\bFalse\b|[{}]", text), text
