@@ -38,7 +38,7 @@ def _sampling(report: Report, root: Path, rounds: int) -> None:
         maps += mapping(machine.shm_file(880001 + chip, content(slot(4711, 1 << 30), number=chip)))
     machine.process(4711, holds=range(_CHIPS), maps=maps)
     files = [path for path in (root / "sys").rglob("tt_*") if path.is_file()]
-    files += [path for path in (root / "sys/devices").rglob("*_input")]
+    files += (root / "sys/devices").rglob("*_input")
     look = Machine(str(root))
     first = _time(look.look)
     seen = look.look()

@@ -25,7 +25,7 @@ def _time(command: list[str], env: dict[str, str]) -> float:
 def run(report: Report, folder: Path, rounds: int) -> None:
     report.title("`ttmem smi` from start to finish, ms, median (range)")
     path = folder / "smi.sock"
-    one, many = (str(make(folder / make.__name__).root) for make in (machines.n150, machines.galaxy))
+    one, many = (str(make(folder / f"smi-{make.__name__}").root) for make in (machines.n150, machines.galaxy))
     command = [str(Path(sys.executable).parent / "ttmem"), "smi"]
     serve = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", str(path)]
     nobody = {**os.environ, "TTMEM_SOCKET": str(folder / "nobody.sock")}
@@ -47,5 +47,5 @@ def run(report: Report, folder: Path, rounds: int) -> None:
     for name, each in times.items():
         ratio = statistics.median(a / b for a, b in zip(each, bare))
         report.figure(name, f"{ratio:.2f} x", spread(each, 1e3))
-        if each is not bare and "32" not in name:
+        if each is not bare:
             report.budget(f"ttmem smi {name}, beside a bare interpreter", ratio, 4, "x")

@@ -52,9 +52,10 @@ def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, met
 
 
 def get_json(path: str, *, socket_path: str | None = None, timeout: float = 10.0, method: str = "GET") -> Any:
-    import json
+    body = get(path, socket_path=socket_path, timeout=timeout, method=method)
+    import json  # only now: who finds no server need not load it
 
-    return json.loads(get(path, socket_path=socket_path, timeout=timeout, method=method))
+    return json.loads(body)
 
 
 def _read_all(sock: socket.socket) -> bytes:

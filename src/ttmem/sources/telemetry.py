@@ -53,6 +53,7 @@ _NOTHING: Json = dict.fromkeys(FIELDS)
 _GONE = {errno.ENODEV, errno.ESTALE}
 
 _QUOTED = 40
+_FEW_DESCRIPTORS = 40  # beside some others, these need no larger table
 
 
 class Telemetry:
@@ -105,6 +106,8 @@ class Telemetry:
     def _meet(self, folders: dict[int, str]) -> None:
         """Chips come and go."""
         now = self._clock()
+        if len(folders) > len(self._chips):
+            _make_room(len(folders) * (len(FIELDS) + 2))
         for number, folder in folders.items():
             chip = self._chips.setdefault(number, _Chip(number))
             chip.seen = now
@@ -288,6 +291,22 @@ class _Reader:
         self._open.clear()
         self._hwmon = None
         self._changed = True
+
+
+def _make_room(count: int) -> None:
+    """For so many descriptors. Alone a process gets a larger table at once; once it has threads the kernel first waits
+    until none can be using the old one, 10 ms or more each time."""
+    if count > _FEW_DESCRIPTORS:
+        import fcntl
+
+        try:
+            own = os.open("/", os.O_PATH | os.O_CLOEXEC)
+            try:
+                os.close(fcntl.fcntl(own, fcntl.F_DUPFD_CLOEXEC, count + _FEW_DESCRIPTORS))
+            finally:
+                os.close(own)
+        except OSError:
+            pass  # not so many are allowed; who then opens one too many is told
 
 
 def _names(folder: str) -> list[str]:
