@@ -36,7 +36,8 @@ def wait_until(true: Callable[[], Any], what: str = "it", patience: float = PATI
 
 
 class Server:
-    """`ttmem serve` as its user starts it."""
+    """`ttmem serve` as its user starts it, but for this machine's chips and counters: it looks at them only if told
+    to (``--machine /``), because other tests may be at work there."""
 
     def __init__(self, folder: Path, *arguments: str, name: str = "ttmem", wait: bool = True, **popen: Any) -> None:
         self.path = str(folder / f"{name}.sock")
@@ -47,6 +48,8 @@ class Server:
             arguments = tuple(a for a in arguments if a != "--legacy")
         else:
             arguments = ("--no-legacy-path", *arguments)
+        if not {"--machine", "--no-machine"} & set(arguments):
+            arguments = ("--no-machine", *arguments)
         python = popen.pop("python", ["-m", "ttmem"])
         self.command = [sys.executable, *python, "serve", "--socket", self.path, *arguments]
         self.popen = popen

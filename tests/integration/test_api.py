@@ -209,7 +209,7 @@ def test_other_users_command_lines_and_tags_are_private(serve: Callable[..., Ser
     assert server.process_of(os.getpid())["command"]
     os.chmod(folder, 0o711)
     script = (
-        "import os, sys, json; from ttmem.api.client import get; import encodings.ascii;"
+        "import os, socket, sys, json; from ttmem.api.client import get; import encodings.ascii;"
         "os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(65534);"
         "[print(get(p, socket_path=sys.argv[1]).decode()) for p in sys.argv[3:]]"
     )

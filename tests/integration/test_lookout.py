@@ -138,6 +138,12 @@ class Runs:
 
 
 @pytest.fixture
+def server(serve: Serve) -> Server:
+    """One that looks at this machine, where ttnn leaves its counters."""
+    return serve("--machine", "/")
+
+
+@pytest.fixture
 def runs(server: Server, folder: Path) -> Iterator[Runs]:
     found = Runs(server, folder)
     yield found
