@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests import machines
 from tests.support import ROOT, LegacyClient, Server, wait_until
 from ttmem.account.events import Allocated, PhaseBegan, PhaseEnded, ProcessExited
 from ttmem.account.identity import ProcessInfo
@@ -202,7 +203,10 @@ def test_other_users_command_lines_and_tags_are_private(serve: Callable[..., Ser
 
     from ttmem import AllocationClient
 
-    server = serve("--quiet", "--group", grp.getgrgid(os.getgid()).gr_name)
+    machine = machines.n150(folder / "machine")
+    machine.process(71234, name="train", command="train --token secret", uid=1234, holds=[0])
+    machine.process(71235, name="mine", command="mine --token own", uid=65534, holds=[0])
+    server = serve("--quiet", "--group", grp.getgrgid(os.getgid()).gr_name, "--machine", str(machine.root))
     client = AllocationClient(enabled=True, socket_path=server.path)
     client.report_allocation(device_id=0, size=4096, buffer_type="dram", buffer_id=1, tag="secret")
     assert client.flush()
@@ -213,11 +217,16 @@ def test_other_users_command_lines_and_tags_are_private(serve: Callable[..., Ser
         "os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(65534);"
         "[print(get(p, socket_path=sys.argv[1]).decode()) for p in sys.argv[3:]]"
     )
-    command = [sys.executable, "-c", script, server.api, str(os.getgid()), "/snapshot", "/things", "/dump", "/peaks"]
+    untracked = {p["pid"]: p["command"] for p in server.snapshot()["processes"] if p["state"] == "untracked"}
+    assert untracked == {71234: "train --token secret", 71235: "mine --token own"}
+    paths = ["/snapshot", "/processes", "/metrics?pids=1", "/things", "/dump", "/peaks"]
+    command = [sys.executable, "-c", script, server.api, str(os.getgid()), *paths]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 0, answer.stderr
     snapshot = json.loads(answer.stdout.splitlines()[0])
     assert next(p for p in snapshot["processes"] if p["pid"] == os.getpid())["command"] is None
+    shown = {p["pid"]: (p["name"], p["command"]) for p in snapshot["processes"] if p["state"] == "untracked"}
+    assert shown == {71234: ("train", None), 71235: ("mine", "mine --token own")}
     assert '"size":4096' in answer.stdout
     assert "secret" not in answer.stdout
     client.close()

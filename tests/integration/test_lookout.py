@@ -3,21 +3,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import machines
+from tests import machines, pictures
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, statistics, wheel
 from tests.support import LegacyClient, Server, wait_until
 from tests.unit.test_shm import content, mapping, slot
+from ttmem.account import blank
+from ttmem.account.events import Allocated, DeviceOpened
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger, Limits
 from ttmem.agent import require
+from ttmem.server import lookout
+from ttmem.sources.machine import Machine
 from ttmem.sources.processes import start_and_state
 
 Json = dict[str, Any]
@@ -108,7 +118,8 @@ def test_the_slot_of_a_process_tells_which_chip_its_device_0_is(serve: Serve, fo
     known = wait_until(lambda: row(server, uid="880077"), "the chip's real name")
     assert row(server, uid="assumed:0") is None
     assert known["memory"]["dram"]["used"] == 4096, "once, not from both"
-    assert (known["pci"], known["joined_by"]) == ("0000:01:00.0", "holder")
+    # What it holds counts once it was the same in two looks.
+    assert wait_until(lambda: row(server, uid="880077", joined_by="holder"), "its place")["pci"] == "0000:01:00.0"
     process = server.process_of(client.pid)
     assert process is not None
     assert (process["state"], process["chips"][0]["metal_id"]) == ("tracked", 0)
@@ -210,10 +221,162 @@ def test_a_tracked_and_an_untracked_process_on_one_chip(server: Server, runs: Ru
 
 def test_in_reset(folder: Path) -> None:
     """No plain file fails with ENODATA, so this one is of the source alone."""
-    from ttmem.sources.machine import Machine
-
     machine = machines.in_reset(folder)
     assert errno.ENODATA in machine.failing.values()
     with machines.failing_reads(machine):
         look = Machine(str(folder)).look()
     assert [chip["telemetry"]["state"] for chip in look["chips"]] == ["ok", "in reset"]
+
+
+# -- bad days
+
+
+class Beside:
+    """A lookout in this process, which looks often, and what it warned of."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger | None = None) -> None:
+        monkeypatch.setattr(lookout, "_PERIOD", 0.01)
+        monkeypatch.setattr(lookout, "_LATE_SECONDS", 0.5)
+        self.warned: list[str] = []
+        self.emitted: list[Any] = []
+        self.lookout = lookout.Lookout(
+            str(root), ledger or Ledger(), lambda source, event: self.emitted.append(event), warn=self.warned.append
+        )
+
+    def run(self, *steps: Callable[[], Any]) -> None:
+        """Wait for each of these to become true, one after the other, while it looks."""
+        asyncio.run(self._run(steps))
+
+    async def _run(self, steps: tuple[Callable[[], Any], ...]) -> None:
+        await self.lookout.start(lambda: blank.picture("now", "here"))
+        try:
+            for step in steps:
+                await asyncio.to_thread(wait_until, step)
+        finally:
+            self.lookout.stop()
+
+    def states(self) -> dict[str, str]:
+        picture = self.lookout.merged(blank.picture("now", "here"), lambda uid: True)
+        return {source["name"]: source["state"] for source in picture["sources"]}
+
+
+WELL = {"sysfs": "ok", "processes": "ok", "shm": "absent"}
+LATE = dict.fromkeys(WELL, "late")
+
+
+@pytest.mark.parametrize("part", ["_telemetry", "_holders", "_counters"])
+def test_whatever_fails_it_goes_on_and_says_so(part: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = Beside(machines.n150(folder).root, monkeypatch)
+    broken = getattr(beside.lookout._machine, part)
+    real = broken.look
+
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError("the disk is on fire")
+
+    def breaks() -> bool:
+        broken.look = fail
+        return True
+
+    def heals() -> bool:
+        broken.look = real
+        return True
+
+    beside.run(
+        *(lambda: beside.states() == WELL, breaks, lambda: beside.states() == LATE),
+        *(lambda: beside.warned, heals, lambda: beside.states() == WELL),
+    )
+    assert beside.warned == ["cannot look at the machine: RuntimeError: the disk is on fire"], "once"
+
+
+def test_a_first_look_that_fails_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = Beside(machines.n150(folder).root, monkeypatch)
+    monkeypatch.setattr(beside.lookout._machine, "look", lambda: 1 // 0)
+    beside.run(lambda: beside.states() == LATE and "ZeroDivision" in beside.warned[0])
+
+
+@pytest.mark.parametrize("part", ["_resolve", "_chips_seen", "_emit"])
+def test_what_fails_after_a_look_does_not_end_it(part: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = Beside(machines.n150(folder).root, monkeypatch)
+    looks: list[int] = []
+    monkeypatch.setattr(beside.lookout, part, lambda *arguments: looks.append(1 // 0))
+    real = beside.lookout._take
+    monkeypatch.setattr(beside.lookout, "_take", lambda *arguments: (looks.append(1), real(*arguments)))
+    beside.run(lambda: len(looks) > 3, lambda: beside.states() == WELL)
+    assert len(beside.warned) <= 1
+
+
+def test_a_chip_is_named_once_though_the_account_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(Limits(chips=1))
+    source = ledger.source(0.0, ProcessInfo(7, 100), "legacy", Confidence.REPORTED)
+    ledger.apply(0.0, source, Allocated(0, Kind.DRAM, 1, 4096))
+    beside = Beside(folder, monkeypatch, ledger)
+    for _ in range(5):
+        beside.lookout._resolve(pictures.machine(shm=[pictures.counters(77, pictures.slot(7, 4096))]))
+    assert beside.emitted == [DeviceOpened(0, ChipInfo("77"))]
+
+
+def test_a_snapshot_does_not_hold_up_the_server(serve: Serve, folder: Path) -> None:
+    """Merging what a large machine shows takes a while: others are answered meanwhile."""
+    machine = machines.galaxy(folder / "machine")
+    pids = range(60_000, 60_064)
+    paths = [machine.shm_file(880_000 + n, content(*[slot(pid, 5) for pid in pids], number=n)) for n in range(32)]
+    for pid in pids:
+        machine.process(pid, holds=range(32), maps="".join(map(mapping, paths)))
+    server = serve("--machine", str(machine.root), "--quiet")
+    assert {chip["memory"]["dram"]["used"] for chip in server.snapshot()["chips"]} >= {5 * 64}
+    alone, beside = [], []
+    with ThreadPoolExecutor(1) as others:
+        for times in (alone, beside):
+            busy = others.submit(lambda: [server.text("/snapshot") for _ in range(5)]) if times is beside else None
+            while len(times) < 20 or (busy is not None and not busy.done()):
+                began = time.monotonic()
+                server.get("/health")
+                times.append(time.monotonic() - began)
+    assert len(beside) > 20, "somebody was answered while the snapshots were made"
+
+
+def test_numbers_dealt_out_anew(serve: Serve, folder: Path) -> None:
+    """After a reset of both cards they come back in another order: each keeps its address and its telemetry."""
+    machine = machines.n150(folder / "machine")
+    machine.chip(1, "n150", temp1_input=70000)
+    server = serve("--machine", str(machine.root))
+    hot = row(server, kmd=1)
+    assert hot is not None
+    machine.remove(0)
+    machine.remove(1)
+    machine.chip(0, "n150", pci="0000:02:00.0", temp1_input=70000)
+    machine.chip(1, "n150", pci="0000:01:00.0")
+    machine.process(4711, holds=[0])
+    moved = wait_until(lambda: row(server, pci="0000:02:00.0", kmd=0), "the new number")
+    assert (moved["uid"], moved["telemetry"]["temperature_c"]) == (hot["uid"], 70.0)
+    assert wait_until(lambda: server.process_of(4711), "its holder")["holds"] == [hot["uid"]]
+    assert len(server.snapshot()["chips"]) == 2
+
+
+def test_what_somebody_holds_counts_once_it_stays(folder: Path) -> None:
+    """Chips are opened and closed one by one, and the kernel does not hurry."""
+    laid = machines.n150(folder)
+    laid.chip(1, "n150")
+    laid.process(50, holds=[0, 1])
+    seen = Machine(str(folder))
+    settled = [{p["pid"]: p["settled"] for p in seen.look()["processes"]}]
+    laid.process(51, holds=[0])
+    settled += [{p["pid"]: p["settled"] for p in seen.look()["processes"]} for _ in range(2)]
+    laid.holder(1, 51)
+    settled += [{p["pid"]: p["settled"] for p in seen.look()["processes"]} for _ in range(2)]
+    seen.close()
+    both = {50: True, 51: True}
+    assert settled == [{50: True}, {50: True, 51: False}, both, {50: True, 51: False}, both]
+
+
+def test_a_chip_that_is_gone_leaves_no_doubt_who_holds_the_others(folder: Path) -> None:
+    laid = machines.n150(folder)
+    laid.chip(1, "n150")
+    laid.process(50, holds=[0])
+    seen = Machine(str(folder))
+    seen.look()
+    laid.remove(1)
+    look = seen.look()
+    seen.close()
+    assert [chip["telemetry"]["state"] for chip in look["chips"]] == ["ok", "gone"]
+    assert {source["name"]: source["state"] for source in look["sources"]} == WELL

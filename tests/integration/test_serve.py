@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,7 +131,10 @@ def test_the_end_is_clean_and_ends_with_statistics(serve: Serve, legacy: Legacy,
     assert "Traceback" not in server.err.read_text()
 
 
-def _comparable(snapshot: dict[str, object]) -> dict[str, object]:
+def _comparable(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Without the numbers of the physical map, which a server finds now and then, and a replay at its end."""
+    for chip in snapshot["chips"]:
+        del chip["memory"]["l1"]["physical"]
     return {key: snapshot[key] for key in ("schema", "chips", "processes", "anomalies")}
 
 

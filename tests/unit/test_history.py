@@ -6,11 +6,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.events import Allocated, DeviceOpened, Freed
+from tests.pictures import WELL, driver_chip
+from ttmem.account.events import Allocated, DeviceOpened, Extra, Freed, ProgramRun
 from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.kinds import KINDS, Confidence, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.server.history import History, Tier
+from ttmem.account.snapshot import snapshot
+from ttmem.server.history import AT_ONCE, MOST_SERIES, TELEMETRY, History, Tier
 
 A, B = ("chip", "dram"), ("chip", "l1")
 
@@ -159,8 +161,9 @@ def test_filters() -> None:
     def names(chip: str | None, kind: str | None) -> list[tuple[str, str]]:
         return [(series["chip"], series["kind"]) for series in history.json(1, 0, 9, chip, kind)]
 
-    assert names(None, None) == [("assumed:0", "cb"), ("assumed:0", "dram"), ("assumed:1", "cb"), ("assumed:1", "dram")]
-    assert names("assumed:1", None) == [("assumed:1", "cb"), ("assumed:1", "dram")]
+    kinds = ("cb", "dram", "l1_at_once")
+    assert names(None, None) == [(chip, kind) for chip in ("assumed:0", "assumed:1") for kind in kinds]
+    assert names("assumed:1", None) == [("assumed:1", kind) for kind in kinds]
     assert names(None, "cb") == [("assumed:0", "cb"), ("assumed:1", "cb")]
     assert names("assumed:0", "dram") == [("assumed:0", "dram")]
     assert names("nobody", None) == []
@@ -175,3 +178,43 @@ def test_a_chip_that_got_its_name() -> None:
     history.sample(2.0, account.ledger)
     found = {series["chip"]: series["time"] for series in history.json(1, 0, 9, None, "dram")}
     assert found == {"assumed:0": [1], "0000:01:00.0": [2]}
+
+
+def test_l1_at_once_is_that_of_the_snapshot() -> None:
+    """Of two cached programs only the one that ran last is in L1."""
+    account, history = Account(), History()
+
+    def sampled(time: float) -> int | None:
+        history.sample(time, account.ledger)
+        rows = history.fine.read(("assumed:0", AT_ONCE), time, time)
+        chip = snapshot(account.ledger, time="", host="")["chips"][0]
+        assert [row[1] for row in rows] == [chip["memory"]["l1"]["at_once"]]
+        return int(rows[0][1])
+
+    for program, address in ((1, 0x1000), (2, 0x2000)):
+        event = Allocated(0, Kind.CB, address, 64 * program, program, extra=Extra(cores=1))
+        account.ledger.apply(0.0, account.source, event)
+    assert sampled(1.0) == 64 + 128, "no launch was seen"
+    account.ledger.apply(0.0, account.source, ProgramRun(0, 2, 1))
+    assert sampled(2.0) == 128
+    assert history.json(1, 0, 9, None, AT_ONCE)[0]["max"] == [192, 128]
+
+
+def test_telemetry_is_kept_while_it_is_true() -> None:
+    account, history = Account(), History()
+    chip = driver_chip(3, telemetry={**WELL, "temperature_c": 51.25, "power_w": 0.0, "aiclk_mhz": None})
+    history.sample(1.0, account.ledger, [chip])
+    odds: list[dict[str, object]] = [{"state": "in reset"}, {"state": "off the bus"}, {"age_s": 6.0}]
+    for number, odd in enumerate(odds):
+        history.sample(2.0 + number, account.ledger, [{**chip, "telemetry": {**chip["telemetry"], **odd}}])
+    chip["telemetry"]["temperature_c"] = -1.5
+    history.sample(5.0, account.ledger, [chip])
+    found = {(one["chip"], one["kind"]): one for one in history.json(1, 0, 9, None, None)}
+    assert set(found) == {("0000:04:00.0", "temperature_c"), ("0000:04:00.0", "power_w")}
+    temperature = found["0000:04:00.0", "temperature_c"]
+    assert (temperature["time"], temperature["last"]) == ([1, 5], [51.25, -1.5]), "also below freezing"
+    assert found["0000:04:00.0", "power_w"]["last"] == [0.0, 0.0], "nothing is a value"
+
+
+def test_there_is_room_for_a_galaxy() -> None:
+    assert 32 * (len(KINDS) + 1 + len(TELEMETRY)) < MOST_SERIES

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.pictures import KINDS, Account, counters, driver_chip, holder, machine, slot, unreadable
 from ttmem.account import blank
-from ttmem.account.events import Allocated, ChipFound, ProcessExited
+from ttmem.account.events import Allocated, ChipFound, DeviceOpened, ProcessExited, Sees
 from ttmem.account.geometry import BOARDS, Arch
-from ttmem.account.identity import ChipInfo
+from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS as ALL_KINDS
-from ttmem.account.kinds import Kind
+from ttmem.account.kinds import Confidence, Kind
 from ttmem.sources.merge import differences, merge
 
 Json = dict[str, Any]
@@ -284,10 +284,139 @@ def test_a_reused_pid_is_another_process() -> None:
     assert [(row["start"], row["state"]) for row in merged["processes"]] == [(100, "tracked"), (999, "untracked")]
 
 
+def test_who_reports_from_outside_our_pid_namespace_is_who_holds_the_chip_there() -> None:
+    account = Account()
+    source = account.ledger.source(0.0, ProcessInfo(0, None, 1000, connection=3), "agent", Confidence.EXACT)
+    account.apply(source, DeviceOpened(0, ChipInfo("77")), Allocated(0, Kind.DRAM, 1, MIB))
+    chips = driver_chip(0, asic_id=f"{77:016X}"), driver_chip(1)
+    merged = merge(account.picture(), machine(*chips, foreign={0: 2, 1: 1}))
+    assert [(row["state"], row["holds"]) for row in merged["processes"]] == [
+        ("tracked", ["77"]), ("untracked", [SECOND]),
+    ]  # fmt: skip
+    assert [note["chip"] for note in merged["notes"] if note["what"] == "untracked"] == [SECOND]
+
+
+def test_counters_of_who_cannot_be_seen_are_not_called_left_over() -> None:
+    """From inside a container nobody outside can be seen; the file may be shared all the same."""
+    unsure = {**slot(8, MIB, state="dead"), "unsure": True}
+    (note,) = merge(nothing(), machine(shm=[counters(77, unsure)]))["notes"]
+    assert "cannot be seen" in note["text"]
+    assert "rm " not in note["text"]
+
+
 def test_command_lines_are_for_those_who_may_see_them() -> None:
     look = machine(driver_chip(0), processes=[holder(9, 0, uid=5)])
     (row,) = merge(nothing(), look, may_see=lambda uid: uid != 5)["processes"]
     assert (row["name"], row["command"]) == ("python", None)
+
+
+def test_who_died_since_the_machine_was_looked_at_uses_nothing() -> None:
+    """The account knows at once, the last look is up to a second old."""
+    account = Account()
+    account.tracked(7, "77", dram=MIB)
+    look = machine(driver_chip(0), processes=[holder(7, 0)], shm=[counters(77, slot(7, MIB))])
+    before: Json = {}
+    merge(account.picture(), look, before=before)
+    account.apply(account.source(7), ProcessExited())
+    merged = merge(account.picture(), look, before=before)
+    (process,) = merged["processes"]
+    assert (process["state"], process["holds"], process["chips"][0]["shm"]["dram"]) == ("exited", [], MIB)
+    assert by_uid(merged)["77"]["memory"]["dram"]["used"] == 0
+    (again,) = [p for p in merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0, start=101)]))[
+        "processes"] if p["state"] == "untracked"]  # fmt: skip
+    assert again["start"] == 101, "another process of that number"
+
+
+def test_a_slot_that_several_share_is_not_counted_beside_what_one_of_them_reports() -> None:
+    """In two containers each is process 17: tt-metal has one slot for both."""
+    shared = {**slot(17, 5 * MIB), "process": None, "start": None, "uid": None, "shared": [7, 8]}
+    account = Account()
+    look = machine(driver_chip(0), processes=[holder(7, 0), holder(8, 0)], shm=[counters(77, shared)])
+    (chip,) = [c for c in merge(account.picture(), look)["chips"] if c["memory"]["dram"]["used"] is not None]
+    assert chip["memory"]["dram"]["used"] == 5 * MIB, "nobody reports: it is all that is known"
+    account.tracked(7, "77", dram=4 * MIB)
+    merged = merge(account.picture(), look)
+    assert by_uid(merged)["77"]["memory"]["dram"]["used"] == 4 * MIB
+    assert {"pid": 8, "missing": list(blank.KINDS)} in by_uid(merged)["77"]["memory"]["unseen"]
+
+
+def test_two_slots_that_several_share() -> None:
+    one, two = ({**slot(n, MIB), "process": None, "start": None, "shared": [n + 100, n + 200]} for n in (1, 2))
+    merged = merge(nothing(), machine(shm=[counters(77, one, two)]))
+    assert [share["kinds"]["dram"] for p in merged["processes"] for share in p["chips"]] == [MIB, MIB]
+    assert by_uid(merged)["77"]["memory"]["dram"]["used"] == 2 * MIB
+
+
+def test_numbers_that_the_driver_deals_out_anew() -> None:
+    """After a reset the chips may come back in another order; the account has the numbers of its start."""
+    account = Account()
+    for kmd, place in enumerate((FIRST, SECOND)):
+        account.apply(None, ChipFound(ChipInfo(place, place, kmd, Arch.WORMHOLE_B0, "n150", False)))
+    hot, cold = driver_chip(0, pci=SECOND), driver_chip(1, pci=FIRST)
+    hot["telemetry"]["temperature_c"] = 70.0
+    merged = merge(account.picture(), machine(hot, cold, processes=[holder(9, 0)]))
+    rows = by_uid(merged)
+    assert {uid: row["kmd"] for uid, row in rows.items()} == {FIRST: 1, SECOND: 0}
+    assert rows[SECOND]["telemetry"]["temperature_c"] == 70.0
+    assert by_pid(merged)[9]["holds"] == [SECOND]
+
+
+def test_a_chip_that_is_gone_has_not_the_telemetry_of_who_has_its_number_now() -> None:
+    account = Account()
+    account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
+    rows = by_uid(merge(account.picture(), machine(driver_chip(0, pci=SECOND))))
+    assert (rows[FIRST]["telemetry"], rows[FIRST]["kmd"]) == (None, None)
+    assert (rows[SECOND]["telemetry"]["power_w"], rows[SECOND]["kmd"]) == (18.0, 0)
+
+
+def test_a_chip_that_never_said_its_address_goes_by_its_number() -> None:
+    account = Account()
+    account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
+    (row,) = merge(account.picture(), machine(driver_chip(0, pci=None)))["chips"]
+    assert (row["uid"], row["telemetry"]["power_w"]) == (FIRST, 18.0)
+
+
+def test_a_holder_of_the_same_number_is_another_process() -> None:
+    account = Account()
+    account.tracked(7, "77", dram=MIB)
+    rows = by_uid(merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0, start=999)])))
+    assert (rows["77"]["pci"], rows[FIRST]["unique_id"]) == (None, None)
+
+
+def test_who_is_closing_its_chips_shows_nothing() -> None:
+    account = Account()
+    account.tracked(7, "77", dram=MIB)
+    leaving = {**holder(7, 1), "settled": False}
+    rows = by_uid(merge(account.picture(), machine(driver_chip(0), driver_chip(1), processes=[leaving])))
+    assert rows["77"]["joined_by"] is None
+
+
+def test_a_chip_with_two_names_and_a_file_of_each() -> None:
+    """Its unique id is another before its Ethernet is trained."""
+    chip = driver_chip(0, asic_id=f"{77:016X}", serial=f"{78:016X}")
+    for files in ([counters(77, slot(7, MIB)), counters(78, slot(7, 1))], [counters(77, slot(7, MIB)), counters(78)]):
+        merged = merge(nothing(), machine(chip, shm=files))
+        (row,) = merged["chips"]
+        (share,) = by_pid(merged)[7]["chips"]
+        total = sum(file["live"]["dram"] for file in files)
+        assert (row["memory"]["dram"]["used"], share["dram"], share["kinds"]["dram"]) == (total, total, total)
+    assert row["shm"]["live"]["dram"] == MIB, "not that of the file that nobody writes"
+
+
+def test_what_a_source_reports_beyond_its_word_is_not_counted_twice() -> None:
+    account = Account()
+    account.apply(account.source(7, "l1_tracker"), Allocated(0, Kind.DRAM, 1, MIB))
+    (chip,) = merge(account.picture(), machine(shm=[counters(0, slot(7, MIB), metal_id=0)]))["chips"]
+    assert chip["memory"]["dram"]["used"] == MIB
+
+
+def test_a_source_in_trouble_leaves_to_the_counters_what_it_cannot_see() -> None:
+    account = Account()
+    account.tracked(7, "77", dram=MIB)
+    account.apply(account.source(7), Sees(1 << Kind.DRAM, "no hook for circular buffers"))
+    account.ledger.chips["77"].covered = frozenset({Kind.DRAM})
+    chip = by_uid(merge(account.picture(), machine(shm=[counters(77, slot(7, 5, 6, 0, 0, 4096))])))["77"]
+    assert (chip["memory"]["dram"]["used"], chip["memory"]["l1"]["cb"]["held"]) == (MIB, 4096)
 
 
 # -- notes
@@ -336,10 +465,22 @@ def worlds(draw: st.DrawFn) -> tuple[Account, Json]:
     holders = [holder(pid, *draw(st.sets(st.integers(0, 2), min_size=1))) for pid in draw(st.sets(pids, max_size=4))]
     files = []
     for uid in draw(st.sets(st.sampled_from([*uids, "0", "73"]))):
-        states = st.sampled_from(["live", "live", "dead", "reused"])
+        states = st.sampled_from(["live", "live", "dead", "reused", "garbage"])
         slots = [slot(pid, *draw(sizes), state=draw(states)) for pid in draw(st.sets(pids, max_size=4))]
+        slots += [
+            {**slot(17, *draw(sizes)), "process": None, "start": None, "shared": sorted(sharers)}
+            for sharers in draw(st.lists(st.sets(pids, min_size=2, max_size=3), max_size=2))
+        ]
         files.append(counters(uid, *slots, metal_id=draw(st.integers(0, 3))))
-    return account, machine(*chips, processes=holders, shm=files)
+    for pid in draw(st.sets(pids, max_size=2)):
+        source = account.source(pid, draw(st.sampled_from(["legacy", "l1_tracker", "client"])))
+        account.apply(
+            source, Allocated(draw(st.integers(0, 2)), draw(st.sampled_from([Kind.DRAM, Kind.CB])), 1, MIB, 5)
+        )
+    for pid in draw(st.sets(pids, max_size=2)):
+        if any(process.info.pid == pid for process in account.ledger.processes.values()):
+            account.apply(account.source(pid), ProcessExited())
+    return account, machine(*chips, processes=holders, shm=files, foreign=draw(st.sampled_from([{}, {0: 1}])))
 
 
 @given(worlds())

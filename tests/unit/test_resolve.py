@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from ttmem.account.identity import ChipInfo
-from ttmem.server.resolve import chips_of_visible
+from tests.pictures import counters, slot
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.server.resolve import chips_of_slots, chips_of_visible
+
+Json = dict[str, Any]
 
 MACHINE = [ChipInfo(f"0000:0{n}:00.0", pci=f"0000:0{n}:00.0", kmd=n, board="p150a") for n in range(1, 5)]
 UNKNOWN = "0000:7f:00.0"
@@ -61,3 +66,36 @@ def test_forms_we_do_not_know_mean_nothing(odd: str) -> None:
 def test_an_absurd_index_does_no_harm(digits: int) -> None:
     """It is some other user's environment: a server must survive it, and not number a chip by it."""
     assert chips_of_visible(["9" * digits], MACHINE) == []
+
+
+# -- by slots
+
+
+def counted(uid: int, metal_id: int, *pids: int, attached: int | None = None) -> Json:
+    file = counters(uid, *[slot(pid, 5) for pid in pids], metal_id=metal_id)
+    return {**file, "attached": len(pids) if attached is None else attached}
+
+
+ME = ProcessInfo(7, 100)
+
+
+def test_the_slot_of_the_only_process() -> None:
+    files = [counted(77, 0, 7), counted(78, 1, 7), counted(79, 2, 8)]
+    assert chips_of_slots(ME, {0, 1, 2}, files) == [(0, ChipInfo("77")), (1, ChipInfo("78"))]
+    assert chips_of_slots(ME, {1}, files) == [(1, ChipInfo("78"))]
+    assert chips_of_slots(ProcessInfo(7, 999), {0, 1}, files) == [], "another process of that number"
+
+
+def test_the_number_of_whoever_attached_last_is_not_ours() -> None:
+    """The other one has the device open and nothing on it yet, so it has no slot."""
+    assert chips_of_slots(ME, {0}, [counted(77, 0, 7, attached=2)]) == []
+    assert chips_of_slots(ME, {0}, [counted(77, 0, 7, 8)]) == []
+
+
+def test_two_chips_with_our_number() -> None:
+    assert chips_of_slots(ME, {0, 1}, [counted(77, 0, 7), counted(78, 0, 7)]) == []
+    assert chips_of_slots(ME, {0, 1}, [counted(77, 0, 7), counted(78, 0, 7, 8)]) == []
+
+
+def test_a_file_without_a_unique_id() -> None:
+    assert chips_of_slots(ME, {1}, [counted(1, 1, 7)]) == []

@@ -8,6 +8,8 @@ import os
 import pwd
 import socket
 import struct
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import machines
+from tests.support import wait_until
 from ttmem.sources import shm
 from ttmem.sources.shm import Counters
 
@@ -796,3 +799,138 @@ def folder_of_lives(tmp_path_factory: pytest.TempPathFactory) -> Place:
     for pid in range(10_000, 10_128, 2):
         place.process(pid, path)
     return place
+
+
+def test_from_inside_a_container_nobody_is_surely_gone(place: Place) -> None:
+    path = place.write(content(slot(4711, 5)))
+    assert "unsure" not in place.only()
+    namespace = place.machine.root / "proc/self/ns/pid"
+    namespace.parent.mkdir(parents=True)
+    namespace.symlink_to("pid:[4026532000]")
+    place.counters = Counters(str(place.machine.root))
+    assert (place.only()["state"], place.only()["unsure"]) == ("dead", True)
+    place.process(4711, path)
+    assert place.only()["state"] == "live"
+
+
+# What others do in /dev/shm
+
+
+class _Machine:
+    """One that can have files and processes of any user; who is not root cannot make it."""
+
+    def __init__(self, place: Place) -> None:
+        if os.getuid():
+            pytest.skip("only root may give files away")
+        self.place = place
+
+    def slot(self, *, file: int, process: int, mode: int = 0o600, maps: bool = True) -> dict[str, Any]:
+        path = self.place.machine.shm_file(UID, content(slot(4711, PIB)), mode=mode, owner=file)
+        folder = self.place.machine.process(4711, uid=process, maps=mapping(path))
+        if not maps:
+            _forbid(folder)
+        return self.place.only()
+
+
+@pytest.mark.parametrize(
+    ("file", "process", "mode", "maps", "state"),
+    [
+        (1001, 1001, 0o600, True, "live"),
+        (1001, 0, 0o600, True, "live"),  # root may write anywhere
+        (0, 1001, 0o600, True, "live"),  # it was root when it opened the file
+        (1001, 1002, 0o666, True, "live"),  # somebody made it for all
+        (1001, 1002, 0o644, True, "reused"),
+        (1001, 1001, 0o600, False, "live"),
+        (1001, 0, 0o644, False, "reused"),  # where the mappings cannot be read, it may be anybody's invention
+        (1001, 1002, 0o666, False, "reused"),
+        (0, 1002, 0o600, False, "live"),  # but not root's, nor our own
+    ],
+)
+def test_whose_file_and_whose_process(place: Place, file: int, process: int, mode: int, maps: bool, state: str) -> None:
+    """Anybody can make a file that names anybody's process and any number of bytes."""
+    assert _Machine(place).slot(file=file, process=process, mode=mode, maps=maps)["state"] == state
+
+
+def test_many_files_of_one_user_hide_none_of_another(place: Place) -> None:
+    if os.getuid():
+        pytest.skip("only root may give files away")
+    for uid in range(100_000, 103_000):
+        place.machine.shm_file(uid, b"", owner=1001)
+    path = place.write(content(slot(4711, 5)))
+    place.process(4711, path)
+    found = place.counters.look()
+    assert len(found["files"]) == 1024
+    assert [file["live"]["dram"] for file in found["files"] if file["state"] == "ok"] == [5]
+    assert "1024 of 3001" in found["why"]
+
+
+def test_new_files_cost_a_process_one_reading_of_its_mappings_a_look(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read them takes its memory lock; who makes files by the hundred must not hold up everybody's work."""
+    readings = []
+    real = shm._mapped_files
+    monkeypatch.setattr(shm, "_mapped_files", lambda *of: (readings.append(of), real(*of))[1])
+    path = place.write(content(slot(4711, 5)))
+    place.process(4711, path)
+    for look in range(3):
+        for uid in range(50):
+            place.write(content(slot(4711, 7)), look * 50 + uid + 1)
+        files = place.counters.look()["files"]
+        assert [file["live"]["dram"] for file in files if file["uid"] == str(UID)] == [5]
+    assert len(readings) == 3
+    for _ in range(3):
+        place.counters.look()
+    assert len(readings) <= 4, "all were asked for by now"
+
+
+def test_a_file_that_is_mapped_while_we_look(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its mappings and the file; the next look must ask again, not one a minute later."""
+    first, second = (place.write(content(slot(4711, size)), uid) for uid, size in ((1, 5), (2, 6)))
+    process = place.process(4711, first)
+    real = place.counters._file
+
+    def late(folder: str, name: str) -> Any:
+        found = real(folder, name)
+        (process / "maps").chmod(0o600)
+        (process / "maps").write_text(mapping(first) + mapping(second))
+        return found
+
+    monkeypatch.setattr(place.counters, "_file", late)
+    assert [file["live"]["dram"] for file in place.counters.look()["files"]] == [5, 0]
+    assert [file["live"]["dram"] for file in place.counters.look()["files"]] == [5, 6]
+
+
+def test_many_whose_mappings_hang_take_no_longer_than_one(place: Place) -> None:
+    """The workers of one job, all stuck in the driver."""
+    path = place.write(content(*[slot(pid, 5) for pid in range(5000, 5030)]))
+    pipes = []
+    for pid in range(5000, 5030):
+        pipes.append(place.process(pid, path) / "maps")
+        pipes[-1].unlink()
+        os.mkfifo(pipes[-1])
+    began = time.monotonic()
+    states = [one["state"] for one in place.file()["slots"]]
+    took = time.monotonic() - began
+    for pipe in pipes:
+        os.close(os.open(pipe, os.O_RDWR))
+    assert states == ["live"] * 30
+    assert took < 5, "30 times the patience is 15 s"
+
+
+def test_a_user_whose_name_never_comes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def user(uid: int) -> str | None:
+        asked.set()
+        answer.wait()
+        return "ann"
+
+    monkeypatch.setattr(shm.processes, "user", user)
+    path = place.write(content(slot(4711, 5)))
+    place.process(4711, path)
+    only = place.only()
+    assert asked.is_set()
+    assert (only["state"], only["dram"], only["user"]) == ("live", 5, None)
+    answer.set()
+    wait_until(lambda: place.only()["user"] == "ann", "the name")

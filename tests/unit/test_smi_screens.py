@@ -131,7 +131,7 @@ def no_driver(root: Path) -> Json:
 def tracked(root: Path) -> Json:
     """A server with an agent's account, a legacy client, a process that died, and anomalies."""
     users = {1000: "maria", 0: "root"}.get
-    sources = [{"name": "server", "state": "ok"}]
+    sources = [{"name": "server", "state": "ok", "detail": None}]
     account = test_smi.machine()
     return snapshot(account.ledger, time=TIME, host=HOST, server=test_smi.SERVER, sources=sources, user_of=users)
 

@@ -65,7 +65,7 @@ SCHEMA: dict[str, Any] = {
                     "kernels?": int,
                     "firmware?": int,
                     "ring": {"used_max?": int, "size?": int},
-                    "physical": {"used?": int, "max_core?": int, "headroom_min?": int},
+                    "physical": {"used?": int, "max_core?": int, "headroom_min?": int, "age_s?": float},
                 },
                 "system": {"fabric_kernels?": int, "dispatch_kernels?": int},
                 "host": {"used?": int},

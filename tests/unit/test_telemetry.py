@@ -443,6 +443,22 @@ def test_a_chip_exchanged_between_two_looks(folder: Path, look_at: Look) -> None
     assert (state(chip), chip["board"], chip["telemetry"]["aiclk_mhz"]) == ("ok", "p150a", 555)
 
 
+def test_a_chip_exchanged_for_one_that_says_nothing(folder: Path, look_at: Look) -> None:
+    """It has neither the address nor the temperature of the one before."""
+    machine = machines.n150(folder)
+    telemetry = look_at(machine)
+    telemetry.look()
+    (folder / "sys/devices/pci0000:00/0000:01:00.0").rename(folder / "attic")
+    (folder / "sys/class/tenstorrent/tenstorrent!0").unlink()
+    (folder / "sys/class/hwmon/hwmon0").unlink()
+    machine.chip(0, "p150a", pci="0000:07:00.0")
+    machine.fail(0, errno.ENODATA)
+    with machines.failing_reads(machine):
+        (chip,) = telemetry.look()["chips"]
+    assert (state(chip), chip["pci"], chip["arch"]) == ("in reset", "0000:07:00.0", "blackhole")
+    assert (chip["telemetry"]["temperature_c"], chip["telemetry"]["age_s"]) == (None, None)
+
+
 def test_what_is_gone_for_long_is_forgotten(folder: Path, look_at: Look, clock: Clock) -> None:
     machine = machines.t3k(folder)
     telemetry = look_at(machine)

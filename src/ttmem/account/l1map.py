@@ -15,7 +15,7 @@ from ttmem.account.kinds import Kind
 from ttmem.account.parties import Chip
 from ttmem.account.things import Program, Thing
 
-_GROWING_UP = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
+GROWING_UP = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
 
 
 class Reach(NamedTuple):
@@ -35,45 +35,44 @@ class Headroom(NamedTuple):
     worst: Reach | None
 
 
+def end_of(part: Thing) -> int | None:
+    """Where a part of a program ends on each of its cores; None if it does not grow up from the base, or may not."""
+    extra = part.extra
+    if part.kind not in GROWING_UP or extra is None or not extra.cores or extra.shared:
+        return None
+    return part.address + part.size // extra.cores.bit_count()
+
+
 class FloorFinder:
-    """Finds the lowest L1 buffer of a chip, thing by thing, so that it can be done in slices."""
+    """Finds the lowest L1 buffer of a chip and how high programs reach, thing by thing, so it can be done in slices."""
 
     def __init__(self, chip: Chip) -> None:
         self.chip = chip
         self.holder: Thing | None = None
+        self._ends: dict[Program, int] = {}
 
     def add(self, thing: Thing) -> None:
         """Look at one live thing. Per-core writes have ids, not addresses, and are left out."""
-        if thing.kind is not Kind.L1 or thing.holding.chip is not self.chip or not 0 < thing.address <= 0xFFFFFFFF:
+        holding, kind = thing.holding, thing.kind
+        if holding.chip is not self.chip or not (kind is Kind.L1 or kind in GROWING_UP):
             return
-        leaf = thing.holding.leaves[Kind.L1]
-        if leaf is not None and leaf.counts and (self.holder is None or thing.address < self.holder.address):
-            self.holder = thing
+        leaf = holding.leaves[kind]
+        if leaf is None or not leaf.counts:
+            return
+        if kind is Kind.L1:
+            if 0 < thing.address <= 0xFFFFFFFF and (self.holder is None or thing.address < self.holder.address):
+                self.holder = thing
+            return
+        end, program = end_of(thing), holding.programs.get(thing.program)
+        if end is not None and program is not None and end > self._ends.get(program, 0):
+            self._ends[program] = end
 
     def result(self) -> Headroom:
         geometry = self.chip.geometry
         floor = self.holder.address if self.holder is not None else geometry.l1_size if geometry else None
         reaches = {
-            program: reach
-            for holding in self.chip.holdings
-            for program in holding.programs.values()
-            if (reach := _reach(program, floor)) is not None
+            program: Reach(program, end, None if floor is None else floor - end) for program, end in self._ends.items()
         }
         launched = [reaches[program] for program, _ in self.chip.resident if program in reaches]
         worst = max(reaches.values(), key=lambda reach: reach.end, default=None)
         return Headroom(floor, self.holder, launched, worst)
-
-
-def _reach(program: Program, floor: int | None) -> Reach | None:
-    """None for a program that places nothing, or nothing of known extent, above the base."""
-    ends = []
-    for thing in program.parts.values():
-        leaf, extra = program.holding.leaves[thing.kind], thing.extra
-        if thing.kind not in _GROWING_UP or leaf is None or not leaf.counts:
-            continue
-        if extra is not None and extra.cores and not extra.shared:
-            ends.append(thing.address + thing.size // extra.cores.bit_count())
-    if not ends:
-        return None
-    end = max(ends)
-    return Reach(program, end, None if floor is None else floor - end)

@@ -38,8 +38,12 @@ def snapshot(
     sources: list[Json] | None = None,
     user_of: Callable[[int], str | None] = lambda uid: None,
     may_see: Callable[[int | None], bool] = lambda uid: True,
+    physical: Callable[[Chip], Json | None] = lambda chip: None,
 ) -> Json:
-    """The account now. ``may_see`` says whose command lines the reader may be shown."""
+    """The account now. ``may_see`` says whose command lines the reader may be shown.
+
+    ``physical`` gives what is known already of a chip's physical L1: to find it takes a look at every live thing.
+    """
     processes = [_process(p, user_of, may_see) for p in (*ledger.processes.values(), *ledger.departed)]
     return {
         "schema": SCHEMA,
@@ -48,7 +52,7 @@ def snapshot(
         "server": server,
         "sources": sources or [],
         "driver": None,
-        "chips": [_chip(chip) for chip in shown_chips(ledger)],
+        "chips": [_chip(chip, physical(chip)) for chip in shown_chips(ledger)],
         "processes": processes,
         "anomalies": anomalies(ledger.anomalies),
         "notes": [],
@@ -123,7 +127,7 @@ def _held(chip: Chip, kind: Kind) -> Json:
     return {"held": held, "resident": None if held is None else chip.resident_bytes(kind)}
 
 
-def _chip(chip: Chip) -> Json:
+def _chip(chip: Chip, physical: Json | None) -> Json:
     info, geometry = chip.info, chip.geometry
     return {
         "uid": info.uid,
@@ -135,11 +139,11 @@ def _chip(chip: Chip) -> Json:
         "identity": "assumed" if chip.assumed else "known",
         **UNSEEN,
         "unique_id": info.uid if info.uid.isdecimal() else None,
-        "memory": memory(chip, geometry),
+        "memory": memory(chip, geometry, physical),
     }
 
 
-def memory(chip: Chip, geometry: Geometry | None) -> Json:
+def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) -> Json:
     """One chip's memory, pool by pool."""
     used = {kind: _used(chip, kind) for kind in KINDS}
     small = chip.kinds[Kind.L1_SMALL]
@@ -185,9 +189,11 @@ def memory(chip: Chip, geometry: Geometry | None) -> Json:
             "dfb": _held(chip, Kind.DFB),
             "scratchpad": used[Kind.SCRATCHPAD],
             "kernels": used[Kind.KERNEL],
+            "scratchpad_resident": _held(chip, Kind.SCRATCHPAD)["resident"],
+            "kernels_resident": _held(chip, Kind.KERNEL)["resident"],
             "firmware": used[Kind.FIRMWARE],
             "ring": {"used_max": _ring_used(chip), "size": geometry.ring_size if geometry else None},
-            "physical": {"used": None, "max_core": None, "headroom_min": None},
+            "physical": physical or dict.fromkeys(("used", "max_core", "headroom_min", "age_s")),
         },
         "system": {
             "fabric_kernels": used[Kind.FABRIC_KERNEL],

@@ -23,6 +23,8 @@ COMMANDS = {
     "env": "print what a service or container needs in its environment to do the same",
     "serve": "run the allocation server",
     "smi": "one picture: chips, memory, processes",
+    "top": "the live dashboard: views, charts, processes, every core's L1",
+    "l1": "the L1 of a chip, core by core: how full, how close to a clash, whose it is",
     "doctor": "why do I see nothing: look at everything and say what to do",
     "dump": "what is allocated now",
     "leaks": "what is still held and why, with an exit code for CI",

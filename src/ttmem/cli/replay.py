@@ -12,6 +12,7 @@ import sys
 from datetime import datetime
 
 from ttmem.account.ledger import Ledger
+from ttmem.account.physical import numbers
 from ttmem.account.snapshot import snapshot
 from ttmem.cli import CommandError
 from ttmem.server.clock import rfc3339
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
         time=rfc3339(last or 0.0),
         host="replay",
         sources=[{"name": "recording", "state": "cut off" if reader.cut else "ok", "detail": None}],
+        physical=numbers,
     )
     if reader.cut:
         print("ttmem replay: the file ends inside an entry; shown up to its last whole one", file=sys.stderr)

@@ -20,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ttmem.show.look import Look
+
     Json = dict[str, Any]
 
 ERROR = 2  # 1 is "nothing to show"
@@ -135,8 +137,7 @@ class _Look:
 
     def __init__(self, api: str | None, root: str, umd: str | None) -> None:
         self._api, self._root, self._umd = api, root, umd
-        self._machine: Any = None
-        self._joins: dict[str, Any] = {}
+        self._look: Look | None = None
         self._asked_again = 0.0
         self._why = ""
 
@@ -148,7 +149,10 @@ class _Look:
         from ttmem.api.client import ApiError, NoServer, get_json
 
         if self._api is not None:
-            self._refuse_event_socket(self._api)
+            from ttmem.show.look import takes_events
+
+            if why := takes_events(self._api):
+                raise CommandError(why)
         try:
             path = "/snapshot?machine=0" if self._umd else "/snapshot"
             picture: Json = get_json(path, socket_path=self._api, timeout=_PATIENCE)
@@ -161,24 +165,13 @@ class _Look:
                 self._asked_again = time.monotonic() + _PAUSE
             return None
 
-    @staticmethod
-    def _refuse_event_socket(path: str) -> None:
-        """Who asks there waits for ever."""
-        from ttmem.wire.endpoint import api_path
-
-        if not path.endswith(".api.sock") and os.path.exists(api_path(path)):
-            raise CommandError(f"{path} is where a server takes events; its API is on {api_path(path)}")
-
     def _alone(self, account: Json | None) -> Json:
         """What we see of the machine ourselves, with a server's account if there is one."""
-        from ttmem.sources.machine import Machine
-        from ttmem.sources.merge import merge
+        from ttmem.show.look import Look, no_account
 
-        self._machine = self._machine or Machine(self._root)
-        seen = self._machine.look()
-        if self._umd:
-            seen = self._with_umd(seen)
-        return merge(account or self._nothing(), seen, before=self._joins)
+        self._look = self._look or Look(self._root)
+        state = "does not answer" if self._asked_again else "not running"
+        return self._look.picture(account or no_account(state, self._why), self._with_umd if self._umd else None)
 
     def _with_umd(self, seen: Json) -> Json:
         from ttmem.sources import umd
@@ -188,17 +181,6 @@ class _Look:
         anyway = self._umd == "anyway"
         said = umd.read(seen["chips"], seen["processes"], foreign=seen["foreign"], sure=sure, anyway=anyway)
         return umd.enrich(seen, said)
-
-    def _nothing(self) -> Json:
-        """A picture without a server."""
-        from ttmem.account import blank
-
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
-        picture = blank.picture(stamp, os.uname().nodename)
-        state = "does not answer" if self._asked_again else "not running"
-        picture["sources"] = [{"name": "server", "state": state, "detail": self._why}]
-        return picture
 
 
 def _watch(args: argparse.Namespace, view: _View) -> None:
@@ -210,13 +192,19 @@ def _watch(args: argparse.Namespace, view: _View) -> None:
     interval = (args.refresh or _REFRESH) / 1000
     live = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
+    last = ""
+
     def frame() -> Frame:
-        return Frame(view.text(), f"q ends, every {interval:g} s")
+        nonlocal last
+        last = view.text()
+        return Frame(last, f"q ends, every {interval:g} s")
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if live and not (args.json or args.csv):
             watch(frame, interval, count=args.count)
+            if args.count:
+                print(last)  # the screen it was on is gone
         else:
             repeat(view.emit, interval, args.count)
     except KeyboardInterrupt:

@@ -49,7 +49,9 @@ def untracked(scene: Scene) -> Iterator[Said]:
             if loaded
             else "",
         ]
-        yield ok(looked, "; ".join(part for part in parts if part) or "no process uses a device")
+        told = "; ".join(part for part in parts if part)
+        if told or not any(_hidden(scene)):
+            yield ok(looked, told or "no process uses a device")
 
 
 def _mute(user: User) -> str:

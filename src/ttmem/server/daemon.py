@@ -76,12 +76,12 @@ class Server:
         self.history = History()
         self.feed = Feed()
         self.log = LegacyLog(style=options.log_style, as_json=options.log_format == "json", quiet=options.quiet)
-        machine = _chips(options.machine)
+        machine = self._machine = _chips(options.machine)
         self.ingest = Ingest(self.ledger, self.log, now=self.clock.now, machine=machine)
         self.ingest.answer = LegacyAnswers(self.ledger, noc_capacity=options.noc_capacity)
         self.ingest.dump_asked = self._print_dump
         self.ingest.warn = self.warn
-        self.lookout = Lookout(options.machine, self.ledger, self._emit)
+        self.lookout = Lookout(options.machine, self.ledger, self._emit, warn=self.warn, chips_seen=self._follow_chips)
         self.api = Api(self.ledger, self.ingest, self.history, self.feed, self.clock, self.lookout, self.about)
         self._claims: list[Claim] = []
         self._record: BinaryIO | None = None
@@ -179,7 +179,7 @@ class Server:
             self.ledger.thin_graves(_THIN_PER_TICK)
             if int(self.clock.now()) != second:
                 second = int(self.clock.now())
-                self.history.sample(self.clock.now(), self.ledger)
+                self.history.sample(self.clock.now(), self.ledger, self.lookout.chips())
                 if self._journal is not None:
                     self._journal.flush()
                 if second % _COLLECT_SECONDS == 0 and self.ledger.live_count() < _FEW_THINGS:
@@ -260,6 +260,14 @@ class Server:
         path = beside(self.options.socket, ".pid")
         with open(path, "w", encoding="ascii") as file:
             file.write(f"{os.getpid()}\n")
+
+    def _follow_chips(self, seen: list[dict[str, Any]]) -> None:
+        """After a reset the driver may deal out its numbers anew; TT_VISIBLE_DEVICES means those of the moment."""
+        numbers = {chip["pci"]: chip["kmd"] for chip in seen if chip["telemetry"]["state"] != "gone"}
+        for place, chip in enumerate(self._machine):
+            if chip.pci in numbers and chip.kmd != numbers[chip.pci]:
+                self._machine[place] = chip._replace(kmd=numbers[chip.pci])
+                self.ingest.emit(self.clock.now(), None, ChipFound(self._machine[place]))
 
     def _emit(self, source: Source, event: Event) -> None:
         self.ingest.emit(self.clock.now(), source, event)

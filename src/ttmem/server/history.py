@@ -4,24 +4,30 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
 from ttmem.account.kinds import KINDS
 from ttmem.account.ledger import Ledger
-from ttmem.account.snapshot import shown_chips
+from ttmem.account.snapshot import memory, shown_chips
 
-_EMPTY = -1
-MOST_SERIES = 512  # 32 chips with all twelve kinds, and room; about 200 KB each
+Json = dict[str, Any]
+
+MOST_SERIES = 640  # 32 chips with all twelve kinds and what is sampled beside them, and room; about 200 KB each
+AT_ONCE = "l1_at_once"
+TELEMETRY = ("temperature_c", "power_w", "aiclk_mhz")
+_EMPTY = -(1 << 62)  # less than anything that is noted, and the same number as a float
+_OLD_SECONDS = 5.0
 
 
 class _Column:
-    """One quantity in one tier: two rings of 64-bit integers."""
+    """One quantity in one tier: two rings of 64-bit integers for bytes, of floats for telemetry."""
 
     __slots__ = ("highest", "last")
 
-    def __init__(self, length: int) -> None:
-        self.last = array("q", [_EMPTY]) * length
-        self.highest = array("q", [_EMPTY]) * length
+    def __init__(self, length: int, code: str) -> None:
+        self.last: array[Any] = array(code, [_EMPTY]) * length
+        self.highest: array[Any] = array(code, [_EMPTY]) * length
 
 
 class Tier:
@@ -34,7 +40,7 @@ class Tier:
         self.columns: dict[tuple[str, str], _Column] = {}
         self.left_out = 0  # values that had no series to go to
 
-    def put(self, time: float, values: dict[tuple[str, str], tuple[int, int]]) -> None:
+    def put(self, time: float, values: dict[tuple[str, str], tuple[float, float]]) -> None:
         """Note (last, highest) of each quantity; several notes in one bucket keep the last and the highest."""
         bucket = int(time // self.step)
         slot = bucket % self.length
@@ -46,7 +52,7 @@ class Tier:
                 if len(self.columns) >= MOST_SERIES:
                     self.left_out += 1
                     continue
-                column = self.columns[key] = _Column(self.length)
+                column = self.columns[key] = _Column(self.length, "d" if key[1] in TELEMETRY else "q")
             column.last[slot] = last
             if fresh or highest > column.highest[slot]:
                 column.highest[slot] = highest
@@ -55,7 +61,7 @@ class Tier:
                 if key not in values:
                     column.last[slot] = column.highest[slot] = _EMPTY
 
-    def read(self, key: tuple[str, str], since: float, until: float) -> list[tuple[int, int, int]]:
+    def read(self, key: tuple[str, str], since: float, until: float) -> list[tuple[int, float, float]]:
         """(time, last, highest) of each bucket that has a value, oldest first."""
         column = self.columns.get(key)
         if column is None:
@@ -77,13 +83,25 @@ class History:
         self.fine = Tier(1, 3600)
         self.coarse = Tier(10, 8640)
 
-    def sample(self, time: float, ledger: Ledger) -> None:
-        """Once a second. The highest value since the last sample is kept, however short it lasted."""
-        values: dict[tuple[str, str], tuple[int, int]] = {}
+    def sample(self, time: float, ledger: Ledger, machine: Iterable[Json] = ()) -> None:
+        """Once a second. The highest value of a kind since the last sample is kept, however short it lasted.
+
+        ``machine`` are the driver's chips with their telemetry. They go under the PCI address, which stays the same
+        when a process tells the chip's unique id.
+        """
+        values: dict[tuple[str, str], tuple[float, float]] = {}
         for chip in shown_chips(ledger):
             for kind, total in zip(KINDS, chip.kinds):
                 if total.peak.value:
                     values[chip.uid, kind.label] = (total.used, total.take_high())
+            at_once = memory(chip, None)["l1"]["at_once"]
+            if at_once or (at_once is not None and (chip.uid, AT_ONCE) in self.fine.columns):
+                values[chip.uid, AT_ONCE] = (at_once, at_once)
+        for seen in machine:
+            now = seen["telemetry"]
+            if now["state"] == "ok" and (now["age_s"] or 0.0) <= _OLD_SECONDS:
+                uid = seen["pci"] or f"kmd:{seen['kmd']}"
+                values.update({(uid, name): (now[name], now[name]) for name in TELEMETRY if now[name] is not None})
         self.fine.put(time, values)
         self.coarse.put(time, values)
 

@@ -36,13 +36,15 @@ def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[
 def chips_of_slots(process: ProcessInfo, numbers: set[int], files: list[dict[str, Any]]) -> list[tuple[int, ChipInfo]]:
     """(device number, chip) for device numbers of a process, by its slots in tt-metal's counters.
 
-    The number in a file is that of the process that attached last, so it is this one's only if no other is alive.
+    The number in a file is that of the process that attached last. It is this one's only if no other is attached, which
+    after a crash cannot be told any more; and if it says the same number of no other chip.
     """
-    found = []
+    found: dict[int, list[str]] = {}
     for file in files:
         live = [slot for slot in file["slots"] if slot["state"] == "live"]
-        if file["uid"] == str(file["metal_id"]) or len(live) != 1:
+        if not any((slot["process"], slot["start"]) == (process.pid, process.start) for slot in live):
             continue
-        if live[0]["process"] == process.pid and live[0]["start"] == process.start and file["metal_id"] in numbers:
-            found.append((file["metal_id"], ChipInfo(file["uid"])))
-    return found
+        alone = len(live) == 1 and file["attached"] == 1 and file["uid"] != str(file["metal_id"])
+        found.setdefault(file["metal_id"], []).append(file["uid"] if alone else "")
+    sure = {number: uids[0] for number, uids in found.items() if len(uids) == 1 and uids[0]}
+    return [(number, ChipInfo(uid)) for number, uid in sure.items() if number in numbers]

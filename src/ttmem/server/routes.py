@@ -23,14 +23,15 @@ from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
 from ttmem.api.leaks import OLDER, LeakFinder
 from ttmem.server import metrics
 from ttmem.server.clock import Clock, rfc3339
+from ttmem.server.cores import Cores
 from ttmem.server.feed import Feed, Subscription
 from ttmem.server.history import History
 from ttmem.server.http import HttpError, Request, Response, json_response, json_text
 from ttmem.server.ingest import Ingest
 from ttmem.server.lookout import Lookout
+from ttmem.server.slices import SLICE, slices
 from ttmem.sources.processes import user
 
-SLICE = 1000
 _MAX_LIMIT = 10_000
 _STATES = ("tracked", "untracked", "stale", "exited")
 _MOST_ROWS = 50_000  # of phases in one answer, and a few more to end what was begun
@@ -74,6 +75,7 @@ class Api:
         self._clock = clock
         self._lookout = lookout
         self._server = server
+        self._cores = Cores(ledger)
         self.routes = [
             Route("GET", "/health", self._health),
             Route("GET", "/snapshot", self._snapshot, ("machine",)),
@@ -89,6 +91,7 @@ class Api:
             Route("POST", "/peaks/reset", self._reset_peaks),
             Route("GET", "/phases", self._phases, ("pid",)),
             Route("GET", "/headroom", self._headroom, ("chip",)),
+            Route("GET", "/cores", self._get_cores, ("chip", "core")),
             Route("GET", "/history", self._get_history, ("step", "since", "until", "chip", "kind")),
             Route("GET", "/events", self._events),
             Route("GET", "/dump", self._dump, ("format", "what")),
@@ -117,9 +120,9 @@ class Api:
             raise HttpError(404, "only /metrics is served here; the API is on the Unix socket")
         return await self.handle(request)
 
-    def snapshot(self, uid: int | None = 0) -> dict[str, Any]:
+    async def snapshot(self, uid: int | None = 0) -> dict[str, Any]:
         """The snapshot as that user may see it."""
-        return self._lookout.merged(self.account(uid), sees(uid))
+        return await asyncio.to_thread(self._lookout.merged, self.account(uid), sees(uid))
 
     def account(self, uid: int | None = 0) -> dict[str, Any]:
         """The snapshot of the account alone."""
@@ -139,6 +142,7 @@ class Api:
             sources=[{"name": "server", "state": "ok", "detail": None}],
             user_of=user,
             may_see=sees(uid),
+            physical=self._cores.physical,
         )
 
     async def build_dump(self, *, kernels: bool = False, uid: int | None = 0) -> dict[str, Any]:
@@ -155,18 +159,9 @@ class Api:
         dump = await self.build_dump(kernels=kernels, uid=uid)
         return kernels_text(dump, self._clock.now()) if kernels else remaining_text(dump)
 
-    async def _slices(self) -> AsyncIterator[list[Thing]]:
-        """Live things, a slice at a time; what is freed meanwhile may still be among them."""
-        for holding in list(self._ledger.holdings()):
-            batch: list[Thing] = []
-            for things in [list(table.values()) for table in holding.tables()]:
-                for start in range(0, len(things), SLICE):
-                    batch += things[start : start + SLICE]
-                    if len(batch) >= SLICE:
-                        yield batch
-                        batch = []
-                        await asyncio.sleep(0)
-            yield batch
+    def _slices(self) -> AsyncIterator[list[Thing]]:
+        """Every live thing, a slice at a time."""
+        return slices(self._ledger.holdings())
 
     async def _thin(self) -> None:
         """Let what a large dead process left shrink to what is kept of it, before looking through it."""
@@ -181,13 +176,18 @@ class Api:
 
     async def _snapshot(self, request: Request) -> Response:
         alone = request.query.get("machine") in ("0", "false")
-        return json_response(self.account(request.uid) if alone else self.snapshot(request.uid))
+        await self._cores.refresh()
+        picture, may_see = self.account(request.uid), sees(request.uid)
+        # In a thread: with many chips and processes it is megabytes, and the loop has others to serve.
+        return await asyncio.to_thread(
+            lambda: Response(_rows_text(picture if alone else self._lookout.merged(picture, may_see)).encode() + b"\n")
+        )
 
     async def _processes(self, request: Request) -> Response:
         state = request.query.get("state")
         if state not in (None, *_STATES):
             raise HttpError(400, f"state is one of {', '.join(_STATES)}, not {state!r}")
-        found = self.snapshot(request.uid)["processes"]
+        found = (await self.snapshot(request.uid))["processes"]
         return json_response({"processes": [p for p in found if state in (None, p["state"])]})
 
     async def _process(self, request: Request) -> Response:
@@ -196,13 +196,14 @@ class Api:
         parties = self._parties(pid)
         await self._thin()
         found = []
-        for data in self.snapshot(request.uid)["processes"]:
-            for party in parties:
-                if (data["pid"], data["start"], data["exited"]) == (party.info.pid, party.info.start, party.exited):
-                    if party.exited is not None:
-                        tags = may_see(party.info.uid)
-                        data["largest"] = [snap.thing(item, see_tag=tags) for item in party.largest_left(20)]
-                    found.append(data)
+        known = {(party.info.pid, party.info.start, party.exited): party for party in parties}  # they may die meanwhile
+        for data in (await self.snapshot(request.uid))["processes"]:
+            party = known.get((data["pid"], data["start"], data["exited"]))
+            if party is not None:
+                if data["exited"] is not None:
+                    tags = may_see(party.info.uid)
+                    data["largest"] = [snap.thing(item, see_tag=tags) for item in party.largest_left(20)]
+                found.append(data)
         return json_response({"processes": found})
 
     def _parties(self, pid: int) -> list[Process]:
@@ -324,6 +325,9 @@ class Api:
             )
         return json_response({"chips": out})
 
+    async def _get_cores(self, request: Request) -> Response:
+        return await self._cores.answer(request, sees(request.uid))
+
     async def _reset_peaks(self, request: Request) -> Response:
         self._ingest.emit(self._clock.now(), None, PeaksReset())
         return json_response({"reset": rfc3339(self._clock.now())})
@@ -388,8 +392,21 @@ class Api:
 
     async def _metrics(self, request: Request) -> Response:
         pids = request.query.get("pids", "0") not in ("", "0", "false")
-        page = metrics.page(self._ledger, self._server(), self.snapshot(), pids=pids)
+        page = metrics.page(self._ledger, self._server(), await self.snapshot(), pids=pids)
         return Response(page, content_type=metrics.CONTENT_TYPE)
+
+
+def _rows_text(picture: dict[str, Any]) -> str:
+    """The same as ``json_text``, row by row: while the encoder is at work no other thread can run.
+
+    >>> _rows_text({"host": "box", "chips": [{"uid": "77"}, {}], "driver": None})
+    '{"host":"box","chips":[{"uid":"77"},{}],"driver":null}'
+    """
+    parts = []
+    for key, value in picture.items():
+        rows = f"[{','.join([json_text(row) for row in value])}]" if isinstance(value, list) else json_text(value)
+        parts.append(f"{json_text(key)}:{rows}")
+    return f"{{{','.join(parts)}}}"
 
 
 def _matches(pattern: str, path: str) -> bool:

@@ -127,8 +127,8 @@ def _breakdown(chip: Json, counted: bool, style: Style) -> list[str]:
     rows.part("L1_SMALL", small["used"], core, f"of {human(small['region'])} set aside" if small["region"] else "")
     for name, part in (("circular buffers", l1["cb"]), ("dataflow buffers", l1["dfb"])):
         _shared(rows, name, part, core)
-    rows.part("scratchpads", l1["scratchpad"], core, _cached(l1["scratchpad"], core))
-    rows.part("kernels", l1["kernels"], core, _cached(l1["kernels"], core))
+    for name, key in (("scratchpads", "scratchpad"), ("kernels", "kernels")):
+        _shared(rows, name, {"held": l1[key], "resident": l1[f"{key}_resident"]}, core)
     rows.part("firmware", l1["firmware"], core)
     rows.add("L1 total", l1["at_once"], core, _of_l1(l1))
     _reporter(rows, memory["reporter"], core)

@@ -66,12 +66,13 @@ def _values(chip: Json, picture: Json) -> list[Any]:
     telemetry = chip["telemetry"] or {}
     live = [process for process in picture["processes"] if process["state"] in ("tracked", "untracked")]
     here = [process["state"] for process in live if _is_on(process, chip["uid"])]
+    seen = chip["held"] is not None
     return [
         *(picture["time"], picture["host"]),
         *(chip.get(name) for name in _CHIP),
         *(telemetry.get(name) for name in _TELEMETRY),
         *(_at(chip["memory"], path) for path in _BYTES.values()),
-        *(len(here), here.count("untracked")),
+        *((len(here), here.count("untracked")) if seen else (None, None)),
     ]
 
 

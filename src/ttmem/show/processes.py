@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _EXITED_SHOWN = 5
 _CHIPS_SHOWN = 8
 _SIZES = ("dram", "l1", "peak_dram", "peak_l1")
+NOBODY = "No process uses a chip, and none has reported anything."
 _TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1")
 _COLOURS = {"untracked": YELLOW, "stale": DIM, "exited": DIM}
 _MEANINGS = {
@@ -25,10 +26,20 @@ _MEANINGS = {
 }
 
 
-def process_table(processes: list[Json], chips: list[Json], names: Names, style: Style) -> list[str]:
+def nobody(picture: Json) -> str:
+    """What an empty list of processes means."""
+    state = next((source["state"] for source in picture["sources"] if source["name"] == "processes"), "ok")
+    if state in ("ok", "absent"):
+        return NOBODY
+    return "No process is known to use a chip, but not all could be looked at; none has reported anything."
+
+
+def process_table(
+    processes: list[Json], chips: list[Json], names: Names, style: Style, otherwise: str = NOBODY
+) -> list[str]:
     """A row for each process and each group of chips on which it holds the same."""
     if not processes:
-        return ["No process uses a chip, and none has reported anything."]
+        return wrap(otherwise, style)
     shown, hidden = _chosen(processes, names)
     by_uid = {chip["uid"]: chip for chip in chips}
     rows = [row for process in shown for row in _rows(process, by_uid, names)]
@@ -45,7 +56,7 @@ def process_table(processes: list[Json], chips: list[Json], names: Names, style:
 
     of = [row[0] for row in rows]
     containers = once([process.get("container") or "" for process in of])
-    commands = once([process["command"] or "" for process in of])
+    commands = once([_command(process["command"] or "") for process in of])
     found = [
         column("PID", once([str(process["pid"] or "?") for process in of]), 0, right=True, low=7),
         column("USER", once([_user(process) for process in of]), 2, low=5),
@@ -130,6 +141,16 @@ def _in_turns(name: str, size: int | None, chip: Json | None) -> bool:
     l1 = chip["memory"]["l1"]
     limit = l1["capacity"] if name == "peak_l1" or l1["at_once"] is None else l1["at_once"]
     return limit is not None and size > limit
+
+
+def _command(text: str) -> str:
+    """Without the folder of the program, which would take all the room.
+
+    >>> _command("/opt/venv/bin/python model.py"), _command("")
+    ('python model.py', '')
+    """
+    program, space, rest = text.partition(" ")
+    return program.rpartition("/")[2] + space + rest
 
 
 def _user(process: Json) -> str:

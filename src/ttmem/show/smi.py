@@ -11,7 +11,7 @@ from ttmem import __version__
 from ttmem.api.words import anomaly_line
 from ttmem.show.breakdown import breakdowns
 from ttmem.show.chips import Names, chip_table, too_full
-from ttmem.show.processes import process_table
+from ttmem.show.processes import nobody, process_table
 from ttmem.show.text import BOLD, DIM, YELLOW, Style, cells, fit_line, wrap
 
 TYPE_CHECKING = False
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 _NOTES_SHOWN = 12
+_ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may be made of all chips at once
 
 
 def render(picture: Json, style: Style | None = None, *, whole: bool = False) -> str:
@@ -36,7 +37,7 @@ def render(picture: Json, style: Style | None = None, *, whole: bool = False) ->
         lines += (line for text in too_full(chips, names) for line in wrap(text, style, "  ", ""))
     else:
         lines += wrap("No chip is known: the driver shows none, and no process has reported one.", style)
-    lines += ["", *process_table(picture["processes"], chips, names, style)]
+    lines += ["", *process_table(picture["processes"], chips, names, style, nobody(picture))]
     lines += breakdowns(picture, names, style, whole)
     lines += ["", *_footer(picture, style)]
     return "\n".join(fit_line(line.rstrip(), style.width) for line in lines).rstrip("\n")
@@ -49,8 +50,8 @@ def _header(picture: Json, style: Style) -> list[str]:
         words.append(f"driver {driver['version'] or 'of unknown version'}" if driver["loaded"] else "no driver")
     if server:
         words.append(f"server pid {server['pid']}, {server['events']:,} events")
-    elif _absent_server(picture):
-        words.append("no server")
+    elif absent := _absent_server(picture):
+        words.append("no server" if absent["state"] == "not running" else f"server {absent['state']}")
     lines = [style.paint(line, BOLD) for line in _joined(words, "   ", style)]
     sources = [f"{source['name']} {source['state']}" for source in picture["sources"]]
     if sources:
@@ -58,10 +59,9 @@ def _header(picture: Json, style: Style) -> list[str]:
     return lines
 
 
-def _absent_server(picture: Json) -> str | None:
-    """Why there is no server; None if there is one, or none was looked for."""
-    why = (s["detail"] for s in picture["sources"] if s["name"] == "server" and s["state"] != "ok")
-    return next(why, None)
+def _absent_server(picture: Json) -> Json | None:
+    """The server that is not there, as a source; None if there is one, or none was looked for."""
+    return next((s for s in picture["sources"] if s["name"] == "server" and s["state"] != "ok"), None)
 
 
 def _time(text: str) -> str:
@@ -85,7 +85,7 @@ def _footer(picture: Json, style: Style) -> Iterator[str]:
         bad = any(picture["anomalies"].values())
         yield from _painted(anomaly_line(picture["anomalies"]), style, YELLOW if bad else "")
     notes = _grouped(picture["notes"])
-    rest = [source for source in picture["sources"] if source["name"] != "server" and source["detail"]]
+    rest = [source for source in picture["sources"] if source["detail"] and _matters(source, picture)]
     notes += (f"{source['name']} {source['state']}: {source['detail']}" for source in rest)
     for text in notes[:_NOTES_SHOWN]:
         yield from _painted(f"Note: {text}", style, YELLOW)
@@ -99,11 +99,18 @@ def _footer(picture: Json, style: Style) -> Iterator[str]:
         yield from wrap(f"Hint: {hint}", style, "  ", "")
 
 
+def _matters(source: Json, picture: Json) -> bool:
+    """Is there more to say of a source than its state? Not that there is nothing, if there is enough without it."""
+    if source["name"] == "server" or (source["state"] == "absent" and (picture["chips"] or picture["processes"])):
+        return False
+    return not any(note["what"] == f"{source['name']}-{source['state']}" for note in picture["notes"])
+
+
 def _grouped(notes: list[Json]) -> list[str]:
     """What is said of many chips in the same way is said once: a job on 32 chips leaves 32 files behind."""
     groups: dict[object, list[str]] = {}
     for number, note in enumerate(notes):
-        alike = (note["what"], note["pid"]) if note["what"].startswith("shm-") else number
+        alike = (note["what"], note["pid"]) if note["what"].startswith(_ALIKE) else number
         groups.setdefault(alike, []).append(note["text"])
     return [
         texts[0] + (f" ({len(texts) - 1} more like this; --json has them)" if len(texts) > 1 else "")
@@ -118,8 +125,8 @@ def _painted(text: str, style: Style, colour: str) -> list[str]:
 def _hints(picture: Json) -> Iterator[str]:
     if any(chip["identity"] == "assumed" for chip in picture["chips"]):
         yield '"assumed:N" is some process\'s device N; a client that names its chip makes it certain.'
-    if why := _absent_server(picture):
-        yield why
+    if (absent := _absent_server(picture)) and absent["detail"]:
+        yield absent["detail"]
     if any(process["state"] == "untracked" for process in picture["processes"]):
         yield "`ttmem run -- COMMAND` starts a program so that all it allocates is tracked."
     elif picture["server"] and not picture["processes"]:

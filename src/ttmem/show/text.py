@@ -16,7 +16,11 @@ RED, YELLOW, GREEN, DIM, BOLD, NONE = "31", "33", "32", "2", "1", ""
 GOOD_TO_HAVE = 10  # the rank from which a column comes only if all others are whole
 _PIPE_WIDTH = 100
 # One cell each; all but the ASCII are signs of ours. Most text is of these alone, and need not be looked up.
-_NARROW = frozenset(map(chr, range(32, 127))) | frozenset("█░─°…")
+_NARROW = (
+    frozenset(map(chr, range(32, 127)))
+    | frozenset(map(chr, range(0x2800, 0x2900)))  # braille
+    | frozenset("█░─°…▀▄▁▂▃▅▆▇│┤┊┈╌━╞═╡")
+)
 
 
 class Style:

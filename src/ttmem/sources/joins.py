@@ -4,8 +4,10 @@
 A unique id is not in sysfs, so the two must be brought together. In order of strength:
 
 * ``id``: on Blackhole the unique id is made from the serial number and the place on the board, or it is the asic id; on
-  a Wormhole whose Ethernet is not trained it is the serial number; and tt-umd, if asked, says it of any chip.
-* ``holder``: a process uses one chip and holds one device open.
+  a Wormhole whose Ethernet is not trained it is the serial number; and tt-umd, if asked, says it of any chip. A serial
+  number is that of the board: it names a chip only where a board has one on PCIe.
+* ``holder``: a process uses one chip and holds one device open, or all but one of each are known. Not where that one
+  device may be an n300, for its remote chip is used through the same device.
 * ``order``: a process uses as many chips as it holds devices open (or twice as many, if each is an n300 with a remote
   chip): tt-metal numbers local chips in driver order, remote ones after them. This is an assumption, and says so.
 """
@@ -19,7 +21,13 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
     Join = tuple[str, str]  # place, how it was found
+    Card = tuple[str | None, str | None]  # asic id and serial number
+    Memory = tuple[str, str, Card]  # a join, and the card that was there then
+    Traits = Mapping[str, tuple[str | None, bool | None]]  # of unique ids: family, and whether it is a remote chip
     Uses = list[tuple[dict[str, int | None], set[str]]]  # for each process: unique ids with Metal's number, places held
+
+_ONE_CHIP = ("n150", "p100", "p150")  # boards with one chip; and with one on PCIe:
+_ONE_ON_PCIE = (*_ONE_CHIP, "n300")
 
 
 def place_of(chip: Json) -> str:
@@ -28,40 +36,135 @@ def place_of(chip: Json) -> str:
     return name
 
 
-def find(uids: Iterable[str], chips: list[Json], uses: Uses, before: Mapping[str, Join]) -> dict[str, Join]:
+def remember(before: dict[str, Memory], found: Mapping[str, Join], chips: list[Json]) -> None:
+    """What was found, for a look at which those who showed it are gone."""
+    cards = {place_of(chip): _card(chip) for chip in chips}
+    before.update({uid: (place, how, cards[place]) for uid, (place, how) in found.items()})
+
+
+def find(
+    uids: Iterable[str], chips: list[Json], uses: Uses, before: Mapping[str, Memory], traits: Traits | None = None
+) -> dict[str, Join]:
     """The place of each unique id, as far as it can be told. ``chips`` are the driver's, in its order.
 
-    What was found earlier holds on: a process that has ended can no longer show what it held.
+    What was found earlier holds on, for a process that has ended can no longer show what it held; until somebody shows
+    something else, or another card is there.
     """
-    wanted = list(dict.fromkeys(uids))
-    order = {place_of(chip): number for number, chip in enumerate(chips)}
-    found: dict[str, Join] = {}
-    for uid in wanted:
-        places = _by_id(int(uid), chips) if uid.isdecimal() else []
-        if len(places) == 1:
-            found[uid] = (places[0], "id")
-    taken = {place for place, _ in found.values()}
-    for uid, join in before.items():
-        if uid in wanted and uid not in found and join[0] in order and join[0] not in taken:
-            found[uid] = join
-            taken.add(join[0])
-    boards = {place_of(chip): chip["board"] for chip in chips}
-    for numbers, holds in sorted(uses, key=lambda use: len(use[1])):  # who holds one device leaves the least doubt
-        open_uids = {uid: number for uid, number in numbers.items() if uid in wanted and uid not in found}
-        free = sorted((place for place in holds if place in order and place not in taken), key=order.__getitem__)
-        for uid, join in _by_use(open_uids, free, boards).items():
-            found[uid] = join
-            taken.add(join[0])
-    return found
+    return _Search(uids, chips, before, traits or {}).run(uses)
 
 
-def _by_id(uid: int, chips: list[Json]) -> list[str]:
-    """Places whose ids, as the driver shows them, make up this unique id."""
-    told = [place_of(c) for c in chips if c.get("unique_id") == str(uid)]
-    if told:
-        return told
-    exact = [place_of(c) for c in chips if uid in (_hex(c["asic_id"]), _hex(c["serial"]))]
-    return exact or [place_of(c) for c in chips if c["arch"] == "blackhole" and uid >> 5 == _hex(c["serial"])]
+class _Search:
+    """Goes from the strongest evidence to the weakest; what is found stays, and its place is taken."""
+
+    def __init__(self, uids: Iterable[str], chips: list[Json], before: Mapping[str, Memory], traits: Traits) -> None:
+        self._wanted = dict.fromkeys(uids)
+        self._chips = {place_of(chip): chip for chip in chips}
+        self._order = {place: number for number, place in enumerate(self._chips)}
+        self._before = before
+        self._traits = traits
+        self._found: dict[str, Join] = {}
+        self._taken: set[str] = set()
+        self._disputed: set[str] = set()  # unique ids and places of which two processes show different things
+
+    def run(self, uses: Uses) -> dict[str, Join]:
+        mine = [(self._used(numbers), self._held(holds)) for numbers, holds in uses]
+        self._by_id()
+        self._by_holder(mine)
+        self._by_memory(("id", "holder"))
+        self._by_elimination(sorted(mine, key=lambda use: len(use[1])))  # who holds less leaves less doubt
+        self._by_memory(("order",))
+        for numbers, places in mine:
+            self._by_order(numbers, places)
+        return self._found
+
+    def _used(self, numbers: dict[str, int | None]) -> dict[str, int | None]:
+        return {uid: number for uid, number in numbers.items() if uid in self._wanted}
+
+    def _held(self, holds: set[str]) -> list[str]:
+        return sorted((place for place in holds if place in self._order), key=self._order.__getitem__)
+
+    def _join(self, uid: str, place: str, how: str) -> None:
+        if uid in self._found or place in self._taken or not self._disputed.isdisjoint((uid, place)):
+            return
+        arch, there = self._traits.get(uid, (None, None))[0], self._chips[place]["arch"]
+        if None in (arch, there) or arch == there:
+            self._found[uid] = place, how
+            self._taken.add(place)
+
+    def _by_id(self) -> None:
+        ids = _Ids(self._chips)
+        for uid in self._wanted:
+            places = ids.of(int(uid)) if uid.isdecimal() else []
+            if len(places) == 1:
+                self._found[uid] = places[0], "id"
+        self._taken |= {place for place, _ in self._found.values()}
+
+    def _by_holder(self, uses: list[tuple[dict[str, int | None], list[str]]]) -> None:
+        """Who uses one chip and holds one. Where two of them contradict each other, neither is believed."""
+        shown = {(*numbers, *places) for numbers, places in uses if len(numbers) == len(places) == 1}
+        sure = [(uid, place) for uid, place in shown if self._is_local(uid, [place])]
+        for side in zip(*sure):
+            self._disputed |= {name for name in side if side.count(name) > 1}
+        for uid, place in sure:
+            self._join(uid, place, "holder")
+
+    def _by_memory(self, hows: tuple[str, ...]) -> None:
+        for uid, (place, how, card) in self._before.items():
+            if uid in self._wanted and how in hows and place in self._chips:
+                now = _card(self._chips[place])
+                if all(None in pair or pair[0] == pair[1] for pair in zip(card, now)):
+                    self._join(uid, place, how)
+
+    def _by_elimination(self, uses: list[tuple[dict[str, int | None], list[str]]]) -> None:
+        """Of what one process uses and holds all but one is known. Nothing here rests on an assumption yet."""
+        for numbers, places in uses:
+            left = [uid for uid in numbers if uid not in self._found]
+            free = [place for place in places if place not in self._taken]
+            if len(left) == len(free) == 1 and len(places) > 1 and self._is_local(left[0], places):
+                self._join(left[0], free[0], "holder")
+
+    def _by_order(self, numbers: dict[str, int | None], places: list[str]) -> None:
+        known = {number: uid for uid, number in numbers.items() if number is not None}
+        pairs = len(numbers) == 2 * len(places) and all(self._chips[place]["board"] == "n300" for place in places)
+        if len(known) == len(numbers) and (pairs or len(numbers) == len(places)):
+            for number, place in enumerate(places):
+                if number in known:
+                    self._join(known[number], place, "order")
+
+    def _is_local(self, uid: str, places: list[str]) -> bool:
+        """Is it surely one of these, and not a chip behind one of them?"""
+        chips = [self._chips[place] for place in places]
+        return self._traits.get(uid, (None, None))[1] is False or all(
+            chip["arch"] == "blackhole" or chip["board"] not in (None, "n300") for chip in chips
+        )
+
+
+class _Ids:
+    """The unique ids that the driver's files make up, and whose they are."""
+
+    def __init__(self, chips: Mapping[str, Json]) -> None:
+        self._told: dict[int, list[str]] = {}
+        self._exact: dict[int, list[str]] = {}
+        self._boards: dict[int, list[str]] = {}
+        for place, chip in chips.items():
+            serial, board = _hex(chip["serial"]), (chip["board"] or "").rstrip("abc")
+            blackhole = chip["arch"] == "blackhole"
+            told = chip.get("unique_id")
+            for index, uid in (
+                (self._told, int(told) if told and told.isdecimal() else None),
+                (self._exact, _hex(chip["asic_id"])),
+                (self._exact, serial if not blackhole and board in _ONE_ON_PCIE else None),
+                (self._boards, serial if blackhole and board in _ONE_CHIP else None),
+            ):
+                if uid is not None and place not in index.setdefault(uid, []):
+                    index[uid].append(place)
+
+    def of(self, uid: int) -> list[str]:
+        return self._told.get(uid) or self._exact.get(uid) or self._boards.get(uid >> 5) or []
+
+
+def _card(chip: Json) -> Card:
+    return chip["asic_id"], chip["serial"]
 
 
 def _hex(text: str | None) -> int | None:
@@ -69,17 +172,3 @@ def _hex(text: str | None) -> int | None:
         return int(text, 16) or None if text else None
     except ValueError:
         return None
-
-
-def _by_use(numbers: dict[str, int | None], places: list[str], boards: Mapping[str, str | None]) -> dict[str, Join]:
-    """By what one process uses and holds."""
-    if not places or not numbers:
-        return {}
-    if len(numbers) == len(places) == 1:
-        return dict.fromkeys(numbers, (places[0], "holder"))
-    pairs = len(numbers) == 2 * len(places) and all(boards[place] == "n300" for place in places)
-    known = [number for number in numbers.values() if number is not None]
-    if len(set(known)) != len(numbers) or not (pairs or len(numbers) == len(places)):
-        return {}
-    by_number = sorted(numbers, key=lambda uid: numbers[uid] or 0)
-    return {uid: (place, "order") for uid, place in zip(by_number, places)}

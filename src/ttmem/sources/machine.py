@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from ttmem.sources.holders import Holders
@@ -23,6 +24,7 @@ class Machine:
     """Looks again and again; ``root`` is another folder for a machine that a test has laid out."""
 
     def __init__(self, root: str = "/", patience: float = 0.5) -> None:
+        self._root = root
         self._telemetry = Telemetry(root, patience)
         self._holders = Holders(root, patience)
         self._counters = Counters(root, patience)
@@ -32,7 +34,7 @@ class Machine:
     def look(self) -> Json:
         """What there is now. It never raises, and what hangs is left behind after a moment."""
         chips = self._telemetry.look()
-        holders = self._held([chip["kmd"] for chip in chips["chips"]])
+        holders = self._held([chip["kmd"] for chip in chips["chips"] if self._can_be_held(chip)])
         counters = self._counters.look(holders["processes"])
         if not chips["chips"]:
             holders["why"] = None  # that there is nothing to hold is said already
@@ -49,9 +51,21 @@ class Machine:
     def _held(self, numbers: list[int]) -> Json:
         """Who holds the chips. To look through everybody's open files takes long, so that is not done each time."""
         now = time.monotonic()
-        if self._found is None or self._found["via"] != "descriptors" or now - self._when >= _SCAN_SECONDS:
+        before = self._found
+        if before is None or before["via"] != "descriptors" or now - self._when >= _SCAN_SECONDS:
             self._found, self._when = self._holders.look(numbers), now
+            held = {} if before is None else {(one["pid"], one["start"]): one["holds"] for one in before["processes"]}
+            for process in self._found["processes"]:
+                # Chips are opened and closed one by one: what somebody holds says something once it stays.
+                process["settled"] = before is None or held.get((process["pid"], process["start"])) == process["holds"]
+        assert self._found is not None
         return {**self._found}
+
+    def _can_be_held(self, chip: Json) -> bool:
+        """Not one that is gone; but while the driver still lists who has it open, they are of interest."""
+        if chip["telemetry"]["state"] != "gone":
+            return True
+        return os.path.exists(os.path.join(self._root, f"proc/driver/tenstorrent/{chip['kmd']}/pids"))
 
     def close(self) -> None:
         self._telemetry.close()

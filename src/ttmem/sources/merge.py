@@ -13,7 +13,7 @@ from ttmem.sources.joins import place_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container, Iterator, Mapping
     from typing import Any
 
     Json = dict[str, Any]
@@ -22,6 +22,7 @@ COUNTED = ("dram", "l1", "l1_small", "trace", "cb")  # the kinds that tt-metal's
 _UNCOUNTED = [kind for kind in blank.KINDS if kind not in COUNTED]
 _POOL = {"dram": "dram", "trace": "dram", "l1": "l1", "l1_small": "l1", "cb": "l1"}
 _FACTS = ("serial", "asic_id", "firmware", "pcie", "telemetry")
+_ALIVE = ("tracked", "untracked")
 _SHM = ("state", "why", "version", "live", "stale", "totals", "updated")
 
 
@@ -29,7 +30,7 @@ def merge(
     picture: Json,
     machine: Json,
     *,
-    before: dict[str, joins.Join] | None = None,
+    before: dict[str, joins.Memory] | None = None,
     doubted: Container[tuple[int, str]] = (),
     may_see: Callable[[int | None], bool] = lambda uid: True,
 ) -> Json:
@@ -38,18 +39,19 @@ def merge(
     ``before`` remembers which unique id belongs to which PCI address, and is added to. ``doubted`` are the (pid, chip)
     of which tt-metal's counters have said something else than the account for more than a moment.
     """
-    found = _joins(picture, machine, {} if before is None else before)
+    found = joined(picture, machine, {} if before is None else before)
     if before is not None:
-        before.update(found)
+        joins.remember(before, found, machine["chips"])
     rows, by_place = _chips(picture, machine, found)
     files = _files(machine, rows, by_place, found)
     processes = _Processes(picture, machine, by_place, may_see)
     for file, row in files:
         _count(row, file, processes)
+    unseen, held = processes.unseen(), processes.held()
     all_seen = any(source["name"] == "processes" and source["state"] == "ok" for source in machine["sources"])
     for row in rows:
-        row["memory"]["unseen"] += processes.unseen(row)
-        row["held"] = processes.hold(row["uid"]) or (False if all_seen and row["kmd"] is not None else None)
+        row["memory"]["unseen"] += unseen.get(row["uid"], ())
+        row["held"] = row["uid"] in held or (False if all_seen and row["kmd"] is not None else None)
     rows.sort(key=lambda row: (row["kmd"] is None, row["kmd"] or 0, len(row["uid"]), row["uid"]))
     merged = {
         **picture,
@@ -79,27 +81,37 @@ def differences(picture: Json) -> Iterator[tuple[int, str, str, int, int]]:
 # -- chips ---------------------------------------------------------------------------------------------------------
 
 
-def _joins(picture: Json, machine: Json, before: dict[str, joins.Join]) -> dict[str, joins.Join]:
+def joined(picture: Json, machine: Json, before: Mapping[str, joins.Memory]) -> dict[str, joins.Join]:
     """Where the chips with a unique id are."""
     places = {chip["kmd"]: place_of(chip) for chip in machine["chips"]}
-    remote = {chip["uid"] for chip in picture["chips"] if chip["remote"]}
     uses: dict[int, tuple[dict[str, int | None], set[str]]] = {}
+    starts = {}
     for process in machine["processes"]:
-        uses[process["pid"]] = {}, {places[kmd] for kmd in process["holds"] if kmd in places}
+        # Who is just opening its chips, or closing them, holds some that it does not use, or no longer all it uses.
+        if process.get("settled", True):
+            uses[process["pid"]] = {}, {places[kmd] for kmd in process["holds"] if kmd in places}
+            starts[process["pid"]] = process["start"]
     for process in picture["processes"]:
-        if process["state"] == "tracked" and process["pid"] in uses:
+        pid = process["pid"]
+        if process["state"] == "tracked" and pid in uses and _same(process["start"], starts[pid]):
             for share in process["chips"]:
-                uses[process["pid"]][0][share["uid"]] = share["metal_id"]
-    for file in machine["shm"]:
+                uses[pid][0][share["uid"]] = share["metal_id"]
+    files = [file for file in machine["shm"] if not _nameless(file)]
+    for file in files:
         live = [slot for slot in file["slots"] if slot["state"] == "live"]
         for slot in live:
-            if slot["process"] in uses and not _nameless(file):
+            if slot["process"] in uses:
                 number = file["metal_id"] if len(live) == 1 else None  # it is that of the last process to attach
                 uses[slot["process"]][0].setdefault(file["uid"], number)
-    uids = [chip["uid"] for chip in picture["chips"] if chip["unique_id"] is not None]
-    uids += [file["uid"] for file in machine["shm"] if not _nameless(file)]
-    local = [uid for uid in uids if uid not in remote]
-    return joins.find(local, machine["chips"], list(uses.values()), before)
+    known = {chip["uid"]: chip for chip in picture["chips"] if chip["unique_id"] is not None}
+    local = [uid for uid in (*known, *(file["uid"] for file in files)) if uid not in known or not known[uid]["remote"]]
+    traits = {uid: (chip["arch"], chip["remote"]) for uid, chip in known.items()}
+    return joins.find(local, machine["chips"], list(uses.values()), before, traits)
+
+
+def _same(start: int | None, other: int | None) -> bool:
+    """May these be the starts of one process?"""
+    return None in (start, other) or start == other
 
 
 def _nameless(file: Json) -> bool:
@@ -118,14 +130,21 @@ def _chips(picture: Json, machine: Json, found: dict[str, joins.Join]) -> tuple[
     for chip in sorted(picture["chips"], key=lambda chip: chip["identity"] != "known"):
         place, how = found.get(chip["uid"], (None, None))
         if place is None:
-            own = next((name for name in (chip["uid"], chip["pci"], by_kmd.get(chip["kmd"])) if name in seen), None)
+            own = next((name for name in (chip["uid"], chip["pci"]) if name in seen), None)
+            there = by_kmd.get(chip["kmd"])
+            # Numbers are dealt out anew when chips are reset, so they count only where there is no address.
+            if own is None and there is not None and None in (chip["pci"], seen[there]["pci"]):
+                own = there
             if own in joined and chip["uid"] not in used:
                 continue  # the account knows this chip by its unique id as well
             place = own
-        row = {**chip, "memory": _copy(chip["memory"]), "joined_by": how}
+        row = {**chip, "memory": _copy(chip["memory"]), "joined_by": None}
         if place in seen and place not in by_place:
             by_place[place] = row
+            row["joined_by"] = how
             _describe(row, seen[place])
+        elif chip["pci"] not in (None, *seen) and chip["kmd"] in by_kmd:
+            row["kmd"] = None  # another chip has that number by now
         rows.append(row)
     for place, chip in seen.items():
         if place not in by_place:
@@ -137,8 +156,9 @@ def _chips(picture: Json, machine: Json, found: dict[str, joins.Join]) -> tuple[
 
 def _describe(row: Json, chip: Json) -> None:
     """What the driver says of the chip."""
-    for name in ("pci", "kmd", "arch", "board"):
+    for name in ("pci", "arch", "board"):
         row[name] = chip[name] if row[name] is None else row[name]
+    row["kmd"] = chip["kmd"]
     row["remote"] = chip.get("remote", False)
     row["unique_id"] = row["unique_id"] or chip.get("unique_id")
     row.update({name: chip[name] for name in _FACTS})
@@ -166,7 +186,8 @@ def _files(
         if not _nameless(file):
             row["unique_id"] = row["unique_id"] or file["uid"]
             row["joined_by"] = row["joined_by"] or how
-        row["shm"] = {name: file[name] for name in _SHM}
+        if row["shm"] is None or _alive(file):  # a chip may have gone by another name, and left a file of that name
+            row["shm"] = {name: file[name] for name in _SHM}
         if file["state"] == "ok":
             out.append((file, row))
     return out
@@ -200,35 +221,33 @@ def _left_over(file: Json) -> bool:
 
 def _count(row: Json, file: Json, processes: _Processes) -> None:
     """What tt-metal's counters say of the processes on a chip, where nobody knows better."""
+    alone = sum(slot["state"] == "live" for slot in file["slots"]) == 1
+    missing = frozenset(row["memory"]["missing"])
+    added: dict[str, int] = {}
     for slot in file["slots"]:
         process = processes.of_slot(slot)
         if process is None:
+            row["memory"]["unseen"] += processes.hidden_in(slot)
             continue
         share = processes.share(process, row["uid"])
-        share["shm"] = {kind: slot[kind] for kind in COUNTED}
-        if slot["state"] != "live":
+        share["shm"] = {kind: slot[kind] + (share["shm"] or {}).get(kind, 0) for kind in COUNTED}
+        if process["state"] not in _ALIVE:
             continue
-        if share["metal_id"] is None and len([s for s in file["slots"] if s["state"] == "live"]) == 1:
+        if share["metal_id"] is None and alone:
             share["metal_id"], share["metal_ids"] = file["metal_id"], [file["metal_id"]]
-        tracked = _covered(process)
+        tracked = processes.tracked(process, missing)
         for kind in COUNTED:
             if kind not in tracked:
-                share["kinds"][kind] = slot[kind]
-                share[_POOL[kind]] = (share[_POOL[kind]] or 0) + slot[kind]
+                size = slot[kind]
+                share["kinds"][kind] = share["kinds"].get(kind, 0) + size
+                share[_POOL[kind]] = (share[_POOL[kind]] or 0) + size
                 share[f"peak_{_POOL[kind]}"] = None
-                _add(row["memory"], kind, slot[kind])
+                added[kind] = added.get(kind, 0) + size
         unknown = [kind for kind in _UNCOUNTED if kind not in tracked]
         if unknown:
             row["memory"]["unseen"].append({"pid": process["pid"], "missing": unknown})
-
-
-def _covered(process: Json) -> set[str]:
-    """The kinds that are tracked of a process."""
-    if process["state"] != "tracked":
-        return set()
-    from ttmem.account.kinds import COVERAGE, KINDS  # not wanted where nobody is tracked
-
-    return {kind.label for source in process["sources"] for kind in COVERAGE.get(source["name"], KINDS)}
+    for kind, size in added.items():
+        _add(row["memory"], kind, size)
 
 
 def _add(memory: Json, kind: str, size: int) -> None:
@@ -267,21 +286,35 @@ class _Processes:
         self.rows = [{**row, "chips": [{**share, "kinds": {**share["kinds"]}} for share in row["chips"]]}
                      for row in picture["processes"]]  # fmt: skip
         self._may_see = may_see
+        self._shares = {(id(row), share["uid"]): share for row in self.rows for share in row["chips"]}
+        self._tracked: dict[tuple[int, frozenset[str]], frozenset[str]] = {}
+        self._reported = {id(row): {kind for share in row["chips"] for kind in share["kinds"]} for row in self.rows}
         self._alive = {row["pid"]: row for row in self.rows if row["state"] == "tracked" and row["pid"]}
         self._exited = {row["pid"]: row for row in self.rows if row["state"] == "exited"}
-        self._by_kmd = {row["kmd"]: row["uid"] for row in by_place.values()}
+        by_kmd = {row["kmd"]: row["uid"] for row in by_place.values()}
         for process in machine["processes"]:
             row = self._row(process["pid"], process["start"])
-            row["holds"] = [self._by_kmd[kmd] for kmd in process["holds"] if kmd in self._by_kmd]
-            self._describe(row, process)
+            if row["state"] != "exited":
+                row["holds"] = [by_kmd[kmd] for kmd in process["holds"] if kmd in by_kmd]
+                self._describe(row, process)
+        outside = [row for row in self.rows if row["state"] == "tracked" and row["pid"] is None]
         for kmd in machine["foreign"]:  # how many they are cannot be told: the driver counts descriptors
-            if kmd in self._by_kmd:
-                row = {**blank.process(None, "untracked"), "holds": [self._by_kmd[kmd]]}
+            uid = by_kmd.get(kmd)
+            users = [row for row in outside if (id(row), uid) in self._shares]
+            for row in users:
+                row["holds"] = [*row["holds"], uid]
+            if uid is not None and not users:
+                row = {**blank.process(None, "untracked"), "holds": [uid]}
                 self.rows.append({**row, "container": "outside this pid namespace"})
 
     def of_slot(self, slot: Json) -> Json | None:
         """Whose numbers these are."""
         if slot["state"] == "live":
+            if slot["process"] is None:  # several processes share it
+                if self.hidden_in(slot):
+                    return None
+                self.rows.append({**blank.process(None, "untracked"), "name": slot["name"]})
+                return self.rows[-1]
             row = self._row(slot["process"], slot["start"])
             self._describe(row, slot)
             return row
@@ -293,35 +326,65 @@ class _Processes:
             self.rows.append(gone)
         return gone
 
+    def hidden_in(self, slot: Json) -> list[Json]:
+        """Who shares a slot with one that is tracked: what of it is theirs cannot be told, and nothing counts twice."""
+        shared = slot.get("shared", ()) if slot["state"] == "live" else ()
+        if not any(self._is_tracked(pid) for pid in shared):
+            return []
+        return [{"pid": pid, "missing": list(blank.KINDS)} for pid in shared if not self._is_tracked(pid)]
+
     def share(self, process: Json, uid: str) -> Json:
         """What a process has of a chip."""
-        for share in process["chips"]:
-            if share["uid"] == uid:
-                found: Json = share
-                return found
-        process["chips"].append(blank.share(uid))
-        return self.share(process, uid)
+        found: Json | None = self._shares.get((id(process), uid))
+        if found is None:
+            found = self._shares[id(process), uid] = blank.share(uid)
+            process["chips"].append(found)
+        return found
 
-    def unseen(self, row: Json) -> list[Json]:
-        """Who holds a chip open and says nothing at all of what it has there."""
-        silent = [p for p in self.rows if p["state"] == "untracked" and row["uid"] in p["holds"]]
-        return [
-            {"pid": process["pid"], "missing": list(blank.KINDS)}
-            for process in silent
-            if not any(share["uid"] == row["uid"] for share in process["chips"])
-        ]
+    def tracked(self, process: Json, missing: frozenset[str]) -> frozenset[str]:
+        """The kinds that are tracked of a process; a source in trouble does not track what is ``missing``."""
+        if process["state"] != "tracked":
+            return frozenset()
+        key = id(process), missing
+        if key not in self._tracked:
+            from ttmem.account.kinds import covers  # not wanted where nobody is tracked
 
-    def hold(self, uid: str) -> bool:
-        """Does anybody alive have this chip open, or something on it?"""
-        alive = (process for process in self.rows if process["state"] in ("tracked", "untracked"))
-        return any(uid in p["holds"] or any(share["uid"] == uid for share in p["chips"]) for p in alive)
+            sources = process["sources"]
+            kinds = {kind.label for source in sources for kind in covers(source["name"])}
+            kinds |= self._reported[id(process)]
+            troubled = any(source["trouble"] for source in sources)
+            self._tracked[key] = frozenset(kinds - missing if troubled else kinds)
+        return self._tracked[key]
+
+    def unseen(self) -> dict[str, list[Json]]:
+        """By chip, who holds it open and says nothing at all of what it has there."""
+        found: dict[str, list[Json]] = {}
+        for process in self.rows:
+            if process["state"] == "untracked":
+                for uid in process["holds"]:
+                    if (id(process), uid) not in self._shares:
+                        found.setdefault(uid, []).append({"pid": process["pid"], "missing": list(blank.KINDS)})
+        return found
+
+    def held(self) -> set[str]:
+        """The chips that anybody alive has open, or has something on."""
+        alive = [process for process in self.rows if process["state"] in _ALIVE]
+        found = {uid for process in alive for uid in process["holds"]}
+        return found | {share["uid"] for process in alive for share in process["chips"]}
+
+    def _is_tracked(self, pid: int) -> bool:
+        return pid in self._alive and self._alive[pid]["state"] == "tracked"
 
     def _row(self, pid: int, start: int | None) -> Json:
         row = self._alive.get(pid)
-        if row is None or (None not in (row["start"], start) and row["start"] != start):
-            row = self._alive[pid] = blank.process(pid, "untracked")
-            row["start"] = start
-            self.rows.append(row)
+        if row is not None and _same(row["start"], start):
+            return row
+        gone = self._exited.get(pid)
+        if gone is not None and start is not None and gone["start"] == start:
+            return gone  # the account has seen it die since the machine was looked at
+        row = self._alive[pid] = blank.process(pid, "untracked")
+        row["start"] = start
+        self.rows.append(row)
         return row
 
     def _describe(self, row: Json, seen: Json) -> None:

@@ -31,8 +31,9 @@ def of(picture: Json, machine: Json, files: Iterable[Json], doubted: Container[t
         chip = by_uid.get(file["uid"])
         uid = chip["uid"] if chip else None
         found += (_note(what, text, chip=uid) for what, text in _of_file(file, chip))
+    names = {chip["uid"]: name_of(chip) for chip in picture["chips"]}
     for process in picture["processes"]:
-        found += _of_process(process, picture, doubted)
+        found += _of_process(process, names, doubted)
     return found
 
 
@@ -68,24 +69,24 @@ def _of_chip(chip: Json) -> Iterator[tuple[str, str]]:
 def _of_file(file: Json, chip: Json | None) -> Iterator[tuple[str, str]]:
     """tt-metal's counters of one chip."""
     if file["state"] != "ok":
-        yield f"shm-{file['state']}", f"{file['path']}: {file['why'] or file['state']}"
+        why = file["why"] or file["state"]
+        yield f"shm-{file['state']}", why if why.startswith(file["path"]) else f"{file['path']}: {why}"
         return
     left = [f"{human(size)} {kind}" for kind in _COUNTED if (size := file["stale"][kind])]
     if left:
         gone = [f"{slot['pid']} {slot['name']}" for slot in file["slots"] if slot["state"] in ("dead", "reused")]
         whose = f" (pid {', '.join(gone[:3])}{' ...' if len(gone) > 3 else ''})" if gone else ""
         name = name_of(chip) if chip else file["path"]
-        yield (
-            "shm-stale",
-            f"tt-metal's counters of {name} still hold {', '.join(left)} of processes that are gone{whose}: not in "
-            f"use. When no job runs, rm {file['path']}",
-        )
+        held = f"tt-metal's counters of {name} still hold {', '.join(left)} of processes that"
+        if any(slot.get("unsure") for slot in file["slots"]):
+            yield "shm-stale", f"{held} are gone, or that cannot be seen from here{whose}: not counted"
+        else:
+            yield "shm-stale", f"{held} are gone{whose}: not in use. When no job runs, rm {file['path']}"
     elif file["why"]:
         yield "shm-doubt", f"{file['path']}: {file['why']}"
 
 
-def _of_process(process: Json, picture: Json, doubted: Container[tuple[int, str]]) -> Iterator[Json]:
-    names = {chip["uid"]: name_of(chip) for chip in picture["chips"]}
+def _of_process(process: Json, names: dict[str, str], doubted: Container[tuple[int, str]]) -> Iterator[Json]:
     for share in process["chips"]:
         if share["shm"] is not None and (process["pid"], share["uid"]) in doubted:
             differs = [
@@ -99,7 +100,8 @@ def _of_process(process: Json, picture: Json, doubted: Container[tuple[int, str]
                     f"{', '.join(differs)}; they miss other threads"
                 )
                 yield _note("shm-differs", text, share["uid"], process["pid"])
-    silent = [uid for uid in process["holds"] if not any(share["uid"] == uid for share in process["chips"])]
+    told = {share["uid"] for share in process["chips"]}
+    silent = [uid for uid in process["holds"] if uid not in told]
     if process["state"] == "untracked" and silent:
         who = f"pid {process['pid']}" if process["pid"] else "somebody outside this pid namespace"
         chips = ", ".join(names.get(uid, uid) for uid in silent[:4]) + (" ..." if len(silent) > 4 else "")

@@ -53,6 +53,7 @@ _MAPPING = re.compile(rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) ([0-9]+) +/.*/tt_d
 _MOST_OF_STAT = 1 << 24  # it has a number for every interrupt of every core
 _INITIAL_NAMESPACE = "pid:[4026531836]"
 _TRUSTED_S = 60.0
+_SHORT = 0.02  # seconds: nobody who is well takes as long to show its mappings
 
 
 class Counters:
@@ -76,7 +77,8 @@ class Counters:
         except OSError as error:
             return {"state": "unreadable", "why": f"/dev/shm: {error.strerror}", "files": []}
         self._processes.begin(holders)
-        files = [file for name in names[:_MOST_FILES] if (file := self._file(folder, name)) is not None]
+        looked_at = names if len(names) <= _MOST_FILES else _fair(folder, names)
+        files = [file for name in looked_at if (file := self._file(folder, name)) is not None]
         self._processes.end()
         if not files:
             why = "tt-metal has left no counters in /dev/shm; it makes them since 0.70, unless "
@@ -86,7 +88,7 @@ class Counters:
         if closed:
             notes.append(f"{len(closed)} of {len(files)} files may not be read: {closed[0]['why']}")
         if len(names) > _MOST_FILES:
-            notes.append(f"only the first {_MOST_FILES} of {len(names)} files were looked at")
+            notes.append(f"only {len(looked_at)} of {len(names)} files were looked at")
         state = "unreadable" if len(closed) == len(files) else "ok"
         return {"state": state, "why": "; ".join(notes) or None, "files": files}
 
@@ -112,7 +114,8 @@ class Counters:
             return None
         except PermissionError:
             file["state"] = "unreadable"
-            file["why"] = f"{file['path']} is for {_user(file['owner'])} alone; run ttmem as that user or as root"
+            owner = self._processes.user_for_people(file["owner"])
+            file["why"] = f"{file['path']} is for {owner} alone; run ttmem as that user or as root"
         except OSError as error:  # also what was put in the file's place meanwhile and cannot be read at an offset
             file["state"], file["why"] = "unreadable", f"{file['path']}: {error.strerror}"
         return file
@@ -131,13 +134,13 @@ class Counters:
             os.close(descriptor)
         file["version"] = int.from_bytes(content[:4], "little") or None
         if file["state"] == "ok":
-            self._fill(content, file, (found.st_dev, found.st_ino))
+            self._fill(content, file, _Origin(found))
 
-    def _fill(self, content: bytes, file: Json, identity: File) -> None:
+    def _fill(self, content: bytes, file: Json, origin: _Origin) -> None:
         _, updated, file["attached"], file["metal_id"], *totals = _HEADER.unpack_from(content)
         file["updated"] = updated / 1e9 or None
         file["totals"] = dict(zip(_KINDS, totals))
-        file["slots"] = [self._slot(slot, identity) for slot in _slots(content)]
+        file["slots"] = [self._slot(slot, origin) for slot in _slots(content)]
         live = [slot for slot in file["slots"] if slot["state"] == "live"]
         file["live"] = {kind: sum(slot[kind] for slot in live) for kind in _KINDS}
         file["stale"] = {kind: max(0, file["totals"][kind] - file["live"][kind]) for kind in _SUMMED}
@@ -145,7 +148,7 @@ class Counters:
         if len(file["slots"]) == _SLOTS:
             file["why"] = f"all {_SLOTS} slots are taken: what one more process has is in the totals alone"
 
-    def _slot(self, slot: tuple[Any, ...], file: File) -> Json:
+    def _slot(self, slot: tuple[Any, ...], origin: _Origin) -> Json:
         pid, *sums, updated, name = slot
         text = printable(name.partition(b"\0")[0]) or None
         row = {
@@ -160,7 +163,41 @@ class Counters:
         row["updated"] = updated / 1e9 or None
         if pid < 0 or max(sums) > _MOST_BYTES:
             return {**row, "state": "garbage", "why": "no process has such numbers; they are not added up"}
-        return {**row, **self._processes.behind(pid, text, row["updated"], file)}
+        return {**row, **self._processes.behind(pid, text, row["updated"], origin)}
+
+
+class _Origin:
+    """Which file it is, and who could have written in it."""
+
+    __slots__ = ("file", "open", "owner")
+
+    def __init__(self, found: os.stat_result) -> None:
+        self.file: File = found.st_dev, found.st_ino
+        self.owner = found.st_uid
+        self.open = bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+    def admits(self, uid: int | None) -> bool:
+        """May a process of that user have it mapped? tt-metal makes the file for its own user alone."""
+        return uid in (None, 0, self.owner) or self.owner == 0 or self.open
+
+    def trusted(self, uid: int | None) -> bool:
+        """Is it the work of that user, our own or root's? Then nobody else has put a process's number there."""
+        return self.owner in (uid, os.geteuid(), 0)
+
+
+def _fair(folder: str, names: list[str]) -> list[str]:
+    """As many files as are looked at; however many somebody makes, those of others are among them."""
+    by_owner: dict[int | None, list[str]] = {}
+    for name in names:
+        try:
+            owner: int | None = os.lstat(os.path.join(folder, name)).st_uid
+        except OSError:
+            owner = None
+        by_owner.setdefault(owner, []).append(name)
+    chosen: list[str] = []
+    for place, own in enumerate(sorted(by_owner.values(), key=len)):
+        chosen += own[: (_MOST_FILES - len(chosen)) // (len(by_owner) - place)]
+    return sorted(chosen)
 
 
 def _verdict(content: bytes) -> tuple[str, str | None]:
@@ -196,17 +233,19 @@ def _balanced(content: bytes) -> bool:
 class _Processes:
     """Who stands behind a slot: a process with its number that was there at the last update and has the file mapped.
 
-    A number alone says little: it may be that of another process by now, and in a slot that a container's process wrote
-    it is the one that it has in there. The mappings say for certain, but to read them takes the process's memory lock,
-    so they are asked for once a minute; not once for ever, as a process that runs another program keeps its number and
-    start.
+    A number alone says little: it may be that of another process by now, in a slot that a container's process wrote it
+    is the one that it has in there, and anybody may make a file that names anybody. The mappings say for certain, but
+    to read them takes the process's memory lock, so they are asked for once a minute, and once in a look where there
+    are new files; not once for ever, as a process that runs another program keeps its number and start. Where they
+    cannot be read, a file of some third user is not believed.
     """
 
     def __init__(self, root: str, patience: float, clock: Callable[[], float]) -> None:
         self._root = root
         self._proc = os.path.join(root, "proc")
         self._clock = clock
-        self._rounds = Rounds(patience)
+        self._patience = patience
+        self._rounds, self._names = Rounds(patience), Rounds(patience)
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._booted: tuple[float, float | None] | None = None  # when it was read, and the time
         self._mapped: dict[tuple[int, int], _Mappings] = {}
@@ -226,41 +265,65 @@ class _Processes:
         # Asked once a round, for a process may have a slot in many files.
         self._seen: dict[int, processes.Stat | None] = {}
         self._uids: dict[int, int | None] = {}
+        self._users: dict[int, str | None] = {}
+        self._read: set[int] = set()  # whose mappings were read
+        self._left = 2 * self._patience  # all who hang together get no more than one who does
+        self._inner: dict[int, list[int]] = {}
+        for pid, holder in self._holders.items():
+            if holder["inner_pid"] not in (None, pid):
+                self._inner.setdefault(holder["inner_pid"], []).append(pid)
 
     def end(self) -> None:
         alive = {(pid, seen[4]) for pid, seen in self._seen.items() if seen}
         self._mapped = {key: mappings for key, mappings in self._mapped.items() if key in alive}
 
-    def behind(self, pid: int, name: str | None, updated: float | None, file: File) -> Json:
+    def behind(self, pid: int, name: str | None, updated: float | None, origin: _Origin) -> Json:
         """The state of a slot, and the process as it is known out here."""
         own = self._holders.get(pid, {}).get("inner_pid")
         if own in (None, pid):
-            verdicts = {pid: self._fits(pid, name, updated, file)}
+            verdicts = {pid: self._fits(pid, name, updated, origin)}
         else:
             verdicts = {pid: ("reused", f"process {pid} would have written {own}, its pid in its own namespace")}
-        for outer, holder in self._holders.items():
-            if holder["inner_pid"] == pid != outer:
-                state, why = self._fits(outer, name, updated, file)
-                verdicts[outer] = state, why or f"it is {pid} in its own pid namespace"
+        for outer in self._inner.get(pid, ()):
+            state, why = self._fits(outer, name, updated, origin)
+            verdicts[outer] = state, why or f"it is {pid} in its own pid namespace"
         for wanted in ("live", "likely"):
             fitting = [outer for outer, (state, _) in verdicts.items() if state == wanted]
             if len(fitting) > 1:
                 # tt-metal tells processes apart by this number alone: they all write here, and none has it all.
                 them = " and ".join(map(str, fitting))
-                return {"state": "live", "why": f"processes {them} share it: each is {pid} in its own pid namespace"}
+                why = f"processes {them} share it: each is {pid} in its own pid namespace"
+                return {"state": "live", "why": why, "shared": fitting}
             if fitting:
                 return {"state": "live", "why": verdicts[fitting[0]][1], **self._identity(fitting[0])}
-        return dict(zip(("state", "why"), verdicts[pid]))
+        state, why = verdicts[pid]
+        if state == "dead" and self._unseen and self._stat(pid) is None:
+            return {"state": state, "why": why, "unsure": True}
+        return {"state": state, "why": why}
+
+    def user_for_people(self, uid: int | None) -> str:
+        if uid is None:
+            return "its owner"
+        name = self._user(uid)
+        return f"uid {uid}" if name is None else f"{name} (uid {uid})"
 
     def _identity(self, pid: int) -> Json:
-        seen = self._stat(pid)
-        if pid not in self._uids:
-            self._uids[pid] = processes.owner(pid, self._root)[0]
-        uid = self._uids[pid]
-        user = None if uid is None else processes.user(uid)
+        seen, uid = self._stat(pid), self._uid(pid)
+        user = None if uid is None else self._user(uid)
         return {"process": pid, "start": seen[4] if seen else None, "uid": uid, "user": user}
 
-    def _fits(self, pid: int, name: str | None, updated: float | None, file: File) -> tuple[str, str | None]:
+    def _uid(self, pid: int) -> int | None:
+        if pid not in self._uids:
+            self._uids[pid] = processes.owner(pid, self._root)[0]
+        return self._uids[pid]
+
+    def _user(self, uid: int) -> str | None:
+        """The answer may come from another machine, and never."""
+        if uid not in self._users:
+            self._users[uid] = self._names.run({uid: lambda: processes.user(uid)})[uid].value
+        return self._users[uid]
+
+    def _fits(self, pid: int, name: str | None, updated: float | None, origin: _Origin) -> tuple[str, str | None]:
         """(live, likely, dead or reused; why)."""
         seen = self._stat(pid)
         if seen is None:
@@ -270,16 +333,18 @@ class _Processes:
             return "dead", f"process {pid} has ended, and its parent has not asked how"
         if flags & processes.KERNEL_THREAD:
             return "reused", f"{pid} is the kernel's own {comm} now"
+        if not origin.admits(self._uid(pid)):
+            return "reused", f"process {pid} ({comm}) is of uid {self._uid(pid)}, the file of uid {origin.owner} alone"
         booted = self._boot_time()
         # The kernel rounds both the boot and the start down, so this start is never late; a tick is for the doubt.
         if updated is not None and booted is not None and booted + (start - 1) / self._ticks > updated:
             return "reused", f"process {pid} ({comm}) started after the last update"
-        mappings = self._mappings(pid, seen, file)
-        if file in mappings.files:
+        mappings = self._mappings(pid, seen, origin.file)
+        if origin.file in mappings.files:
             return "live", None
         if mappings.trouble is None:
             return "reused", f"process {pid} ({comm}) has not mapped this file"
-        if updated is None or booted is None or name not in (None, comm):
+        if updated is None or booted is None or name not in (None, comm) or not origin.trusted(self._uid(pid)):
             return "reused", f"process {pid} is {comm}, and {mappings.trouble}"
         return "likely", f"process {pid} was there at the last update, but {mappings.trouble}"
 
@@ -301,10 +366,20 @@ class _Processes:
         """What a process has mapped; new enough to tell of this file."""
         key, now = (pid, seen[4]), self._clock()
         known = self._mapped.setdefault(key, _Mappings())
-        if known.hangs or now - known.at >= _TRUSTED_S or file not in known.files | known.asked:
+        wanted = known.hangs or now - known.at >= _TRUSTED_S or file not in known.files | known.asked
+        if wanted:
+            known.waiting.add(file)
+        if wanted and pid not in self._read:
+            self._read.add(pid)
             known.at = now
+            self._rounds.patience = min(self._patience, max(_SHORT, self._left))
             known.take(self._rounds.run({key: lambda: _mapped_files(f"{self._proc}/{pid}", seen[1] == "Z")})[key])
-        known.asked.add(file)
+            if known.hangs:
+                self._left -= self._rounds.patience
+            known.asked, known.waiting = (
+                known.waiting | (known.asked if len(known.asked) < _MOST_FILES else set()),
+                set(),
+            )
         return known
 
 
@@ -314,7 +389,8 @@ class _Mappings:
     def __init__(self) -> None:
         self.at = 0.0
         self.files: set[File] = set()
-        self.asked: set[File] = set()  # a file that is neither here nor among those mapped is new
+        self.asked: set[File] = set()  # a file that is neither here nor among those mapped is new,
+        self.waiting: set[File] = set()  # and waits for the next reading
         self.hangs = False
         self.trouble: str | None = None
 
@@ -339,11 +415,3 @@ def _mapped_files(process: str, headless: bool) -> set[File]:
     return {
         (os.makedev(int(major, 16), int(minor, 16)), int(inode)) for major, minor, inode in _MAPPING.findall(content)
     }
-
-
-def _user(uid: int | None) -> str:
-    """A user for people."""
-    if uid is None:
-        return "its owner"
-    name = processes.user(uid)
-    return f"uid {uid}" if name is None else f"{name} (uid {uid})"

@@ -150,6 +150,9 @@ class _Chip:
     def take(self, reading: Json, when: float) -> None:
         state = reading["state"]
         if state != "gone":
+            if any(_differ(self._facts[name], reading["facts"][name]) for name in ("pci", "asic_id", "serial")):
+                self._values, self._when = _NOTHING, None  # those of another chip, which had the number before
+                self._alive = self._beat = None
             self._facts, self._pcie = reading["facts"], reading["pcie"]
         if state not in ("ok", "off the bus"):
             self.fail(state)
@@ -182,6 +185,10 @@ class _Chip:
                 "implausible": self._implausible,
             },
         }
+
+
+def _differ(old: str | None, new: str | None) -> bool:
+    return None not in (old, new) and old != new
 
 
 class _Reader:
@@ -219,6 +226,7 @@ class _Reader:
             return self._reading("gone", {}, {})
         if self._identity != (found.st_dev, found.st_ino):  # another device of the same number
             self._forget()
+            self._facts = None
             self._identity = found.st_dev, found.st_ino
         texts, errors = self._texts()
         if errors & _GONE:  # the driver took the files away; there may be new ones

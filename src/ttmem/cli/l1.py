@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The L1 of a chip, core by core: how full each is, and how close circular buffers are to L1 buffers.
+
+With --core the map of that core: what lies at which address, and whose it is. Asks the server.
+
+Exit codes: 0 fine, 1 no server, no such chip or core, or another error, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+from urllib.parse import urlencode
+
+from ttmem.api.client import ApiError, get_json
+from ttmem.cli import CommandError
+from ttmem.show.chips import Names
+from ttmem.show.l1view import render
+from ttmem.show.pick import UnknownChip, names_of, only
+from ttmem.show.text import style_of, wrap
+
+_PATIENCE = 60.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "chip", metavar="CHIP", nargs="?",
+        help="its number, PCI address or id (default: the one with the least headroom)",
+    )  # fmt: skip
+    parser.add_argument("--core", metavar="X,Y", help="also the map of this core, in logical coordinates")
+    parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.cores/1"')
+    parser.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
+    parser.add_argument(
+        "--ascii", action="store_true", help="nothing but ASCII (so also where the locale is not UTF-8)"
+    )
+    parser.add_argument("--no-color", action="store_true", help="no colours (so also with NO_COLOR, and in a pipe)")
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        picture = get_json("/snapshot", socket_path=args.api, timeout=_PATIENCE)
+        chip = _chosen(args.chip, picture["chips"], picture)
+        query = {"chip": chip["uid"], **({} if args.core is None else {"core": args.core})}
+        found = get_json(f"/cores?{urlencode(query)}", socket_path=args.api, timeout=_PATIENCE)
+    except (ApiError, UnknownChip) as error:
+        raise CommandError(str(error)) from None
+    if args.json:
+        print(json.dumps(found))
+        return 0
+    style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
+    names = Names(picture["chips"], style)
+    board = f" {chip['board']}" if chip["board"] else ""
+    print(render(found, names.full(chip["uid"]).strip() + board, style))
+    others = [names_of(other)[0] for other in picture["chips"] if other is not chip]
+    if args.chip is None and others:
+        more = f"{', '.join(others[:8])}{' ...' if len(others) > 8 else ''}"
+        print("\n" + "\n".join(wrap(f"`ttmem l1 CHIP` shows another chip: {more}", style)))
+    return 0
+
+
+def _chosen(name: str | None, chips: list[dict[str, Any]], picture: dict[str, Any]) -> dict[str, Any]:
+    """The chip that was named, else the one that is nearest to trouble."""
+    if name is not None:
+        uid = only(picture, [name])["chips"][0]["uid"]
+        return next(chip for chip in chips if chip["uid"] == uid)
+    if not chips:
+        raise CommandError("there is no chip, and nobody has spoken of one; `ttmem doctor` says more")
+
+    def trouble(chip: dict[str, Any]) -> tuple[bool, int]:
+        headroom = chip["memory"]["l1"]["physical"]["headroom_min"]
+        return headroom is None, headroom or 0
+
+    return min(chips, key=trouble)

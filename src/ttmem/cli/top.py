@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live dashboard: chips, charts, telemetry, processes, every core's L1, and what is allocated as it happens.
+
+With a server everything it knows, without one what the machine itself shows. Keys 1 to 6 choose a view, h explains
+the keys, q ends it. What you choose is remembered in $XDG_CONFIG_HOME/ttmem/top.json. No chip is opened.
+
+Exit codes: 0 fine, 2 it cannot be shown (no terminal, Textual is not installed, wrong usage).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from ttmem.cli import CommandError
+
+ERROR = 2
+_LEAST, _MOST = 100, 10_000
+_THEMES = ("dark", "light", "high-contrast", "mono")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-r", metavar="MS", dest="refresh", type=_refresh,
+        help="ms from picture to picture, 100 to 10000 (default: as last time, at first 500)",
+    )  # fmt: skip
+    parser.add_argument(
+        "-d", metavar="CHIP", dest="chips", action="append", default=[],
+        help="only this chip: its number, PCI address or id; several with commas, or -d again",
+    )  # fmt: skip
+    parser.add_argument("--socket", metavar="PATH", help="the server's socket (default: found like the server's own)")
+    parser.add_argument("--readonly", action="store_true", help="nothing can be killed from here")
+    parser.add_argument(
+        "--ascii", action="store_true", help="nothing but ASCII (so also where the locale is not UTF-8)"
+    )
+    parser.add_argument(
+        "--theme", choices=_THEMES, help="default: as last time, at first dark; mono where NO_COLOR is set"
+    )
+    parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # a machine that a test has laid out in a folder
+
+
+def _refresh(text: str) -> int:
+    if not text.isdecimal() or not _LEAST <= int(text) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of milliseconds from {_LEAST} to {_MOST}")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last one
+    terminal = all(stream is not None and stream.isatty() for stream in streams)
+    if not terminal or os.environ.get("TERM", "dumb") == "dumb":
+        raise CommandError("this is not a terminal it can draw on; `ttmem smi -w` prints one picture after another")
+    try:
+        import textual  # noqa: F401
+    except ImportError:
+        raise CommandError("the dashboard needs Textual; install it with: pip install 'ttmem[top]'") from None
+    from ttmem.show.top.start import start
+    from ttmem.wire.endpoint import api_path
+
+    wanted = tuple(name.strip() for text in args.chips for name in text.split(",") if name.strip())
+    api = args.socket if args.socket is None or args.socket.endswith(".api.sock") else api_path(args.socket)
+    return start(
+        api=api,
+        root=args.root,
+        wanted=wanted,
+        readonly=args.readonly,
+        ascii=args.ascii,
+        theme=args.theme,
+        interval=None if args.refresh is None else args.refresh / 1000,
+    )

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboard on a terminal: a Textual application with one widget that redraws only the lines that changed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import termios
+import time
+from typing import Any, ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.app import App, ComposeResult
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from ttmem.show.top.dashboard import Dashboard
+from ttmem.show.top.feed import Feed, News
+from ttmem.show.top.rows import Row, Size
+from ttmem.show.top.themes import look_of
+
+_BEAT = 1.0  # seconds after which the age of a picture is looked at even if nothing comes
+
+
+class Canvas(Widget, can_focus=True):
+    """The rows of the dashboard, line by line."""
+
+    DEFAULT_CSS = "Canvas { width: 100%; height: 100%; background: ansi_default; }"
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        super().__init__()
+        self._dashboard = dashboard
+        self._rows: list[Row] = []
+        self._strips: dict[int, Strip] = {}  # by line, as long as it stays the same: they are dear to make
+        self._styles: dict[tuple[str, str], Style] = {}
+        self._theme = dashboard.theme
+
+    def draw(self) -> None:
+        """Compute all rows anew, and redraw those that are no longer what they were."""
+        width, height = self.size
+        if not width or not height:
+            return
+        rows = self._dashboard.rows(Size(width, height), time.monotonic())
+        before, self._rows = self._rows, rows
+        if len(before) != len(rows) or self._theme != self._dashboard.theme:
+            self._theme = self._dashboard.theme
+            self._strips.clear()
+            self.refresh()
+            return
+        changed = [y for y, (old, new) in enumerate(zip(before, rows)) if old != new]
+        for y in changed:
+            self._strips.pop(y, None)
+        if changed:
+            self.refresh(*(Region(0, y, width, 1) for y in changed))
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Without borders, margins and filters of colours, none of which there are, this is all of it."""
+        strips = [self._strips.get(y) or self.render_line(y) for y in crop.line_range]
+        whole = crop.x == 0 and crop.width == self.size.width
+        return strips if whole else [strip.crop(crop.x, crop.right) for strip in strips]
+
+    def render_line(self, y: int) -> Strip:
+        if y >= len(self._rows):
+            return Strip.blank(self.size.width, self._style(""))
+        strip = Strip([Segment(text, self._style(name)) for text, name in self._rows[y]], self.size.width)
+        self._strips[y] = strip
+        return strip
+
+    def _style(self, name: str) -> Style:
+        found = self._styles.get((self._theme, name))
+        if found is None:
+            found = self._styles[self._theme, name] = Style.parse(look_of(self._theme, name))
+        return found
+
+    def on_resize(self) -> None:
+        self._rows, self._strips = [], {}
+        self.draw()
+
+
+class Top(App[None]):
+    """Keys and clicks to the dashboard, news from the feed to its model, its rows to the terminal."""
+
+    ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[Any]] = []
+    CSS = "Screen { background: ansi_default; overflow: hidden; }"
+
+    def __init__(self, dashboard: Dashboard, *, api: str | None, root: str) -> None:
+        super().__init__(ansi_color=True)
+        self._dashboard = dashboard
+        self._canvas = Canvas(dashboard)
+        self._feed = Feed(self._told, api=api, root=root, ascii=dashboard.signs.ascii)
+        self._loop_of_app: asyncio.AbstractEventLoop | None = None
+        self._drawn = 0.0
+
+    def compose(self) -> ComposeResult:
+        yield self._canvas
+
+    def on_mount(self) -> None:
+        self._loop_of_app = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            self._loop_of_app.add_signal_handler(number, self.exit)
+        self._canvas.focus()
+        self._ask()
+        self._feed.start()
+        self.set_interval(_BEAT, self._beat)
+
+    def on_unmount(self) -> None:
+        self._feed.close()
+
+    async def on_event(self, event: events.Event) -> None:
+        """All keys go to the dashboard: Textual's own, such as tab for the focus, mean other things here."""
+        if isinstance(event, events.Key) and event.key == "ctrl+z":
+            self.action_suspend_process()
+        elif isinstance(event, events.Key):
+            self._dashboard.press(event.key, event.character)
+            self._after()
+        else:
+            await super().on_event(event)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if event.button == 1:
+            self._dashboard.click(int(event.screen_x), int(event.screen_y))
+            self._after()
+
+    def on_mouse_scroll_up(self) -> None:
+        self._dashboard.press("up")
+        self._after()
+
+    def on_mouse_scroll_down(self) -> None:
+        self._dashboard.press("down")
+        self._after()
+
+    def _after(self) -> None:
+        if self._dashboard.done:
+            self.exit()
+            return
+        self._ask()
+        self._draw()
+
+    def _ask(self) -> None:
+        self._feed.want(self._dashboard.wants(), self._dashboard.model.interval)
+
+    def _told(self, news: News) -> None:
+        """In the feed's thread."""
+        if self._loop_of_app is not None and not self._loop_of_app.is_closed():
+            self._loop_of_app.call_soon_threadsafe(self._take, news)
+
+    def _take(self, news: News) -> None:
+        model = self._dashboard.model
+        model.trouble = news.trouble
+        model.answers.update(news.answers)
+        if news.picture is not None:
+            model.take(news.picture, news.time, news.now)
+        self._ask()
+        self._draw()
+
+    def _beat(self) -> None:
+        if not self.is_headless and not _is_there():
+            self.exit()
+        elif time.monotonic() - self._drawn >= _BEAT:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._drawn = time.monotonic()
+        self._canvas.draw()
+
+
+def _is_there() -> bool:
+    """Is there a terminal still? One that was closed says so with a signal only to whom it belongs."""
+    try:
+        termios.tcgetattr(sys.__stdin__.fileno() if sys.__stdin__ else 0)
+    except termios.error:
+        return False
+    return True

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""View 5: the L1 of every core of the chosen chip as a heat map, and the map of one core with its owners."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from ttmem.account.units import human
+from ttmem.show.chips import Names, percent, share
+from ttmem.show.l1view import clashes, owner_text, program_of, program_text, shade, worst_core
+from ttmem.show.text import Style, wrap
+from ttmem.show.top.core_map import map_rows, strip
+from ttmem.show.top.listing import finished, no_server, rule
+from ttmem.show.top.rows import Row, Signs, Size, fitted, width_of
+
+if TYPE_CHECKING:
+    from ttmem.show.top.model import Model
+
+Json = dict[str, Any]
+
+USED, HEADROOM = "used", "headroom"
+_STEPS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "k": (0, -1), "down": (0, 1), "j": (0, 1)}
+_CELL = 4
+_PAGE = 5
+_MARGIN = 4  # numbers of the rows, left of the grid
+_BESIDE = 52  # columns that a core's map needs beside the grid
+_LEGEND = 24  # and that the legend needs
+
+
+class Cores:
+    """Where the memory of each core goes, and how close its program is to the wall."""
+
+    name = "Cores"
+    keys: tuple[tuple[str, str], ...] = (
+        ("arrows, j, k", "choose a core; so does a click"),
+        ("m", "the heat map: used, or headroom"),
+        ("w", "the core with the least headroom"),
+        ("pgup, pgdn", "turn the pages of the core's map"),
+    )
+    kept = ("heat",)
+
+    def __init__(self) -> None:
+        self.heat = USED
+        self._core = (0, 0)
+        self._top: int | None = None  # rows of the map above what is seen; None: so that the gap is seen
+        self._answer: Json | None = None  # the last one, until the next is there
+        self._grid_row = 0  # where the first row of cores was drawn
+        self._shown = 0  # as _top was when it was drawn
+
+    def wants(self, model: Model) -> list[str]:
+        if model.picture is None or not model.picture["server"] or model.selected is None:
+            return []
+        paths = [self._path(model, core=True)]
+        if self._data(model) is None:
+            paths.append(self._path(model, core=False))  # the chosen core may not be on this chip
+        return paths
+
+    def _path(self, model: Model, *, core: bool) -> str:
+        query = {"chip": model.selected, **({"core": "{},{}".format(*self._core)} if core else {})}
+        return f"/cores?{urlencode(query)}"
+
+    def _data(self, model: Model) -> Json | None:
+        """What is known of the chosen chip, with the chosen core if it is there."""
+        for core in (True, False):
+            answer = model.answers.get(self._path(model, core=core))
+            if answer is not None and answer.data is not None:
+                if core or self._answer is None or self._answer["chip"] != model.selected:
+                    self._answer = answer.data
+                break
+        if self._answer is None or self._answer["chip"] != model.selected:
+            return None
+        grid = self._answer["grid"]
+        if grid is not None:
+            self._core = min(self._core[0], grid["x"] - 1), min(self._core[1], grid["y"] - 1)
+        return self._answer
+
+    # -- what is shown -------------------------------------------------------------------------------------------
+
+    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+        style = Style(size.width, ascii=signs.ascii)
+        why = self._nothing(model)
+        data = None if why else self._data(model)
+        if data is None or data["grid"] is None or data["why"]:
+            why = why or (f"Chip {self._name(model, style)}: {data['why']}." if data else "asking...")
+            return finished([[(line, "")] for line in wrap(style.clean(why), style, "  ", " ")], size)
+        head = [self._status(model, data, style), *self._warnings(data, style)[: max(0, size.height - 4)]]
+        self._grid_row = len(head) + 1
+        grid = self._grid(data, signs)
+        width = max(width_of(row) for row in grid)
+        left = size.width - width - 3
+        if left >= _BESIDE:
+            legend = _said(_legend(data, self.heat), width, signs)
+            chosen = self._chosen(data, Size(left, size.height - len(head)), signs)
+            body = _beside([*grid, [], *legend], chosen, width, signs)
+        else:
+            legend = _said(_legend(data, self.heat), left, signs) if left >= _LEGEND else []
+            grid = _beside(grid, legend[: len(grid)], width, signs) if legend else grid
+            body = [*grid, *self._chosen(data, Size(size.width, size.height - len(head) - len(grid)), signs)]
+        return finished([*head, *body], size)
+
+    def _nothing(self, model: Model) -> str | None:
+        if model.picture is None:
+            return "Waiting for the first look at the machine."
+        missing = no_server(model)
+        if missing is not None:
+            return f"What lies where in L1 is known to a server alone: {missing}"
+        if model.selected is None:
+            return "There is no chip."
+        answers = [model.answers.get(self._path(model, core=core)) for core in (True, False)]
+        troubles = [answer.trouble for answer in answers if answer is not None and answer.trouble]
+        return troubles[-1] if len(troubles) == len([a for a in answers if a is not None]) and troubles else None
+
+    def _name(self, model: Model, style: Style) -> str:
+        return Names(model.chips, style).full(str(model.selected)).strip()
+
+    def _status(self, model: Model, data: Json, style: Style) -> Row:
+        chip = model.chip() or {"board": None}
+        grid, size = data["grid"], data["l1"]["size"]
+        capacity = grid["x"] * grid["y"] * size
+        headroom = data["headroom_min"]
+        row: Row = [
+            (f"Chip {self._name(model, style)} {chip['board'] or ''}".rstrip(), "title"),
+            ("  least headroom ", ""),
+            (human(headroom), _headroom_style(headroom, data)),
+            (f"  used {human(data['used'])} of {human(capacity)}, {percent(share(data['used'], capacity))}", ""),
+            (f"  fullest core {percent(share(data['max_core'], size))}", ""),
+        ]
+        if data["age_s"] >= 1:
+            row.insert(3, (f"  {data['age_s']:.0f} s old", "warn"))
+        while len(row) > 3 and width_of(row) > style.width:  # the last are those that matter least
+            row.pop()
+        return row
+
+    def _warnings(self, data: Json, style: Style) -> list[Row]:
+        rows: list[Row] = [[(f"! {text}", "bad")] for text in data["warnings"]]
+        missing = sum(one["things"] for one in data["unplaced"])
+        if missing:
+            why = "; ".join(one["why"] for one in data["unplaced"])
+            rows.append([(f"? {missing} things are not in the map: {why}", "warn")])
+        return [[(style.cut(text, style.width), name) for text, name in row] for row in rows]
+
+    def _grid(self, data: Json, signs: Signs) -> list[Row]:
+        cores = {(core["x"], core["y"]): core for core in data["cores"]}
+        dispatch = {(core["x"], core["y"]) for core in data["dispatch"]}
+        columns = max(x for x, _ in (*cores, *dispatch)) + 1
+        lines = max(y for _, y in (*cores, *dispatch)) + 1
+        rows: list[Row] = [[(" " * _MARGIN + "".join(f"{x:^{_CELL}}" for x in range(columns)), "dim")]]
+        for y in range(lines):
+            row: Row = [(f"{y:>3} ", "dim")]
+            for x in range(columns):
+                core = cores.get((x, y))
+                text, name = " D  " if (x, y) in dispatch else " " * _CELL, "dim"
+                if core is not None:
+                    text, name = self._cell(core, data, signs)
+                    name = f"{name} select" if (x, y) == self._core else name
+                if row[-1][1] == name:  # few spans are quicker to draw
+                    text = row.pop()[0] + text
+                row.append((text, name))
+            rows.append(row)
+        return rows
+
+    def _cell(self, core: Json, data: Json, signs: Signs) -> tuple[str, str]:
+        """A shade, a percentage, and a sign for what is wrong or not known."""
+        size, base, headroom = data["l1"]["size"], data["l1"]["base"], core["headroom"]
+        sign = "!" if clashes(core) else "?" if core["unknown"] else " "
+        if self.heat == HEADROOM:
+            if headroom is None:
+                return f"  -{sign}", "dim"
+            part = max(0.0, headroom / max(1, size - base))
+            return f"{shade(part, signs.ascii)}{min(99, int(100 * part)):>2}{sign}", _headroom_style(headroom, data)
+        part = core["used"] / size
+        style = "bad" if part >= 0.9 or clashes(core) else "warn" if part >= 0.75 else "good"
+        return f"{shade(part, signs.ascii)}{min(99, round(100 * part)):>2}{sign}", style
+
+    def _chosen(self, data: Json, size: Size, signs: Signs) -> list[Row]:
+        """The chosen core: its numbers, who is on both sides of its gap, and its map."""
+        x, y = self._core
+        core = next((core for core in data["cores"] if (core["x"], core["y"]) == (x, y)), None)
+        if core is None or size.height < 1:
+            return []
+        style = Style(size.width, ascii=signs.ascii)
+        worst = worst_core(data)
+        note = " (least headroom)" if worst is not None and worst["headroom"] == core["headroom"] else ""
+        rows = [rule(f"core {x},{y}{note}", size.width, signs), *_numbers(core, data, style)]
+        detail = data["core"]
+        if detail is None or (detail["x"], detail["y"]) != (x, y):
+            return [*rows, [("asking...", "dim")]]
+        rows.append(strip(detail["segments"], data["l1"]["size"], size.width, signs))
+        room = size.height - len(rows)
+        found, gap = map_rows(detail, data["floor"]["address"], style, room)
+        most = max(0, len(found) - room)
+        top = min(most, max(0, gap - room // 2)) if self._top is None else min(most, self._top)
+        self._shown = top
+        return [*rows, *found[top : top + max(0, room)]]
+
+    # -- what the user does --------------------------------------------------------------------------------------
+
+    def press(self, key: str, model: Model) -> bool:
+        data = self._answer
+        if key in _STEPS and data is not None and data["grid"] is not None:
+            x, y = self._core[0] + _STEPS[key][0], self._core[1] + _STEPS[key][1]
+            self._choose(x, y)
+        elif key == "m":
+            self.heat = USED if self.heat == HEADROOM else HEADROOM
+            model.message = f"heat map: {self.heat}"
+        elif key == "w" and data is not None:
+            worst = worst_core(data)
+            if worst is not None:
+                self._choose(worst["x"], worst["y"])
+        elif key in ("pagedown", "pageup"):
+            self._top = max(0, self._shown + (_PAGE if key == "pagedown" else -_PAGE))
+        else:
+            return key in _STEPS or key == "w"
+        return True
+
+    def click(self, x: int, y: int, model: Model) -> bool:
+        column, line = (x - _MARGIN) // _CELL, y - self._grid_row
+        if self._answer is None or not any((c["x"], c["y"]) == (column, line) for c in self._answer["cores"]):
+            return False
+        self._choose(column, line)
+        return True
+
+    def _choose(self, x: int, y: int) -> None:
+        grid = self._answer["grid"] if self._answer else None
+        if grid is not None:
+            self._core = max(0, min(x, grid["x"] - 1)), max(0, min(y, grid["y"] - 1))
+            self._top = None
+
+
+def _headroom_style(headroom: int | None, data: Json) -> str:
+    if headroom is None:
+        return "dim"
+    part = headroom / max(1, data["l1"]["size"] - data["l1"]["base"])
+    return "bad" if part < 0.02 else "warn" if part < 0.1 else "good"
+
+
+def _legend(data: Json, heat: str) -> str:
+    what = "percent of a core's L1 that is used" if heat == USED else "headroom in percent of a core's free L1"
+    words = [f"{what}; m shows {'headroom' if heat == USED else 'use'}"]
+    if any(clashes(core) for core in data["cores"]):
+        words.append("! overlap or clash")
+    if any(core["unknown"] for core in data["cores"]):
+        words.append("? not all is known")
+    if data["dispatch"]:
+        words.append("D dispatch")
+    if data["harvested"]:
+        words.append(f"{data['harvested']} cores switched off")
+    return "; ".join(words)
+
+
+def _numbers(core: Json, data: Json, style: Style) -> list[Row]:
+    """What is used and free, and who owns both sides of the gap."""
+    size = data["l1"]["size"]
+    unknown = f", not known {human(core['unknown'])}" if core["unknown"] else ""
+    text = (
+        f"used {human(core['used'])} {percent(share(core['used'], size))}, free {human(core['free'])}{unknown}, "
+        f"largest block {human(core['largest_free'])}, headroom "
+    )
+    rows: list[Row] = [[(text, ""), (human(core["headroom"]), _headroom_style(core["headroom"], data))]]
+    floor, owner = data["floor"]["address"], data["floor"]["owner"]
+    above = "the end of L1" if owner is None else f"L1 buffer of {human(owner['size'])}, {owner_text(owner)}"
+    program = program_of(data, core["program"])
+    ran = program_text(program) if program else "nothing" if core["headroom"] is not None else "not known"
+    rows.append([(f"{'wall':6}{floor:>8} ", "dim"), (above, "l1")])
+    rows.append([(f"{'last':6}{'-' if core['end'] is None else core['end']:>8} ", "dim"), (ran, "cb")])
+    worst = core["worst"]
+    if worst is not None and worst["end"] > (core["end"] or 0):
+        told = f"{program_text(program_of(data, worst['program']))}, headroom {human(worst['headroom'])}"
+        rows.append([(f"{'worst':6}{worst['end']:>8} ", "dim"), (told, "bad" if worst["headroom"] < 0 else "")])
+    return [[(style.cut(text, style.width), name) if n == 0 else (text, name) for n, (text, name) in enumerate(row)]
+            for row in rows]  # fmt: skip
+
+
+def _said(text: str, width: int, signs: Signs) -> list[Row]:
+    return [[(line, "dim")] for line in wrap(text, Style(width, ascii=signs.ascii))]
+
+
+def _beside(left: list[Row], right: list[Row], width: int, signs: Signs) -> list[Row]:
+    """Two columns, as long as the longer one."""
+    line = " | " if signs.ascii else " │ "
+    empty: Row = []
+    return [[*fitted(one, width), (line, "dim"), *two] for one, two in zip_longest(left, right, fillvalue=empty)]

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboard without its terminal: which view is shown, what keys and clicks do, and all rows of the screen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ttmem.show.top.frame import footer, header, help_rows, tab_at
+from ttmem.show.top.model import Model
+from ttmem.show.top.rows import Row, Signs, Size, View, fitted
+from ttmem.show.top.settings import Settings
+from ttmem.show.top.themes import THEMES, following
+
+LEAST_INTERVAL, MOST_INTERVAL = 0.1, 10.0
+_INTERVALS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+_T = TypeVar("_T")
+_STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "shift+tab": -1, "tab": 1}
+
+
+class Dashboard:
+    """Owns what is shown; whoever owns the terminal hands it keys and asks it for rows."""
+
+    def __init__(self, model: Model, views: Sequence[View], settings: Settings, signs: Signs = Signs()) -> None:
+        self.model, self.signs = model, signs
+        self.views: Sequence[View] = views
+        self._settings = settings
+        self.current = min(max(0, settings.get("view", 0)), len(views) - 1)
+        theme = settings.get("theme", "dark")
+        self.theme = theme if theme in THEMES else "dark"
+        self.done = False
+        self._helping = False
+        self._prompt: str | None = None
+        self._size = Size(80, 24)
+        for view in views:
+            for name in getattr(view, "kept", ()):
+                setattr(view, name, settings.get(f"{view.name}.{name}", getattr(view, name)))
+        model.message = settings.trouble
+
+    @property
+    def view(self) -> View:
+        found: View = self.views[self.current]
+        return found
+
+    def wants(self) -> list[str]:
+        return [] if self._helping else self._guarded(lambda: self.view.wants(self.model), [])
+
+    def rows(self, size: Size, clock: float) -> list[Row]:
+        """The whole screen, each row as wide as it; ``clock`` is monotonic."""
+        self._size = size
+        inner = Size(size.width, max(0, size.height - 2))
+        if self._helping:
+            body = help_rows(self.view, inner)
+        else:
+            body = self._guarded(lambda: self.view.rows(self.model, inner, self.signs), [])
+        filled = [fitted(row, size.width) for row in body[: inner.height]]
+        filled += [[(" " * size.width, "")]] * (inner.height - len(filled))
+        first = header(self.model, self.views, self.current, size.width, clock)
+        return [first, *filled, footer(self.model, size.width, self.signs, self._prompt)][: size.height]
+
+    def press(self, key: str, character: str | None = None) -> None:
+        """A key, named as Textual names it, and what it writes, if it does."""
+        self.model.message = None
+        if key == "ctrl+c":
+            self.done = True
+        elif self._prompt is not None:
+            self._type(key, character)
+        elif self._helping:
+            self._helping = False
+        elif not self._guarded(lambda: self.view.press(key, self.model), False):
+            self._common(key)
+        self._remember()
+
+    def click(self, x: int, y: int) -> None:
+        self.model.message = None
+        if y == 0:
+            chosen = tab_at(x, self.views, self.current, self._size.width)
+            self.current, self._helping = self.current if chosen is None else chosen, False
+        elif self._helping:
+            self._helping = False
+        elif y < self._size.height - 1:
+            self._guarded(lambda: self.view.click(x, y - 1, self.model), False)
+        self._remember()
+
+    def _guarded(self, call: Callable[[], _T], otherwise: _T) -> _T:
+        """What a view says; one that fails is told of, and the others go on."""
+        try:
+            return call()
+        except Exception as error:
+            if os.environ.get("TTMEM_DEBUG") == "1":
+                raise
+            self.model.message = (
+                f"{self.view.name}: internal error: {type(error).__name__}: {error}; please report it with the output "
+                "of TTMEM_DEBUG=1 ttmem top"
+            )
+            return otherwise
+
+    def _common(self, key: str) -> None:
+        model = self.model
+        if len(key) == 1 and key.isdecimal() and 1 <= int(key) <= len(self.views):
+            self.current = int(key) - 1
+        elif key in _STEPS:
+            model.choose(_STEPS[key])
+        elif key == "space":
+            model.paused = not model.paused
+        elif key in ("plus", "equals_sign"):
+            model.interval = max([step for step in _INTERVALS if step < model.interval], default=LEAST_INTERVAL)
+        elif key in ("minus", "underscore"):
+            model.interval = min([step for step in _INTERVALS if step > model.interval], default=MOST_INTERVAL)
+        elif key == "d":
+            self._prompt = ",".join(model.wanted)
+        elif key == "t":
+            self.theme = following(self.theme)
+            model.message = f"theme: {self.theme}"
+        elif key in ("h", "question_mark", "f1"):
+            self._helping = True
+        elif key == "q":
+            self.done = True
+
+    def _type(self, key: str, character: str | None) -> None:
+        """A key while chips are being named."""
+        text = self._prompt or ""
+        if key == "enter":
+            self._prompt = None
+            self.model.pick(tuple(name.strip() for name in text.split(",") if name.strip()))
+        elif key == "escape":
+            self._prompt = None
+        elif key == "backspace":
+            self._prompt = text[:-1]
+        elif key == "ctrl+u":
+            self._prompt = ""
+        elif character is not None and character.isprintable():
+            self._prompt = text + character
+
+    def _remember(self) -> None:
+        chosen: dict[str, Any] = {"view": self.current, "theme": self.theme, "interval": float(self.model.interval)}
+        for view in self.views:
+            chosen |= {f"{view.name}.{name}": getattr(view, name) for name in getattr(view, "kept", ())}
+        before = self._settings.trouble
+        self._settings.put(chosen)
+        if self._settings.trouble != before:
+            self.model.message = self._settings.trouble

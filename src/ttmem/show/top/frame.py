@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands around a view: the line of tabs above it, the line of keys below it, and the help in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ttmem.show.text import Style, cells
+from ttmem.show.top.model import Model
+from ttmem.show.top.rows import Row, Signs, Size, Span, View, fitted, width_of
+
+Json = dict[str, Any]
+
+COMMON = (
+    ("1 to 6", "the views; so does a click on their names"),
+    ("up, down, j, k", "choose a chip or a row; so do clicks and the wheel"),
+    ("tab, shift+tab", "the next chip, the one before, in every view"),
+    ("space", "pause, and go on"),
+    ("+ -", "look more often, less often"),
+    ("d", "only some chips: numbers, PCI addresses or ids; nothing for all"),
+    ("t", "theme: dark, light, high-contrast, mono"),
+    ("h, ?", "this help"),
+    ("q, Ctrl-C", "quit; what you chose is remembered"),
+)
+_ROOMY = 100  # columns from which on the tabs stand apart
+_SLOW = 1.5  # seconds beyond three intervals from which on a picture is called old
+
+
+def tabs(views: Sequence[View], current: int, width: int) -> Row:
+    """The names of the views, a span for each."""
+    apart = "  " if width >= _ROOMY else " "
+    texts = [f"{apart[1:]}{number} {view.name} " for number, view in enumerate(views, 1)]
+    return [(text, "title" if number == current else "head") for number, text in enumerate(texts)]
+
+
+def tab_at(x: int, views: Sequence[View], current: int, width: int) -> int | None:
+    """Which view's name is at a column."""
+    for number, (text, _) in enumerate(tabs(views, current, width)):
+        if x < cells(text):
+            return number if x >= 0 else None
+        x -= cells(text)
+    return None
+
+
+def header(model: Model, views: Sequence[View], current: int, width: int, clock: float) -> Row:
+    """Tabs, and on the right as much of the state as fits, the most important nearest to the edge."""
+    left = tabs(views, current, width)
+    room = width - width_of(left)
+    right: Row = []
+    for word in _state(model, clock):
+        if cells(word[0]) + 2 > room:
+            break
+        room -= cells(word[0]) + 2
+        right = [("  ", ""), word, *right]
+    return fitted([*left, (" " * max(0, room), ""), *right], width)
+
+
+def age(model: Model, clock: float) -> str | None:
+    """How old the picture is, if it is older than it should be; ``clock`` is monotonic."""
+    if model.picture is None:
+        return None
+    old = clock - model.now
+    if old <= 3 * model.interval + _SLOW and not model.paused:
+        return None
+    return f"{old:.0f} s" if old < 100 else f"{old / 60:.0f} min" if old < 6000 else f"{old / 3600:.0f} h"
+
+
+def _state(model: Model, clock: float) -> list[Span]:
+    picture = model.picture
+    if picture is None:
+        return [("looking...", "dim")]
+    old = age(model, clock)
+    out: list[Span] = []
+    if model.paused:
+        out.append((f"PAUSED {old}", "warn"))
+    elif old is not None:
+        out.append((f"{old} OLD", "bad"))
+    out.append((f"{picture['time'][11:19]} UTC", "bold"))
+    out.append((f"{model.interval:g} s", "dim"))
+    if picture["server"] is None:
+        out.append(("no server", "warn"))
+    out.append((str(picture["host"]), ""))
+    if model.wanted:
+        out.append((f"only {','.join(model.wanted)}", "warn"))
+    if picture["server"] is not None:
+        out.append((f"server pid {picture['server']['pid']}, {picture['server']['events']:,} events", "dim"))
+    missing = [f"{one['name']} {one['state']}" for one in picture["sources"] if one["state"] != "ok"]
+    missing = [text for text in missing if not text.startswith("server ")]
+    if missing:
+        out.append((", ".join(missing), "dim"))
+    return out
+
+
+def footer(model: Model, width: int, signs: Signs, prompt: str | None = None) -> Row:
+    """What there is to say, and the keys; in place of both the line that is being typed."""
+    if prompt is not None:
+        typed = f"Chips (0,1 or 01:00.0 or an id; nothing for all): {prompt}"
+        return fitted([(typed[max(0, len(typed) - width + 1) :], "key"), ("_", "bold")], width)
+    keys: Row = []
+    for key, what in (("space", "pause"), ("d", "chips"), ("t", "theme"), ("h", "help"), ("q", "quit")):
+        keys += [("  ", ""), (key, "key"), (f" {what}", "dim")]
+    said: Span = ("", "")
+    if model.message:
+        said = (model.message, "warn")
+    elif model.trouble:
+        said = (model.trouble, "bad" if model.picture and model.picture["server"] else "warn")
+    if said[0]:
+        while keys and width_of(keys) + cells(said[0]) > width and len(keys) > 6:
+            keys = keys[3:]
+    room = width - width_of(keys)
+    left = Style(ascii=signs.ascii).cut(said[0], max(0, room))
+    return fitted([(left, said[1]), (" " * max(0, room - cells(left)), ""), *keys], width)
+
+
+def help_rows(view: View, size: Size) -> list[Row]:
+    """All keys: those of the view, then those that mean the same everywhere."""
+    rows: list[Row] = [[(f"Keys of {view.name}", "title")]]
+    rows += [_key(key, what) for key, what in view.keys] or [[("  none of its own", "dim")]]
+    rows += [[], [("Keys everywhere", "title")], *(_key(key, what) for key, what in COMMON)]
+    rows += [[], [("any key closes this", "dim")]]
+    return [fitted(row, size.width) for row in rows[: size.height]]
+
+
+def _key(key: str, what: str) -> Row:
+    return [(f"  {key:<16}", "key"), (what, "")]

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends a signal to the process that is meant, and to no other that has got its pid since."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from typing import Any
+
+from ttmem.sources.processes import is_dead, stat
+
+Json = dict[str, Any]
+
+
+class Refused(Exception):
+    """Nothing was sent; the text is for the user."""
+
+
+def check(process: Json, *, readonly: bool) -> None:
+    """May this process be asked for at all?"""
+    pid, state = process["pid"], process["state"]
+    if readonly:
+        raise Refused("no signals: ttmem top was started with --readonly")
+    if pid is None:
+        raise Refused("it has no pid here: it runs in another pid namespace; end it from there")
+    if state == "exited":
+        raise Refused(f"pid {pid} has exited; there is nothing left to end")
+    if state == "stale":
+        raise Refused(f"pid {pid} is dead already, only tt-metal's counters still name it")
+    if pid <= 1:
+        raise Refused(f"pid {pid} keeps the machine running; ttmem does not end it")
+    if pid == os.getpid():
+        raise Refused(f"pid {pid} is this dashboard; q ends it")
+    if process["start"] is None:
+        raise Refused(f"pid {pid}: its start time is not known, so it cannot be told from another with that pid")
+
+
+def send(pid: int, start: int, number: signal.Signals, root: str = "/") -> None:
+    """Signal the process that has this pid and started then.
+
+    The order is what makes it safe: the descriptor is bound to whoever has the pid when it is opened. If the start
+    read afterwards is the one that is meant, so is that process, since it had the pid before any other could get it.
+    """
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise Refused(f"pid {pid} has ended; {number.name} was not sent") from None
+    except (AttributeError, OSError) as error:  # a Python without it; a kernel before 5.3; a container that forbids it
+        raise Refused(f"{number.name} was not sent to pid {pid}: pidfd_open does not work here: {error}") from None
+    try:
+        known = stat(pid, root)
+        if known is None or (is_dead(known) and known[4] == start):
+            raise Refused(f"pid {pid} has ended; {number.name} was not sent")
+        if known[4] != start:
+            raise Refused(f"pid {pid} is another process by now ({known[0]}); {number.name} was not sent")
+        signal.pidfd_send_signal(descriptor, number)
+    except OSError as error:
+        raise Refused(_why(error, pid, number)) from None
+    finally:
+        os.close(descriptor)
+
+
+def _why(error: OSError, pid: int, number: signal.Signals) -> str:
+    if error.errno == errno.ESRCH:
+        return f"pid {pid} has ended; {number.name} was not sent"
+    if error.errno == errno.EPERM:
+        return f"{number.name} to pid {pid} is not permitted: it is another user's; ask them, or root"
+    return f"{number.name} was not sent to pid {pid}: {error.strerror or error}"

@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ttmem top` as its user runs it: on a terminal, with keys, mouse and resizes, and with servers and chips that go."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from tests import machines
+from tests.support import PATIENCE, LegacyClient, Server, process_state, wait_until
+
+TOP = [sys.executable, "-m", "ttmem", "top"]
+_OURS = ("TTMEM_SOCKET", "TTMEM_API", "COLUMNS", "LINES", "NO_COLOR", "LC_ALL", "LC_CTYPE")
+_PLAIN = {name: value for name, value in os.environ.items() if name not in _OURS}
+TOKEN = re.compile(
+    r"\x1b\[([?>=<]?)([\d;:]*)([ -/]*)([@-~])|\x1b[P\]_^].*?(?:\x1b\\|\x07)|\x1b[()][0-9A-B]|\x1b.", re.DOTALL
+)
+
+
+class Screen:
+    """What a terminal would show: enough of one for what Textual writes."""
+
+    def __init__(self, height: int, width: int) -> None:
+        self.resize(height, width)
+        self.modes: set[str] = set()
+        self._rest = ""
+
+    def resize(self, height: int, width: int) -> None:
+        self.cells = [[" "] * width for _ in range(height)]
+        self.x = self.y = 0
+
+    def feed(self, text: str) -> None:
+        text = self._rest + text
+        # What may be the beginning of something that is not whole yet waits for the rest of it.
+        cut = text.rfind("\x1b")
+        self._rest = text[cut:] if cut >= 0 and len(text) - cut < 64 and not TOKEN.match(text, cut) else ""
+        text = text[: len(text) - len(self._rest)]
+        at = 0
+        for found in TOKEN.finditer(text):
+            self._write(text[at : found.start()])
+            at = found.end()
+            if found.group(4):
+                self._control(*found.group(1, 2, 4))
+        self._write(text[at:])
+
+    def _write(self, text: str) -> None:
+        for character in text:
+            if character == "\n":
+                self.y += 1
+            elif character == "\r":
+                self.x = 0
+            elif character.isprintable():
+                wide = unicodedata.east_asian_width(character) in "WF"
+                if self.y < len(self.cells) and self.x < len(self.cells[0]):
+                    self.cells[self.y][self.x] = character
+                self.x += 1 + wide
+
+    def _control(self, prefix: str, numbers: str, final: str) -> None:
+        values = [int(number or 0) for number in re.split("[;:]", numbers)]
+        if prefix == "?" and final in "hl":
+            for value in values:
+                (self.modes.add if final == "h" else self.modes.discard)(str(value))
+        elif not prefix and final == "H":
+            self.y, self.x = max(0, values[0] - 1), max(0, (values[1] if len(values) > 1 else 1) - 1)
+        elif not prefix and final == "J":
+            self.cells = [[" "] * len(self.cells[0]) for _ in self.cells]
+
+    @property
+    def lines(self) -> list[str]:
+        return ["".join(line).rstrip() for line in self.cells]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+class Terminal:
+    """A window in which the dashboard runs."""
+
+    def __init__(
+        self, env: dict[str, str], *arguments: str, size: tuple[int, int] = (40, 120), owned: bool = True
+    ) -> None:
+        self.mine, self._theirs = pty.openpty()
+        self.screen = Screen(*size)
+        self._set_size(size)
+        self.before = termios.tcgetattr(self._theirs)
+        self.process = subprocess.Popen(
+            [*TOP, *arguments],
+            stdin=self._theirs,
+            stdout=self._theirs,
+            stderr=self._theirs,
+            env=env,
+            preexec_fn=self._own if owned else os.setsid,
+        )
+
+    def _own(self) -> None:
+        """Its controlling terminal, so that closing it is a signal."""
+        os.setsid()
+        ioctl(self._theirs, termios.TIOCSCTTY, 0)
+
+    def _set_size(self, size: tuple[int, int]) -> None:
+        ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
+
+    def resize(self, *size: int) -> None:
+        self.screen.resize(size[0], size[1])
+        self._set_size((size[0], size[1]))
+
+    def read(self, wait: float = 0.05) -> bool:
+        """What has been written; False if there is nothing."""
+        ready, _, _ = select.select([self.mine], [], [], wait)
+        if not ready:
+            return False
+        try:
+            self.screen.feed(os.read(self.mine, 1 << 16).decode(errors="replace"))
+        except OSError:
+            return False
+        return True
+
+    def wait_for(self, true: Callable[[str], object] | str, what: str = "") -> str:
+        """The screen as soon as it shows a text, or as something is true of it."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            text = self.screen.text
+            if true in text if isinstance(true, str) else true(text):
+                return text
+            assert time.monotonic() < deadline, f"{what or true!r} was never shown:\n{text}"
+            if not self.read() and self.process.poll() is not None:
+                raise AssertionError(
+                    f"it ended with {self.process.returncode}; {what or true!r} was never shown:\n{text}"
+                )
+
+    def press(self, keys: str) -> None:
+        os.write(self.mine, keys.encode())
+
+    def click(self, x: int, y: int) -> None:
+        """As terminals report it: in SGR's form, counted from 1."""
+        self.press(f"\x1b[<0;{x + 1};{y + 1}M\x1b[<0;{x + 1};{y + 1}m")
+
+    def ended(self) -> int:
+        """Its exit code; what it still writes is read."""
+        wait_until(lambda: self.process.poll() is not None or (self.read(0.01) and False), "the end")
+        while self.read(0.01):
+            pass
+        return int(self.process.returncode)
+
+    def restored(self) -> bool:
+        """Is the terminal as it was: its settings, the screen of the shell, the cursor, no reports of the mouse?"""
+        left = self.screen.modes - {"7"}
+        return termios.tcgetattr(self._theirs) == self.before and left <= {"25"} and "25" in left
+
+    def close(self) -> None:
+        os.close(self.mine)
+        os.close(self._theirs)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def env(folder: Path) -> dict[str, str]:
+    """Where no server is, and nothing has been chosen yet."""
+    return {
+        **_PLAIN,
+        "LANG": "C.UTF-8",
+        "TERM": "xterm-256color",
+        "TTMEM_SOCKET": str(folder / "ttmem.sock"),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "PYTHONWARNINGS": "error",
+    }
+
+
+@pytest.fixture
+def top(env: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def start(
+        *arguments: str, size: tuple[int, int] = (40, 120), owned: bool = True, more: dict[str, str] | None = None
+    ) -> Terminal:
+        opened.append(Terminal({**env, **(more or {})}, *arguments, size=size, owned=owned))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.kill()
+
+
+@pytest.fixture
+def root(folder: Path) -> Path:
+    """Where a machine can be laid out."""
+    path = folder / "machine"
+    path.mkdir()
+    return path
+
+
+def test_without_a_server(top: Callable[..., Terminal], root: Path) -> None:
+    machines.t3k(root)
+    terminal = top("--root", str(root))
+    text = terminal.wait_for("03:00.0")
+    assert "no server" in text.splitlines()[0]
+    assert "51°C" in text
+    assert "start one with `ttmem serve`" in text.splitlines()[-1]
+    terminal.press("q")
+    assert terminal.ended() == 0
+    assert terminal.restored()
+
+
+@pytest.mark.parametrize("how", ["q", "\x03", signal.SIGTERM, signal.SIGHUP])
+def test_every_way_to_end(top: Callable[..., Terminal], root: Path, how: str | int) -> None:
+    machines.n150(root)
+    terminal = top("--root", str(root))
+    terminal.wait_for("01:00.0")
+    if isinstance(how, str):
+        terminal.press(how)
+    else:
+        terminal.process.send_signal(how)
+    assert terminal.ended() == 0
+    assert terminal.restored()
+
+
+def test_it_can_be_suspended(top: Callable[..., Terminal], root: Path) -> None:
+    """Ctrl-Z gives the shell its terminal back, and `fg` all of the screen to us."""
+    machines.n150(root)
+    terminal = top("--root", str(root))
+    terminal.wait_for("01:00.0")
+    terminal.press("\x1a")
+    wait_until(lambda: process_state(terminal.process.pid) == "T" or (terminal.read() and False), "the stop")
+    while terminal.read():
+        pass
+    assert terminal.restored()
+    terminal.screen.resize(40, 120)
+    terminal.process.send_signal(signal.SIGCONT)
+    text = terminal.wait_for("01:00.0")
+    assert "1 Overview" in text
+    terminal.press("q")
+    assert terminal.ended() == 0
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_a_terminal_that_is_closed(top: Callable[..., Terminal], root: Path, owned: bool) -> None:
+    """Also if no signal tells of it, because the terminal is not the controlling one."""
+    machines.n150(root)
+    terminal = top("--root", str(root), "-r", "100", owned=owned)
+    terminal.wait_for("01:00.0")
+    terminal.close()
+    wait_until(lambda: terminal.process.poll() is not None, "the end")
+
+
+def test_keys(top: Callable[..., Terminal], root: Path) -> None:
+    machines.t3k(root)
+    terminal = top("--root", str(root))
+    terminal.wait_for("Chip 0 01:00.0")
+    terminal.press("\x1b[B")  # down
+    terminal.wait_for("Chip 1 02:00.0")
+    terminal.press("\t")
+    terminal.wait_for("Chip 2 03:00.0")
+    terminal.press("\x1b[Z")  # shift and tab
+    terminal.wait_for("Chip 1 02:00.0")
+    terminal.press("3")
+    terminal.wait_for("voltage")
+    terminal.press("?")
+    terminal.wait_for("Keys everywhere")
+    terminal.press("x")
+    terminal.wait_for(lambda text: "Keys everywhere" not in text and "voltage" in text)
+    terminal.press("-")
+    terminal.wait_for(lambda text: "  1 s  " in text.splitlines()[0])
+    terminal.press(" ")
+    terminal.wait_for("PAUSED")
+    terminal.press(" ")
+    terminal.wait_for(lambda text: "PAUSED" not in text)
+    terminal.press("1d2,04:00.0\r")
+    text = terminal.wait_for(lambda text: "01:00.0" not in text and "03:00.0" in text)
+    assert "only 2,04:00.0" in text.splitlines()[0]
+    terminal.press("d\x157\r")  # Ctrl-U empties the line
+    terminal.wait_for("there is no chip '7'; there are 0 = 0000:01:00.0")
+
+
+def test_mouse(top: Callable[..., Terminal], root: Path) -> None:
+    machines.t3k(root)
+    terminal = top("--root", str(root))
+    text = terminal.wait_for("Chip 0 01:00.0")
+    wait_until(lambda: "1006" in terminal.screen.modes or (terminal.read() and False), "asking for the mouse")
+    y = next(number for number, line in enumerate(text.splitlines()) if "03:00.0" in line)
+    terminal.click(4, y)
+    terminal.wait_for("Chip 2 03:00.0")
+    terminal.press("\x1b[<64;5;5M")  # the wheel, up
+    terminal.wait_for("Chip 1 02:00.0")
+    terminal.click(text.splitlines()[0].index("Telemetry"), 0)
+    terminal.wait_for("voltage")
+
+
+def test_every_size(top: Callable[..., Terminal], root: Path) -> None:
+    """Each is drawn anew at once, and nothing of the one before is left."""
+    machines.galaxy(root)
+    terminal = top("--root", str(root), "-r", "10000")
+    terminal.wait_for("01:00.0")
+    for size in ((24, 80), (80, 300), (10, 40), (60, 200), (1, 1), (40, 120)):
+        terminal.resize(*size)
+        if size[0] > 1:
+            text = terminal.wait_for(lambda text: "01:00.0" in text and "1 Overview" in text, f"a picture of {size}")
+            wait_until(lambda: not terminal.read(0.3), "silence")
+            text = terminal.screen.text
+            assert text.count("1 Overview") == 1
+            assert text.count(" 0 01:00.0") >= 1
+            assert "quit" in text.splitlines()[-1]
+
+
+def test_a_server_that_comes_goes_and_comes_again(
+    top: Callable[..., Terminal], folder: Path, root: Path, env: dict[str, str]
+) -> None:
+    machines.n150(root)
+    terminal = top("--root", str(root), "-r", "100")
+    terminal.wait_for("no server")
+    server = Server(folder, "--quiet")
+    client = LegacyClient(server)
+    try:
+        client.say("alloc 0 1048576 0 0x1000")
+        client.query(0)
+        terminal.wait_for(lambda text: "no server" not in text and "1.0 MiB" in text and str(client.pid) in text)
+        server.stop()
+        text = terminal.wait_for(lambda text: "no server" in text and "01:00.0" in text)
+        assert "start one with `ttmem serve`" in text
+        server.start()
+        terminal.wait_for(lambda text: "no server" not in text)
+        with server.stopped():
+            terminal.wait_for(" s OLD")
+            assert "does not answer within 2 s" in terminal.wait_for("does not answer")
+            terminal.press("3")  # keys work all the same
+            terminal.wait_for("nothing to read")
+        terminal.wait_for(lambda text: " OLD" not in text and "does not answer" not in text)
+        terminal.press("q")
+        assert terminal.ended() == 0
+    finally:
+        client.kill()
+        server.stop()
+
+
+def test_a_chip_that_disappears(top: Callable[..., Terminal], root: Path) -> None:
+    machine = machines.t3k(root)
+    terminal = top("--root", str(root), "-r", "100")
+    terminal.wait_for("Chip 0 01:00.0")
+    terminal.press("\x1b[B")
+    terminal.wait_for("Chip 1 02:00.0")
+    machine.remove(1)
+    text = terminal.wait_for("gone")
+    assert "03:00.0" in text
+    terminal.press("q")
+    assert terminal.ended() == 0
+
+
+def test_what_was_chosen_is_remembered(top: Callable[..., Terminal], root: Path, env: dict[str, str]) -> None:
+    machines.n150(root)
+    first = top("--root", str(root))
+    first.wait_for("Chip 0 01:00.0")
+    first.press("t3-q")
+    assert first.ended() == 0
+    kept = json.loads(Path(env["XDG_CONFIG_HOME"], "ttmem", "top.json").read_text())
+    assert (kept["theme"], kept["view"], kept["interval"]) == ("light", 2, 1.0)
+    second = top("--root", str(root))
+    second.wait_for("voltage")
+    second.press("q")
+    assert second.ended() == 0
+
+
+def test_a_broken_settings_file(top: Callable[..., Terminal], root: Path, env: dict[str, str]) -> None:
+    machines.n150(root)
+    file = Path(env["XDG_CONFIG_HOME"], "ttmem", "top.json")
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    terminal = top("--root", str(root))
+    terminal.wait_for("top.json is broken; going on without what was chosen last time")
+    terminal.press("q")
+    assert terminal.ended() == 0
+
+
+def test_ascii_and_no_colours(top: Callable[..., Terminal], root: Path) -> None:
+    machines.t3k(root)
+    terminal = top("--root", str(root), "--ascii", more={"NO_COLOR": "1"})
+    raw: list[bytes] = []
+    feed = terminal.screen.feed
+    terminal.screen.feed = lambda text: (raw.append(text.encode()), feed(text))[1]  # type: ignore[method-assign]
+    text = terminal.wait_for("04:00.0")
+    assert text.isascii()
+    codes = {code for found in re.findall(rb"\x1b\[([\d;]*)m", b"".join(raw)) for code in found.split(b";")}
+    assert codes <= {b"", b"0", b"1", b"2", b"4", b"7", b"39", b"49"}, "bold, dim, underlined, reversed; no colours"
+
+
+def test_not_on_a_terminal(env: dict[str, str]) -> None:
+    done = subprocess.run(TOP, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "`ttmem smi -w`" in done.stderr
+
+
+@pytest.mark.parametrize("wrong", [["-r", "99"], ["-r", "10001"], ["--theme", "pink"]])
+def test_wrong_usage(env: dict[str, str], wrong: list[str]) -> None:
+    done = subprocess.run([*TOP, *wrong], capture_output=True, text=True, env=env, timeout=PATIENCE)
+    assert done.returncode == 2
+    assert wrong[1] in done.stderr
+
+
+def test_textual_is_not_installed(top: Callable[..., Terminal], folder: Path) -> None:
+    """As if: a module of that name that cannot be imported stands in front of it."""
+    (folder / "without").mkdir()
+    (folder / "without" / "textual.py").write_text("raise ImportError")
+    paths = [str(folder / "without"), os.environ.get("PYTHONPATH", "")]
+    terminal = top(more={"PYTHONPATH": os.pathsep.join(path for path in paths if path)})
+    assert terminal.ended() == 2
+    assert "pip install 'ttmem[top]'" in terminal.screen.text

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Maps of chips are made in slices, shared by all who ask, and used again as long as they are true or cheap."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.test_physical import GRID, N150, Account
+from ttmem.account.events import Allocated, Extra, Freed, ProgramRun
+from ttmem.account.kinds import Kind
+from ttmem.account.physical import Survey
+from ttmem.account.snapshot import snapshot
+from ttmem.server import cores
+from ttmem.server.cores import Cores
+from ttmem.server.http import Request
+
+Json = dict[str, Any]
+
+
+def many(count: int, kind: Kind = Kind.L1) -> Account:
+    account = Account(N150)
+    for number in range(count):
+        extra = Extra(64 * 32, allocator=number // 20_000)
+        account.apply(Allocated(0, kind, 110_000 + number % 20_000 * 64, 64 * 32, extra=extra))
+    return account
+
+
+async def asked(maps: Cores, **query: str) -> Json:
+    response = await maps.answer(Request("GET", "/cores", {"chip": "77", **query}, 0), lambda uid: True)
+    assert isinstance(response.body, bytes)
+    found: Json = json.loads(response.body)
+    return found
+
+
+@pytest.mark.parametrize("kind", [Kind.L1, Kind.DRAM])
+def test_others_have_their_turn(kind: Kind) -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def ask() -> None:
+        task = asyncio.create_task(others())
+        await asked(Cores(many(30_000, kind).ledger))
+        task.cancel()
+
+    asyncio.run(ask())
+    assert turns >= 30
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Survey]:
+    """Every survey that was begun."""
+    begun: list[Survey] = []
+
+    class Watched(Survey):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            begun.append(self)
+
+    monkeypatch.setattr(cores, "Survey", Watched)
+    return begun
+
+
+def test_a_map_is_made_once_until_something_happens(made: list[Survey], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "_REST", 0)
+    account = Account(N150)
+    account.buffer(1400000, 2048)
+    maps = Cores(account.ledger)
+
+    async def ask() -> None:
+        both = await asyncio.gather(asked(maps), asked(maps, core="0,0"))
+        assert len(made) == 1
+        assert [one["used"] for one in both] == [64 * (105824 + 2048)] * 2
+        await asked(maps)
+        assert len(made) == 1
+        account.apply(Freed(0, Kind.L1, 1400000))
+        found = await asked(maps)
+        assert (len(made), found["used"], found["age_s"]) == (2, 64 * 105824, 0.0)
+
+    asyncio.run(ask())
+
+
+def test_a_map_that_was_dear_is_used_again_and_says_its_age(
+    made: list[Survey], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "_REST", 1e9)
+    account = Account(N150)
+    account.buffer(1400000, 2048)
+    maps = Cores(account.ledger)
+
+    async def ask() -> None:
+        first = await asked(maps)
+        account.apply(Freed(0, Kind.L1, 1400000))
+        await asyncio.sleep(0.01)
+        second = await asked(maps)
+        assert len(made) == 1
+        assert second["used"] == first["used"]
+        assert (first["age_s"], second["age_s"] >= 0.01) == (0.0, True)
+
+    asyncio.run(ask())
+
+
+def physical(account: Account, maps: Cores) -> Json:
+    picture = snapshot(account.ledger, time="", host="", physical=maps.physical)
+    found: Json = picture["chips"][0]["memory"]["l1"]["physical"]
+    return found
+
+
+def test_the_snapshot_has_what_is_known_and_never_looks_itself(made: list[Survey]) -> None:
+    account = Account(N150)
+    account.buffer(1400000, 2048)
+    account.part(1, 105824, 1000, GRID)
+    account.apply(ProgramRun(0, 1, GRID))
+    maps = Cores(account.ledger)
+    nothing = dict.fromkeys(("used", "max_core", "headroom_min", "age_s"))
+    assert (physical(account, maps), made) == (nothing, [])
+    asyncio.run(maps.refresh())
+    known = {
+        "used": 64 * (106824 + 2048),
+        "max_core": 106824 + 2048,
+        "headroom_min": 1400000 - 106824,
+        "age_s": 0.0,
+    }
+    assert physical(account, maps) == known
+    account.apply(Freed(0, Kind.L1, 1400000))
+    asyncio.run(maps.refresh())  # within the second: nothing is looked at
+    old = physical(account, maps)
+    assert len(made) == 1
+    assert old["age_s"] > 0
+    assert {**old, "age_s": 0.0} == known
+
+
+def test_a_snapshot_does_not_wait_for_a_long_look() -> None:
+    account = many(60_000)
+    maps = Cores(account.ledger)
+
+    async def ask() -> None:
+        await maps.refresh()
+        assert physical(account, maps)["used"] is None
+        while physical(account, maps)["used"] is None:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(ask())
+    assert physical(account, maps)["max_core"] == 105824 + 32 * 20_000
+
+
+def test_nothing_is_looked_at_of_chips_that_nobody_speaks_of(made: list[Survey]) -> None:
+    asyncio.run(Cores(Account(N150).ledger).refresh())
+    assert made == []
+
+
+def test_more_segments_than_anybody_reads_are_cut_off() -> None:
+    found = asyncio.run(asked(Cores(many(5_000).ledger), core="0,0"))["core"]
+    assert len(found["segments"]) == 500
+    assert found["listed_to"] == found["segments"][-1]["end"]

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The screen of `ttmem l1`, letter by letter, beside the files in tests/data/l1, and what holds of every such screen.
+
+``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_l1view.py`` writes those files anew; then read the difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.test_physical import GRID, N150, Account
+from tests.unit.test_smi_properties import anything, width_of
+from tests.unit.test_smi_screens import RENEW
+from ttmem.account.events import Allocated, ProgramCompiled, ProgramRun
+from ttmem.account.geometry import BOARDS
+from ttmem.account.grid import CoreRange, core_id, mask_of
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.server.cores import Cores
+from ttmem.server.http import Request
+from ttmem.show.l1view import WORDS, render, worst_core
+from ttmem.show.text import Style
+
+SCREENS = Path(__file__).resolve().parent.parent / "data" / "l1"
+Json = dict[str, Any]
+STYLES = {"60": Style(60), "100": Style(100), "160": Style(160), "100-colour": Style(100, colour=True),
+          "100-ascii": Style(100, ascii=True)}  # fmt: skip
+
+
+def answer(account: Account, core: str | None = None, board: str | None = "n150", uid: int = 0) -> Json:
+    """What the server would say of the account's chip."""
+    chip = account.ledger.chips["77"]
+    chip.info = chip.info._replace(board=board)
+    query = {"chip": "77", **({} if core is None else {"core": core})}
+
+    async def ask() -> bytes:
+        response = await Cores(account.ledger).answer(Request("GET", "/cores", query, uid), lambda owner: uid == 0)
+        assert isinstance(response.body, bytes)
+        return response.body
+
+    found: Json = json.loads(asyncio.run(ask()))
+    return found
+
+
+def decode() -> Account:
+    """Two programs share the grid, a third is cached and would reach further; weights and a cache in L1."""
+    account = Account(N150._replace(l1_small_size=32768))
+    upper = mask_of([CoreRange(0, 0, 7, 3)])
+    account.buffer(1300000, 98304, tag="kv_cache", layout=0)
+    account.buffer(1400000, 32768, tag="weights", layout=2, core_count=8, size=8 * 32768)
+    account.buffer(1499136 - 640, 640, Kind.L1_SMALL, tag="halo")
+    account.part(1, 105824, 65536, GRID, tag="c_0")
+    account.part(2, 105824, 65536, upper, tag="c_0")
+    account.part(2, 171360, 131072, upper, tag="c_1")
+    account.part(2, 1400000, 32768, upper, tag="c_2", shared=True)
+    account.part(3, 105824, 900000, GRID, tag="c_0")
+    account.part(2, 7, 6000, upper, Kind.KERNEL, tag="reader")
+    for ident, tag in ((1, "ttnn::softmax"), (2, "ttnn::matmul"), (3, "ttnn::conv2d")):
+        account.apply(ProgramCompiled(0, ident, 9000, 10 + ident, tag))
+    account.apply(ProgramRun(0, 1, GRID), ProgramRun(0, 2, upper))
+    return account
+
+
+def clash() -> Account:
+    """Nearly full; circular buffers run into the buffer, and two allocators have handed out one place."""
+    account = Account(BOARDS["p150"]._replace(live=True))
+    grid = mask_of([CoreRange(0, 0, 10, 9)])
+    account.buffer(200000, 1300000, tag="activation", allocator=1)
+    account.buffer(1490000, 40000, tag="other mesh", allocator=2)
+    account.part(1, 111744, 100000, grid, tag="c_0")
+    account.apply(ProgramCompiled(0, 1, 9000, 1, "ttnn::matmul"), ProgramRun(0, 1, grid))
+    return account
+
+
+def legacy() -> Account:
+    """A client that says how large buffers are, but not on a core, nor where circular buffers lie."""
+    account = Account(N150, ("legacy", Confidence.REPORTED))
+    account.apply(
+        Allocated(0, Kind.L1, 1400000, 1 << 20),
+        Allocated(0, Kind.L1, core_id(3, 4, 200000), 4096),
+        Allocated(0, Kind.CB, 105824, 6400),
+    )
+    return account
+
+
+def quiet() -> Account:
+    """Nobody has spoken of it."""
+    return Account(BOARDS["n300"])
+
+
+SCENES: dict[str, tuple[Callable[[], Account], str | None]] = {
+    "decode": (decode, "n150"),
+    "clash": (clash, "p150a"),
+    "legacy": (legacy, None),
+    "quiet": (quiet, "n300"),
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_screen(scene: str, style: str) -> None:
+    make, board = SCENES[scene]
+    text = render(answer(make(), "3,2", board), f"0 01:00.0 {board or ''}".strip(), STYLES[style]) + "\n"
+    file = SCREENS / f"{scene}-{style}.txt"
+    if RENEW:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8"), f"{file.name} differs; see the top of this file"
+
+
+def test_no_screen_is_left_over() -> None:
+    assert {file.stem for file in SCREENS.iterdir()} == {f"{scene}-{style}" for scene in SCENES for style in STYLES}
+
+
+def test_both_sides_of_the_gap_are_named() -> None:
+    found = answer(decode())
+    worst, text = worst_core(found), render(found, "0", Style(100))
+    assert worst is not None
+    end = 171360 + 131072
+    assert (worst["y"] < 4, worst["headroom"]) == (True, 1300000 - end)
+    assert f"({1300000 - end} B)" in text
+    assert "from 1300000 up: L1 buffer of 6.0 MiB, kv_cache, pid 1" in text
+    assert f"up to {end}: program 2 ttnn::matmul, pid 1" in text
+    assert "of all cached programs up to 1005824: program 3 ttnn::conv2d" in text
+
+
+def test_what_another_user_may_not_see_is_not_told() -> None:
+    told = json.dumps(answer(decode(), "3,2", uid=1000))
+    assert not re.search("kv_cache|weights|halo|ttnn::|reader|c_0", told)
+    assert "None" not in render(json.loads(told), "0", Style(100))
+
+
+def test_every_kind_of_segment_has_a_word() -> None:
+    seen = {
+        segment["kind"]
+        for make, board in SCENES.values()
+        for segment in answer(make(), "0,0", board)["core"]["segments"]
+    }
+    assert seen <= set(WORDS)
+    assert {"firmware", "ring", "cb", "free", "l1", "l1_small", "small_free", "unknown"} <= seen
+
+
+@st.composite
+def answers(draw: Any) -> Json:
+    """Any account's map, with names that are wide, or that would move the cursor."""
+    make, board = draw(st.sampled_from([*SCENES.values()]))
+    account = make()
+    geometry = account.geometry
+    for number in range(draw(st.integers(0, 4))):
+        reserved = draw(st.integers(1, geometry.l1_size)) * geometry.cores
+        account.buffer(draw(st.integers(1, geometry.l1_size - 1)), reserved // geometry.cores, tag=draw(anything),
+                       allocator=10 + number)  # fmt: skip
+    if draw(st.booleans()):
+        account.part(
+            9, draw(st.integers(1, geometry.l1_size - 1)), draw(st.integers(1, 2_000_000)), 7, tag=draw(anything)
+        )
+        account.apply(ProgramCompiled(0, 9, 1, 1, draw(anything)), ProgramRun(0, 9, 7))
+    core = draw(st.none() | st.tuples(st.integers(0, geometry.grid_x - 1), st.integers(0, geometry.grid_y - 1)))
+    return answer(account, None if core is None else "{},{}".format(*core), board)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(answers(), st.integers(60, 200), st.booleans(), st.booleans())
+def test_every_screen_fits_and_is_clean(found: Json, width: int, colour: bool, ascii: bool) -> None:
+    text = render(found, "0", Style(width, colour, ascii))
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert (text == plain) or colour
+    assert all(character.isprintable() or character == "\n" for character in plain)
+    assert all(width_of(line) <= width for line in plain.split("\n"))
+    assert plain.isascii() or not ascii
+    size = found["l1"]["size"]
+    for core in found["cores"]:
+        if core["used"] is not None:
+            assert core["used"] + core["free"] + core["unknown"] == size

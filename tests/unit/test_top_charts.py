@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""View 2 as text, beside the files in tests/data/top, and what holds of it whatever is on it.
+
+``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_charts.py`` writes those files anew; then read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.pictures import WELL
+from tests.unit.test_smi_properties import pictures, width_of
+from tests.unit.test_top_past import phases
+from ttmem.account import blank
+from ttmem.account.ledger import Ledger
+from ttmem.server.history import History
+from ttmem.show.top.charts import WINDOWS, Charts, grid
+from ttmem.show.top.model import Answer, Model
+from ttmem.show.top.rows import STYLES, Signs, Size
+
+SCREENS = Path(__file__).resolve().parent.parent / "data" / "top"
+RENEW = os.environ.get("TTMEM_RENEW_SCREENS") == "1"
+T, MIB = 1_794_800_040.0, 1 << 20
+SERVER = {"pid": 1, "since": "then", "events": 1, "version": "1", "clients": 1, "lost_to_readers": 0}
+Json = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def machine(chips: int, second: float) -> Json:
+    """DRAM goes up and down, L1 is a saw; the second chip is in trouble."""
+    out = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+    out["server"] = SERVER
+    for number in range(chips):
+        chip = blank.chip(f"{880001 + number}", board="n150", arch="wormhole_b0")
+        heat = {"temperature_c": 50 + 20 * math.sin(second / 60 + number), "power_w": 60.0 + number, "aiclk_mhz": 1000}
+        state = "in reset" if number == 1 else "ok"
+        chip.update(kmd=number, pci=f"0000:{number + 1:02x}:00.0", telemetry={**WELL, **heat, "state": state})
+        dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
+        dram["used"] = int(dram["capacity"] * (0.45 + 0.3 * math.sin(second / 70 + number)))
+        dram["trace"]["used"] = 200 * MIB
+        l1["at_once"] = int(l1["capacity"] * (0.2 + 0.6 * ((second / 50 + number / 3) % 1)))
+        l1["buffers"], l1["cb"]["held"], l1["kernels"] = l1["at_once"] // 2, l1["at_once"] // 4, 3 * MIB
+        out["chips"].append(chip)
+    return out
+
+
+def model_of(chips: int) -> Model:
+    """Five minutes, of which forty seconds are missing."""
+    model = Model()
+    for second in (*range(150), *range(190, 320)):
+        model.take(machine(chips, second), T + second, float(second))
+    if chips:
+        model.past.take_phases(phases("prefill", "prefill/attention", since=T + 60), T + 61)
+        model.past.take_phases(phases("decode", since=T + 200), T + 120)
+    return model
+
+
+def text(view: Charts, model: Model, size: Size, signs: Signs = Signs()) -> list[str]:
+    return ["".join(part for part, _ in row) for row in view.rows(model, size, signs)]
+
+
+SHAPES = {
+    **{f"{chips}-{width}x{height}": (chips, Size(width, height), Signs(), "")
+       for chips in (0, 1, 4, 32) for width, height in ((80, 22), (120, 38), (200, 58))},
+    "4-80x22-ascii": (4, Size(80, 22), Signs("ascii"), ""),
+    "4-80x22-block": (4, Size(80, 22), Signs("block"), ""),
+    "32-80x22-ascii": (32, Size(80, 22), Signs("ascii"), ""),
+    "32-120x38-temperature": (32, Size(120, 38), Signs(), "m"),
+    "4-120x38-temperature": (4, Size(120, 38), Signs(), "m"),
+    "4-120x38-zoom": (4, Size(120, 38), Signs(), "z"),
+    "4-80x22-zoom-ascii": (4, Size(80, 22), Signs("ascii"), "z"),
+    "4-120x38-zoom-clock": (4, Size(120, 38), Signs(), "zM"),
+    "1-120x38-hour": (1, Size(120, 38), Signs(), "ww"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[int, Model]:
+    return {chips: model_of(chips) for chips in (0, 1, 4, 32)}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_screen(shape: str, models: dict[int, Model]) -> None:
+    chips, size, signs, keys = SHAPES[shape]
+    view, model = Charts(), models[chips]
+    for key in keys:
+        assert view.press(key, model)
+    rows = text(view, model, size, signs)
+    assert len(rows) <= size.height
+    assert all(width_of(row) <= size.width for row in rows)
+    file = SCREENS / f"charts-{shape}.txt"
+    found = "\n".join(row.rstrip() for row in rows) + "\n"
+    if RENEW:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(found, encoding="utf-8")
+    assert found == file.read_text(encoding="utf-8"), f"{file.name} differs; see the top of this file"
+
+
+def test_no_screen_is_left_over() -> None:
+    assert {file.stem for file in SCREENS.glob("charts-*")} == {f"charts-{shape}" for shape in SHAPES}
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.lists(pictures(), min_size=1, max_size=3),
+    st.integers(0, 300),
+    st.integers(0, 80),
+    st.sampled_from(["braille", "block", "ascii"]),
+    st.lists(st.sampled_from(["w", "W", "m", "M", "z", "p", "left", "right", "escape"]), max_size=5),
+)
+def test_every_picture_fits(some: list[Json], width: int, height: int, charts: str, keys: list[str]) -> None:
+    view, model = Charts(), Model()
+    for number, picture in enumerate(some):
+        model.take(picture, T + number, float(number))
+    view.rows(model, Size(80, 24), Signs(charts))
+    for key in keys:
+        view.press(key, model)
+    rows = view.rows(model, Size(width, height), Signs(charts))
+    plain = ["".join(part for part, _ in row) for row in rows]
+    assert len(rows) <= height
+    assert all(width_of(row) <= width for row in plain)
+    assert all(row.isprintable() for row in plain)
+    assert charts != "ascii" or "".join(plain).isascii()
+    assert {name for row in rows for _, style in row for name in style.split()} <= set(STYLES)
+    assert view.rows(model, Size(width, height), Signs(charts)) == rows, "nothing moves by itself"
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.integers(1, 64), st.integers(80, 300), st.integers(10, 78), st.integers(1, 2))
+def test_every_grid_lies_on_the_screen(count: int, width: int, height: int, lines: int) -> None:
+    form = grid(count, Size(width, height), lines)
+    assert form.across * (form.tile.width + 1) - 1 <= width
+    assert form.down * form.tile.height <= height
+    if height >= 22 and count <= 32:
+        assert form.across * form.down >= count, "a galaxy is seen whole on the smallest screen"
+
+
+def test_a_chip_that_is_chosen_is_seen() -> None:
+    view, model = Charts(), model_of(64)
+    names = set()
+    for _ in range(64):
+        rows = view.rows(model, Size(80, 22), Signs())
+        names |= {part.split()[0] for row in rows for part, style in row if style == "bold select"}
+        view.press("right", model)
+    assert names == {str(number) for number in range(64)}
+
+
+def test_a_running_view_shows_what_a_fresh_one_does() -> None:
+    for chips, size in ((2, Size(120, 38)), (32, Size(120, 38))):
+        model, view = Model(), Charts()
+        for number in range(100):
+            model.take(machine(chips, number / 2), T + number / 2, number / 2)
+            rows = view.rows(model, size, Signs())
+        assert rows == Charts().rows(model, size, Signs())
+
+
+def test_nothing_moves_while_paused() -> None:
+    model, view = model_of(2), Charts()
+    before = text(view, model, Size(100, 30))
+    model.paused = True
+    for second in range(320, 400):
+        model.take(machine(2, second), T + second, float(second))
+    for row, was in zip(text(view, model, Size(100, 30)), before, strict=True):
+        assert sum(a != b for a, b in zip(row, was)) <= 2, "the moment of the pause is the last cell of each chart"
+    model.paused = False
+    model.take(machine(2, 400), T + 400, 400.0)
+    after = text(view, model, Size(100, 30))
+    assert sum(a != b for row, was in zip(after, before) for a, b in zip(row, was)) > 200
+
+
+def test_keys() -> None:
+    view, model = Charts(), model_of(2)
+    windows = [view.window]
+    for key in "WWWwwwwwwwww":
+        view.press(key, model)
+        windows.append(view.window)
+    assert sorted(set(windows)) == list(WINDOWS)
+    assert (windows[3], windows[-1]) == (30, 86400), "it stops at both ends"
+    metrics = [view.press("m", model) and view.metric for _ in range(4)]
+    assert metrics == ["temperature", "power", "clock", "memory"]
+    view.window = 300
+    assert view.press("escape", model) is False
+    assert view.press("z", model) is True
+    assert "prefill" in "".join(text(view, model, Size(120, 38)))
+    assert view.press("escape", model) is True
+    assert view.press("x", model) is False
+    with_peaks = text(view, model, Size(120, 38))
+    view.press("p", model)
+    assert "".join(with_peaks).count("peak") > 1 > "".join(text(view, model, Size(120, 38))[1:]).count("peak ")
+
+
+def test_a_click_chooses_and_a_second_one_zooms() -> None:
+    view, model = Charts(), model_of(4)
+    rows = text(view, model, Size(120, 38))
+    y, x = next((y, row.index("3 04:00.0")) for y, row in enumerate(rows) if "3 04:00.0" in row)
+    assert view.click(x, y, model) is True
+    assert (model.selected, view.zoomed) == ("880004", False)
+    view.rows(model, Size(120, 38), Signs())
+    assert view.click(x, y, model) is True
+    assert view.zoomed
+    assert "3 04:00.0" in text(view, model, Size(120, 38))[1]
+    assert view.click(0, 0, model) is False
+
+
+def test_settings_of_another_time_do_no_harm() -> None:
+    view, model = Charts(), model_of(1)
+    view.window, view.metric = 7, "humidity"
+    assert "Memory, last 5 minutes" in text(view, model, Size(80, 22))[0]
+    view.press("w", model)
+    view.press("m", model)
+    assert (view.window, view.metric) == (900, "temperature")
+
+
+def test_unknown_is_a_dash() -> None:
+    model = Model()
+    picture = blank.picture("then", "box")
+    picture["chips"] = [blank.chip("77")]
+    model.take(picture, T, 0.0)
+    rows = text(Charts(), model, Size(80, 22))
+    assert "DRAM -" in rows[1]
+    assert "L1 -" in rows[1]
+    assert not any(0x2800 < ord(sign) < 0x2900 for row in rows for sign in row)
+
+
+# -- what the server remembers ---------------------------------------------------------------------------------------
+
+
+def answered(view: Charts, model: Model, server: History, rounds: int = 40) -> list[str]:
+    """Every question of the view answered as the server does, until it has no more."""
+    asked: list[str] = []
+    for _ in range(rounds):
+        paths = [path for path in view.wants(model) if path.startswith("/history")]
+        if not paths:
+            return asked
+        for path in paths:
+            query = dict(part.split("=") for part in path.partition("?")[2].split("&"))
+            step, since = int(query["step"]), float(query["since"])
+            series = server.json(step, since, model.past.newest, query["chip"], None)
+            data = json.loads(json.dumps({"step": step, "since": since, "until": model.past.newest, "series": series}))
+            model.answers[path] = Answer(data, None, model.now)
+            asked.append(path)
+    raise AssertionError(f"still asking for {paths}")
+
+
+def history_of(chips: int, seconds: range) -> History:
+    """As if a server had sampled these chips."""
+    out = History()
+    for second in seconds:
+        values: dict[tuple[str, str], tuple[float, float]] = {}
+        for chip in machine(chips, second)["chips"]:
+            values[chip["uid"], "dram"] = (chip["memory"]["dram"]["used"],) * 2
+            values[chip["uid"], "l1_at_once"] = (chip["memory"]["l1"]["at_once"],) * 2
+            values[chip["pci"], "temperature_c"] = (chip["telemetry"]["temperature_c"],) * 2
+        for tier in (out.fine, out.coarse):
+            tier.put(T + second, values)
+    return out
+
+
+def test_a_dashboard_that_was_just_opened_shows_the_past() -> None:
+    view, model, server = Charts(), Model(), history_of(3, range(-400, 1))
+    model.take(machine(3, 0), T, 0.0)
+    before = model.past.series("880002", "dram", T - 300, T, 60)
+    assert before.count(None) == 59
+    asked = answered(view, model, server)
+    assert len(asked) == len(set(asked)) == 6, "each chip by its id and by its address, each once"
+    assert not model.answers, "answers are large, and are not kept"
+    for name in ("dram", "l1"):
+        found = model.past.series("880002", name, T - 300, T, 60)
+        pool = {"dram": "used", "l1": "at_once"}[name]
+        for column, one in enumerate(found):
+            seconds = range(-295 + 5 * column, -290 + 5 * column)
+            values = [machine(3, second)["chips"][1]["memory"][name][pool] for second in seconds if second <= 0]
+            assert one == pytest.approx((min(values), max(values)), rel=1e-6)
+    assert None not in model.past.series("880003", "temperature_c", T - 300, T, 60)
+    assert answered(view, model, server) == []
+
+
+def test_a_longer_window_and_a_new_server_are_asked_again() -> None:
+    view, model, server = Charts(), Model(), history_of(1, range(-10000, 1, 10))
+    model.take(machine(1, 0), T, 0.0)
+    assert len(answered(view, model, server)) == 2
+    view.window = 21600
+    assert all("step=10&" in path for path in answered(view, model, server))
+    assert sum(one is not None for one in model.past.series("880001", "dram", T - 21600, T, 360)) > 160
+    view.window = 300
+    assert answered(view, model, server) == []
+    model.take({**machine(1, 1), "server": {**SERVER, "since": "later"}}, T + 1, 1.0)
+    assert len(answered(view, model, server)) == 2
+
+
+def test_a_server_that_does_not_tell_is_not_asked_over_and_over() -> None:
+    view, model = Charts(), model_of(1)
+    for path in view.wants(model):
+        model.answers[path] = Answer(None, "no such route", 1.0)
+    assert view.wants(model) == ["/phases"]
+    model.answers.clear()
+    model.take({**machine(1, 321), "server": None}, T + 321, 321.0)
+    assert view.wants(model) == ["/phases"], "nobody to ask"
+
+
+def test_phases_come_from_the_server() -> None:
+    view, model = Charts(), Model()
+    model.take(machine(1, 0), T, 0.0)
+    model.answers["/phases"] = Answer(phases("warmup", since=T - 40), None, 5.0)
+    assert "/phases" in view.wants(model)
+    view.zoomed = True
+    assert "warmup" in "".join(text(view, model, Size(120, 38)))
+    many = model_of(32)
+    assert "/phases" not in Charts().wants(many), "where they are not drawn"
+
+
+def test_what_the_server_samples_is_what_is_asked_for() -> None:
+    """The names in the server's history and those that the past reads."""
+    server = History()
+    server.sample(T, Ledger(), [{"kmd": 0, "pci": "0000:01:00.0", "telemetry": {**WELL}}])
+    model = Model()
+    model.take(machine(1, 0), T, 0.0)
+    model.past.fill("880001", {"step": 1, "series": server.json(1, T - 9, T, "0000:01:00.0", None)})
+    for name in ("temperature_c", "power_w", "aiclk_mhz"):
+        found = model.past.series("880001", name, T - 1, T, 1)[0]
+        assert found is not None
+        assert found[0] <= WELL[name] <= found[1]

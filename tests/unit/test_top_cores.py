@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The view of cores: what it asks for, what it shows, letter by letter, and its keys.
+
+``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_cores.py`` writes the files in tests/data/top anew; then read the
+difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.test_l1view import SCENES, answer, answers, clash, decode
+from tests.unit.test_physical import Account
+from tests.unit.test_smi_properties import width_of
+from tests.unit.test_smi_screens import RENEW
+from tests.unit.test_top_processes import SCREENS, SIZES, text_of
+from ttmem.account import blank
+from ttmem.show.top.cores import HEADROOM, USED, Cores
+from ttmem.show.top.model import Answer, Model
+from ttmem.show.top.rows import STYLES, Row, Signs, Size
+
+Json = dict[str, Any]
+
+
+def picture_of(server: bool = True, chips: int = 2) -> Json:
+    picture = blank.picture("2026-01-02T03:04:05.000Z", "box")
+    picture["chips"] = [{**blank.chip(f"{77 + number}", board="n150"), "kmd": number} for number in range(chips)]
+    picture["server"] = {"pid": 99, "version": "1.2.3", "events": 5} if server else None
+    why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
+    picture["sources"] = [] if server else [{"name": "server", "state": "not running", "detail": why}]
+    return picture
+
+
+class Screen:
+    """The view with a model in which every question is answered as a server would, from one account."""
+
+    def __init__(self, account: Account | None, size: Size = Size(120, 38), board: str | None = "n150", **picture: Any):
+        self.model, self.view, self.size, self.signs = Model(), Cores(), size, Signs()
+        self.model.take(picture_of(**picture), 0.0, 0.0)
+        self.account, self.board = account, board
+
+    def styled(self) -> list[Row]:
+        for _ in range(2):
+            for path in self.view.wants(self.model):
+                query = {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
+                assert self.account is not None
+                if query["chip"] == "77":
+                    data = answer(self.account, query.get("core"), self.board)
+                    self.model.answers[path] = Answer(data, None, 0.0)
+            rows = self.view.rows(self.model, self.size, self.signs)
+        return rows
+
+    def rows(self) -> list[str]:
+        return text_of(self.styled())
+
+    def press(self, *keys: str) -> list[str]:
+        for key in keys:
+            assert self.view.press(key, self.model), key
+            self.rows()
+        return self.rows()
+
+    @property
+    def asked(self) -> str | None:
+        (path, *_) = self.view.wants(self.model)
+        return parse_qs(urlsplit(path).query).get("core", [None])[0]
+
+
+@pytest.mark.parametrize("charts", ["block", "ascii"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_screen(scene: str, size: str, charts: str) -> None:
+    make, board = SCENES[scene]
+    screen = Screen(make(), SIZES[size], board)
+    screen.signs = Signs(charts)
+    text = "\n".join(screen.rows()).rstrip("\n") + "\n"
+    file = SCREENS / f"cores-{scene}-{size}-{charts}.txt"
+    if RENEW:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8"), f"{file.name} differs; see the top of this file"
+
+
+def test_no_screen_is_left_over() -> None:
+    wanted = {f"cores-{scene}-{size}-{charts}" for scene in SCENES for size in SIZES for charts in ("block", "ascii")}
+    assert {file.stem for file in SCREENS.glob("cores-*")} == wanted
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_one_look_says_who_is_on_both_sides_of_the_gap(size: str) -> None:
+    screen = Screen(decode(), SIZES[size])
+    text = "\n".join(screen.rows())
+    assert "kv_cache, pid 1" in text
+    assert "program 2 ttnn::matmul, pid 1" in text
+    assert "program 3 ttnn::conv2d" in text  # cached, and comes closer
+    assert "headroom 974.2 KiB" in text
+    assert "largest block 974.2 KiB" in text
+
+
+def test_arrows_and_clicks_choose_a_core() -> None:
+    screen = Screen(decode())
+    screen.rows()
+    assert screen.asked == "0,0"
+    assert "core 2,1" in "\n".join(screen.press("right", "right", "down"))
+    assert screen.asked == "2,1"
+    screen.press("up", "up", "left", "left", "left")
+    assert screen.asked == "0,0"
+    for _ in range(20):
+        screen.press("right", "j")
+    assert screen.asked == "7,7"
+    text = screen.rows()
+    line = next(number for number, row in enumerate(text) if row.startswith("  5 "))
+    assert screen.view.click(4 + 3 * 4 + 1, line, screen.model)
+    assert "core 3,5" in "\n".join(screen.rows())
+    assert not screen.view.click(4 + 3 * 4 + 1, line + 3, screen.model)  # a dispatch core
+    assert not screen.view.click(0, 0, screen.model)
+
+
+def test_the_heat_map_shows_use_or_headroom() -> None:
+    screen = Screen(decode())
+    used = screen.rows()
+    headroom = screen.press("m")
+    assert screen.view.heat == HEADROOM
+    # 424 KiB of 1464 are used; 974 KiB of the 1361 that programs and buffers share are between them.
+    assert next(row for row in used if row.startswith("  0 ")).startswith("  0 ▒29 ▒29")
+    assert next(row for row in headroom if row.startswith("  0 ")).startswith("  0 ▓71 ▓71")
+    screen.press("m")
+    assert screen.view.heat == USED
+
+
+def test_w_goes_to_the_core_with_the_least_headroom() -> None:
+    screen = Screen(decode())
+    screen.rows()
+    screen.press(*["down"] * 6)
+    assert screen.asked == "0,6"
+    text = "\n".join(screen.press("w"))
+    assert screen.asked == "0,0"
+    assert "(least headroom)" in text
+
+
+def test_dispatch_cores_are_marked_and_harvested_ones_counted() -> None:
+    text = Screen(decode()).rows()
+    assert next(row for row in text if row.startswith("  8 ")).startswith("  8  D   D ")
+    legend = " ".join(row.partition("│")[0].strip() for row in text)
+    assert "8 cores switched off" in legend
+
+
+def test_a_clash_is_red() -> None:
+    screen = Screen(clash(), board="p150")
+    styles = {style for row in screen.styled() for text, style in row if "97!" in text}
+    assert styles == {"bad", "bad select"}
+
+
+def test_without_a_server_or_a_chip_it_says_so() -> None:
+    screen = Screen(None, server=False)
+    assert screen.view.wants(screen.model) == []
+    assert "start one with `ttmem serve`" in " ".join(" ".join(screen.rows()).split())
+    assert "There is no chip." in " ".join(Screen(None, chips=0).rows())
+
+
+def test_another_chip_is_another_question() -> None:
+    screen = Screen(decode())
+    screen.rows()
+    screen.model.choose(1)
+    assert "asking" in " ".join(screen.rows())
+    paths = screen.view.wants(screen.model)
+    assert all("chip=78" in path for path in paths)
+    for path in paths:
+        screen.model.answers[path] = Answer(None, "the server says: there is no chip '78'", 0.0)
+    assert "there is no chip '78'" in " ".join(screen.rows())
+
+
+def test_a_smaller_chip_has_no_such_core() -> None:
+    """The chosen core is one that the next chip does not have: its last one is chosen instead."""
+    screen = Screen(clash(), board="p150")
+    for _ in range(12):
+        screen.press("right", "down") if screen.rows() else None
+    assert screen.asked == "10,9"
+    screen.model.choose(1)
+    with_core, without = screen.view.wants(screen.model)
+    screen.model.answers[with_core] = Answer(None, "the server says: there is no core 10,9", 0.0)
+    screen.model.answers[without] = Answer({**answer(decode()), "chip": "78"}, None, 0.0)
+    assert "core 7,7" in " ".join(text_of(screen.view.rows(screen.model, screen.size, screen.signs)))
+    assert screen.asked == "7,7"
+
+
+KEYS = ["left", "right", "up", "down", "m", "w", "pagedown", "pageup"]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    answers(), st.integers(40, 300), st.integers(0, 80), st.sampled_from(["braille", "block", "ascii"]),
+    st.lists(st.sampled_from(KEYS), max_size=6),
+)  # fmt: skip
+def test_every_screen_fits(found: Json, width: int, height: int, charts: str, keys: list[str]) -> None:
+    model, view = Model(), Cores()
+    model.take(picture_of(), 0.0, 0.0)
+    for key in [*keys, "m"]:
+        for path in view.wants(model):
+            model.answers[path] = Answer(found, None, 0.0)
+        rows = view.rows(model, Size(width, height), Signs(charts))
+        text = ["".join(piece for piece, _ in row) for row in rows]
+        assert len(rows) <= height
+        assert all(width_of(row) <= width for row in text)
+        assert charts != "ascii" or all(row.isascii() for row in text) or not str(found).isascii()
+        assert {name for row in rows for _, names in row for name in names.split()} <= set(STYLES)
+        assert "None" not in "".join(text)
+        view.press(key, model)

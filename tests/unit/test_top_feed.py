@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What brings the dashboard its pictures: from a server, without one, and with one that is slow, odd or gone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import machines
+from tests.support import wait_until
+from ttmem.account import blank
+from ttmem.show.top import feed as module
+from ttmem.show.top.feed import Feed, News
+
+Json = dict[str, Any]
+SNAPSHOT = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+
+
+class Api:
+    """Answers on a socket what it is told to; a function gets the connection itself."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.answers: dict[str, Any] = {"/snapshot": SNAPSHOT}
+        self.asked: list[str] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.path)
+        self._listener.listen()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            path = connection.recv(4096).split(b" ")[1].decode()
+            self.asked.append(path)
+            answer = self.answers.get(path)
+            if callable(answer):
+                answer(connection)
+            elif answer is None:
+                connection.sendall(b'HTTP/1.1 404 no\r\n\r\n{"error": "no such thing"}')
+            else:
+                body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
+
+    def close(self) -> None:
+        # A thread in accept() keeps the socket alive: it has to be woken.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@pytest.fixture
+def api(folder: Path) -> Iterator[Api]:
+    made = Api(folder / "x.api.sock")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def root(folder: Path) -> str:
+    path = folder / "machine"
+    path.mkdir()
+    machines.n150(path)
+    return str(path)
+
+
+def never(news: News) -> None:
+    raise AssertionError("a feed that was not started has no news")
+
+
+def test_a_picture_from_the_server(api: Api) -> None:
+    news = Feed(never, api=api.path).round()
+    assert (news.picture, news.trouble, news.answers) == (SNAPSHOT, None, {})
+
+
+def test_what_a_view_wants(api: Api) -> None:
+    api.answers["/things?limit=2"] = {"things": []}
+    feed = Feed(never, api=api.path)
+    feed.want(["/things?limit=2", "/nothing"], 0.5)
+    answers = feed.round().answers
+    assert answers["/things?limit=2"].data == {"things": []}
+    assert (answers["/nothing"].data, answers["/nothing"].trouble) == (None, "the server says: no such thing")
+
+
+@pytest.mark.parametrize("said", [b"{", b"[1]", b"\xff\xfe", b"1", b"{}", b'{"schema": "ttmem.snapshot/9"}'])
+def test_an_answer_that_makes_no_sense(api: Api, root: str, said: bytes) -> None:
+    """If the server never said anything better, the machine is looked at."""
+    api.answers["/snapshot"] = said
+    news = Feed(never, api=api.path, root=root).round()
+    assert news.picture is not None
+    assert [chip["pci"] for chip in news.picture["chips"]] == ["0000:01:00.0"]
+    assert news.trouble is not None
+    assert "/snapshot" in news.trouble
+
+
+def test_without_a_server_the_machine_is_looked_at(folder: Path, root: str) -> None:
+    news = Feed(never, api=str(folder / "nobody.api.sock"), root=root).round()
+    assert news.picture is not None
+    assert news.picture["server"] is None
+    assert [chip["pci"] for chip in news.picture["chips"]] == ["0000:01:00.0"]
+    assert news.trouble is not None
+    assert "start one with `ttmem serve`" in news.trouble
+    assert news.picture["sources"][0] == {"name": "server", "state": "not running", "detail": news.trouble}
+
+
+def test_a_server_that_goes_and_one_that_is_slow(api: Api, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    go_on = threading.Event()
+    api.answers["/snapshot"] = lambda connection: go_on.wait(10)
+    feed = Feed(never, api=api.path, root=root)
+    news = feed.round()
+    assert news.picture is not None, "it never answered, so the machine has to do"
+    assert news.picture["sources"][0]["state"] == "does not answer"
+    api.answers["/snapshot"] = SNAPSHOT
+    assert feed.round().picture == SNAPSHOT
+    api.answers["/snapshot"] = lambda connection: go_on.wait(10)
+    late = feed.round()
+    assert late.picture is None, "what it said last is better than what we see"
+    assert late.trouble is not None
+    assert "does not answer within" in late.trouble
+    api.close()
+    gone = feed.round()
+    assert gone.picture is not None
+    assert gone.picture["sources"][0]["state"] == "not running"
+    go_on.set()
+
+
+@pytest.mark.parametrize(
+    ("host", "shown", "plain"),
+    [("a\x1b[2Jb", "a?[2Jb", "a?[2Jb"), ("模", "模", "?"), ("a\x7f", "a?", "a?"), ('"\\/', '"\\/', '"\\/')],
+)
+@pytest.mark.parametrize("escaped", [True, False])
+def test_nothing_that_moves_the_cursor(api: Api, host: str, shown: str, plain: str, escaped: bool) -> None:
+    api.answers["/snapshot"] = json.dumps({**SNAPSHOT, "host": host}, ensure_ascii=escaped).encode()
+    for ascii, expected in ((False, shown), (True, plain)):
+        picture = Feed(never, api=api.path, ascii=ascii).round().picture
+        assert picture is not None
+        assert picture["host"] == expected
+
+
+def events(*lines: str) -> Callable[[socket.socket], None]:
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: ttmem events\n\n")
+        for line in lines:
+            connection.sendall(f"{line}\n\n".encode())
+
+    return answer
+
+
+def test_events_are_read_and_read_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream breaks after two events each time; those that came stay, the oldest go when there are too many."""
+    monkeypatch.setattr(module, "_AGAIN", 0.01)
+    monkeypatch.setattr(module, "_KEPT_EVENTS", 5)
+    api.answers["/events"] = events('data: {"event": "Mark", "text": "a\\u001bb"}', 'event: lost\ndata: {"count": 7}')
+    feed = Feed(never, api=api.path)
+    feed.want(["/events"], 0.5)
+
+    def told() -> Json:
+        data = feed.round().answers["/events"].data
+        assert data is not None
+        return data
+
+    wait_until(lambda: told()["lost"] >= 7 * 7, "the stream's return")
+    assert told()["events"] == [{"event": "Mark", "text": "a?b"}] * 5
+    feed.want([], 0.5)
+    feed.round()
+    asked = len(api.asked)
+    wait_until(lambda: not any(thread.name == "events" for thread in threading.enumerate()), "the end of the reader")
+    assert api.asked[asked:].count("/events") <= 1
+    feed.close()
+
+
+def test_the_thread_brings_news_and_hears_what_is_wanted(api: Api) -> None:
+    heard: queue.Queue[News] = queue.Queue()
+    feed = Feed(heard.put, api=api.path)
+    feed.want([], 60.0)
+    feed.start()
+    assert heard.get(timeout=10).picture == SNAPSHOT
+    api.answers["/headroom"] = {"chips": []}
+    asked = time.monotonic()
+    feed.want(["/headroom"], 60.0)  # does not wait for the minute
+    assert heard.get(timeout=10).answers["/headroom"].data == {"chips": []}
+    feed.want(["/headroom"], 0.01)
+    heard.get(timeout=10)
+    assert time.monotonic() - asked < 10
+    feed.close()
+    wait_until(lambda: not any(thread.name == "feed" for thread in threading.enumerate()), "the end of the thread")

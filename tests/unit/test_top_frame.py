@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines around a view, the help, and what the keys and clicks of the dashboard do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.test_smi_properties import pictures, width_of
+from tests.unit.test_top_model import picture
+from tests.unit.test_top_rows import text_of
+from ttmem.show.text import Style
+from ttmem.show.top.dashboard import Dashboard
+from ttmem.show.top.frame import COMMON, age, footer, header, tab_at
+from ttmem.show.top.model import Model
+from ttmem.show.top.rows import Row, Signs, Size
+from ttmem.show.top.settings import Settings
+
+Json = dict[str, Any]
+
+
+class Plain:
+    """A view that says what happens to it."""
+
+    kept = ("sort",)
+
+    def __init__(self, name: str, takes: str = "") -> None:
+        self.name, self._takes = name, takes
+        self.keys = (("x", "does nothing"),)
+        self.heard: list[Any] = []
+        self.sort = "size"
+        self.fails = False
+
+    def wants(self, model: Model) -> list[str]:
+        return [f"/{self.name}"]
+
+    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+        if self.fails:
+            raise ValueError("of no use")
+        return [[(f"{self.name} {size.width}x{size.height}", "")]] * (size.height + 5)
+
+    def press(self, key: str, model: Model) -> bool:
+        self.heard.append(key)
+        return key in self._takes.split()
+
+    def click(self, x: int, y: int, model: Model) -> bool:
+        self.heard.append((x, y))
+        return True
+
+
+@pytest.fixture
+def dashboard(folder: Path) -> Dashboard:
+    views = [Plain("Overview"), Plain("Charts", "up d q"), Plain("Telemetry")]
+    made = Dashboard(Model(), views, Settings(str(folder / "top.json")))
+    made.model.take(picture("a", "b", "c"), 1.0, 1.0)
+    return made
+
+
+def shown(dashboard: Dashboard, width: int = 100, height: int = 10, clock: float = 1.0) -> list[str]:
+    rows = dashboard.rows(Size(width, height), clock)
+    assert [width_of(text_of(row)) for row in rows] == [width] * height
+    return [text_of(row) for row in rows]
+
+
+def test_the_view_stands_between_header_and_footer(dashboard: Dashboard) -> None:
+    first, *body, last = shown(dashboard)
+    assert first.startswith(" 1 Overview  2 Charts  3 Telemetry ")
+    assert {line.rstrip() for line in body} == {"Overview 100x8"}
+    assert last.endswith("h help  q quit")
+    assert dashboard.wants() == ["/Overview"]
+    for height in (1, 2, 3):
+        assert len(shown(dashboard, 80, height)) == height
+
+
+def test_what_the_header_says(dashboard: Dashboard) -> None:
+    model = dashboard.model
+    assert text_of(header(model, dashboard.views, 0, 100, 1.0)).endswith("box  no server  0.5 s  03:04:05 UTC")
+    assert text_of(header(model, dashboard.views, 0, 60, 1.0)).rstrip().endswith("03:04:05 UTC"), (
+        "the time stays longest"
+    )
+    assert model.picture is not None
+    model.picture["server"] = {"pid": 9, "events": 1234567, "version": "1"}
+    model.picture["sources"] = [{"name": "server", "state": "ok"}, {"name": "shm", "state": "absent"}]
+    text = text_of(header(model, dashboard.views, 0, 160, 1.0))
+    assert "shm absent  server pid 9, 1,234,567 events  box" in text
+    assert "no server" not in text
+
+
+def test_the_age_of_a_picture() -> None:
+    model = Model()
+    assert age(model, 99.0) is None
+    model.take(picture("a"), 0.0, 100.0)
+    assert [age(model, 100.0 + old) for old in (0.0, 2.9, 7.0, 300.0, 7200.0)] == [None, None, "7 s", "5 min", "2 h"]
+    model.interval = 10.0
+    assert age(model, 107.0) is None, "it is no older than it should be"
+    model.paused = True
+    assert age(model, 107.0) == "7 s"
+    assert "PAUSED 7 s" in text_of(header(model, [], 0, 80, 107.0))
+    model.paused, model.interval = False, 0.5
+    assert "7 s OLD" in text_of(header(model, [], 0, 80, 107.0))
+
+
+def test_what_the_footer_says() -> None:
+    model = Model()
+    assert " ".join(text_of(footer(model, 80, Signs())).split()) == "space pause d chips t theme h help q quit"
+    model.trouble = "there is no server"
+    assert text_of(footer(model, 80, Signs())).startswith("there is no server")
+    model.message = "x" * 200
+    for width in (20, 40, 80, 120):
+        text = text_of(footer(model, width, Signs()))
+        assert width_of(text) == width
+        assert "q quit" in text
+    assert text_of(footer(model, 80, Signs("ascii"))).isascii()
+
+
+def test_help(dashboard: Dashboard) -> None:
+    dashboard.press("question_mark", "?")
+    text = "\n".join(shown(dashboard, 100, 30))
+    assert "Keys of Overview" in text
+    assert "does nothing" in text
+    assert all(what in text for _, what in COMMON)
+    assert dashboard.wants() == []
+    dashboard.press("q")
+    assert not dashboard.done, "it closes the help"
+    assert "Keys of" not in "\n".join(shown(dashboard, 100, 30))
+
+
+def test_views_by_number_and_by_click(dashboard: Dashboard) -> None:
+    dashboard.press("2")
+    assert dashboard.view.name == "Charts"
+    dashboard.press("9")
+    assert dashboard.view.name == "Charts"
+    for width in (80, 100):
+        first = shown(dashboard, width)[0]
+        for name in ("Overview", "Charts", "Telemetry"):
+            dashboard.click(first.index(name) + 2, 0)
+            assert dashboard.view.name == name
+        assert tab_at(79, dashboard.views, 0, width) is None
+    dashboard.click(5, 4)
+    assert dashboard.view.heard[-1] == (5, 3)  # type: ignore[attr-defined]
+    shown(dashboard, 100, 10)
+    dashboard.click(5, 9)
+    assert dashboard.view.heard[-1] == (5, 3), "a click on the footer is none on the view"  # type: ignore[attr-defined]
+
+
+def test_a_view_has_the_first_word(dashboard: Dashboard) -> None:
+    dashboard.press("down")
+    assert dashboard.model.selected == "b"
+    dashboard.press("2")
+    dashboard.press("up")
+    dashboard.press("q")
+    dashboard.press("d")
+    assert (dashboard.model.selected, dashboard.done) == ("b", False)
+    dashboard.press("tab")
+    assert dashboard.model.selected == "c"
+    dashboard.press("shift+tab")
+    assert dashboard.model.selected == "b"
+    dashboard.press("ctrl+c")
+    assert dashboard.done, "but not with Ctrl-C"
+
+
+def test_refresh_pause_theme(dashboard: Dashboard) -> None:
+    model = dashboard.model
+    seen = []
+    for key in (*["plus"] * 9, *["minus"] * 12):
+        dashboard.press(key)
+        seen.append(model.interval)
+    assert (min(seen), max(seen), seen[0]) == (0.1, 10.0, 0.3)
+    dashboard.press("space")
+    assert model.paused
+    dashboard.press("space")
+    assert not model.paused
+    themes = []
+    for _ in range(4):
+        dashboard.press("t")
+        themes.append(dashboard.theme)
+    assert sorted(themes) == ["dark", "high-contrast", "light", "mono"]
+
+
+def test_naming_chips(dashboard: Dashboard) -> None:
+    def type_(text: str) -> None:
+        for character in text:
+            dashboard.press(character, character)
+
+    dashboard.press("d", "d")
+    type_("b,q1")
+    assert "b,q1_" in shown(dashboard)[-1]
+    dashboard.press("backspace")
+    dashboard.press("backspace")
+    type_("c")
+    dashboard.press("enter")
+    assert [chip["uid"] for chip in dashboard.model.chips] == ["b", "c"]
+    dashboard.press("d", "d")
+    dashboard.press("ctrl+u")
+    type_("x")
+    dashboard.press("escape")
+    assert dashboard.model.wanted == ("b", "c")
+    dashboard.press("d", "d")
+    type_(",nine")
+    dashboard.press("enter")
+    assert "there is no chip 'nine'" in shown(dashboard)[-1]
+    dashboard.press("d", "d")
+    dashboard.press("ctrl+u")
+    dashboard.press("enter")
+    assert len(dashboard.model.chips) == 3
+
+
+def test_what_is_chosen_is_kept(dashboard: Dashboard, folder: Path) -> None:
+    dashboard.press("3")
+    dashboard.press("t")
+    dashboard.view.sort = "age"  # type: ignore[attr-defined]
+    dashboard.press("x")
+    views = [Plain("Overview"), Plain("Charts"), Plain("Telemetry")]
+    again = Dashboard(Model(), views, Settings(str(folder / "top.json")))
+    assert (again.current, again.theme) == (2, "light")
+    assert [view.sort for view in views] == ["size", "size", "age"]
+
+
+def test_settings_that_make_no_sense(folder: Path) -> None:
+    (folder / "top.json").write_text('{"view": 77, "theme": "pink", "Overview.sort": 5}')
+    view = Plain("Overview")
+    made = Dashboard(Model(), [view], Settings(str(folder / "top.json")))
+    assert (made.current, made.theme, view.sort) == (0, "dark", "size")
+
+
+def test_a_view_that_fails_is_told_of(dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TTMEM_DEBUG", raising=False)
+    dashboard.view.fails = True  # type: ignore[attr-defined]
+    assert "Overview: internal error: ValueError: of no use" in shown(dashboard, 120)[-1]
+    dashboard.press("3")
+    assert "Telemetry" in shown(dashboard)[1]
+    dashboard.press("1")
+    monkeypatch.setenv("TTMEM_DEBUG", "1")
+    with pytest.raises(ValueError, match="of no use"):
+        shown(dashboard)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(pictures(), st.integers(1, 200), st.booleans(), st.booleans())
+def test_every_header_and_footer(picture: Json, width: int, ascii: bool, paused: bool) -> None:
+    model = Model()
+    model.take(Style(ascii=ascii).clean(picture), 0.0, 0.0)
+    model.paused = paused
+    views = [Plain("Overview"), Plain("Charts")]
+    for row in (header(model, views, 1, width, 50.0), footer(model, width, Signs("ascii" if ascii else "braille"))):
+        assert width_of(text_of(row)) == width
+        assert text_of(row).isascii() or not ascii

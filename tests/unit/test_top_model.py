@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the dashboard knows: pictures, the chip that is chosen, chips that come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttmem.account import blank
+from ttmem.show.top.model import Model
+
+Json = dict[str, Any]
+
+
+def picture(*uids: str, pids: tuple[int, ...] = ()) -> Json:
+    made = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+    made["chips"] = [blank.chip(uid) for uid in uids]
+    made["processes"] = [blank.process(pid, "tracked") for pid in pids]
+    return made
+
+
+def uids(model: Model) -> list[str]:
+    return [chip["uid"] for chip in model.chips]
+
+
+def test_nothing_is_known_at_first() -> None:
+    model = Model()
+    assert (model.chips, model.processes, model.chip(), model.selected) == ([], [], None, None)
+    model.choose(1)
+    assert model.selected is None
+
+
+def test_the_first_chip_is_chosen_until_another_is() -> None:
+    model = Model()
+    model.take(picture("a", "b", "c"), 1.0, 1.0)
+    assert model.selected == "a"
+    model.choose(1)
+    model.take(picture("a", "b", "c"), 2.0, 2.0)
+    assert model.selected == "b"
+    model.choose(9)
+    assert model.selected == "c"
+    model.choose(-9)
+    assert model.selected == "a"
+
+
+def test_a_chip_that_goes_and_comes_back_is_the_chosen_one_again() -> None:
+    model = Model()
+    model.take(picture("a", "b", "c"), 1.0, 1.0)
+    model.choose(1)
+    model.take(picture("a", "c"), 2.0, 2.0)
+    assert model.selected == "a"
+    model.take(picture("a", "b", "c"), 3.0, 3.0)
+    assert model.selected == "b"
+    model.take(picture("a", "c"), 4.0, 4.0)
+    model.choose(1)  # the user takes another
+    model.take(picture("a", "b", "c"), 5.0, 5.0)
+    assert model.selected == "c"
+
+
+def test_no_chip_for_a_while() -> None:
+    model = Model()
+    model.take(picture("a", "b"), 1.0, 1.0)
+    model.choose(1)
+    model.take(picture(), 2.0, 2.0)
+    assert model.selected is None
+    model.take(picture("a", "b"), 3.0, 3.0)
+    assert model.selected == "b"
+
+
+def test_only_some_chips() -> None:
+    model = Model(wanted=("b",))
+    model.take(picture("a", "b"), 1.0, 1.0)
+    assert (uids(model), model.message) == (["b"], None)
+    model.pick(("a", "nine"))
+    assert uids(model) == ["a"]
+    assert model.message is not None
+    assert "there is no chip 'nine'; there are a, b" in model.message
+    model.pick(("nine",))
+    assert uids(model) == ["a", "b"], "of none of them is known, so all are shown"
+    model.pick(())
+    assert uids(model) == ["a", "b"]
+
+
+def test_a_pause_keeps_the_picture_and_not_the_past() -> None:
+    model = Model()
+    model.paused = True
+    model.take(picture("a"), 1.0, 1.0)
+    assert uids(model) == ["a"], "a first picture is shown all the same"
+    model.take(picture("a", "b"), 2.0, 2.0)
+    assert (uids(model), model.now, model.past.newest) == (["a"], 1.0, 2.0)
+    model.paused = False
+    model.take(picture("a", "b"), 3.0, 3.0)
+    assert (uids(model), model.now) == (["a", "b"], 3.0)
+
+
+def test_it_hides_itself() -> None:
+    model = Model(hidden=7)
+    model.take(picture("a", pids=(6, 7, 8)), 1.0, 1.0)
+    assert [process["pid"] for process in model.processes] == [6, 8]
+    unknown = Model()
+    unknown.take({**picture("a"), "processes": [blank.process(None, "tracked")]}, 1.0, 1.0)
+    assert len(unknown.processes) == 1, "a process of unknown pid is somebody else"

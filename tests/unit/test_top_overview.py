@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The overview: whole screens letter by letter, what holds of every one of them, and what its keys do.
+
+``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_overview.py`` writes the files in tests/data/top anew; then read the
+difference.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.test_smi_properties import pictures, width_of
+from tests.unit.test_smi_screens import PICTURES, RENEW
+from tests.unit.test_top_rows import text_of
+from ttmem.account import blank
+from ttmem.show.text import Style
+from ttmem.show.top.dashboard import Dashboard
+from ttmem.show.top.model import Answer, Model
+from ttmem.show.top.overview import Overview
+from ttmem.show.top.rows import STYLES, Row, Signs, Size, View
+from ttmem.show.top.settings import Settings
+from ttmem.show.top.telemetry import Telemetry
+
+Json = dict[str, Any]
+SCREENS = Path(__file__).resolve().parent.parent / "data" / "top"
+SIZES = {"80x24": Size(80, 24), "120x40": Size(120, 40), "200x60": Size(200, 60)}
+MACHINES = {"0": "no_driver", "1": "n150", "4": "t3k", "32": "galaxy", "tracked": "tracked", "crowded": "crowded"}
+FORMS = ("block", "ascii", "styles")
+MIB = 1 << 20
+
+
+def model_of(picture: Json, ascii: bool = False) -> Model:
+    model = Model()
+    model.take(Style(ascii=ascii).clean(picture), 0.0, 0.0)
+    return model
+
+
+def written(rows: list[Row], styled: bool) -> str:
+    """As a file has it: plain, or with every span of a style in brackets."""
+    if not styled:
+        return "".join(text_of(row).rstrip() + "\n" for row in rows)
+    return "".join(
+        "".join(f"<{name}>{text}</>" if name else text for text, name in row).rstrip() + "\n" for row in rows
+    )
+
+
+def compare(name: str, view: View, picture: Json, size: str, form: str, folder: Path) -> None:
+    """A whole screen beside its file."""
+    model = model_of(picture, form == "ascii")
+    dashboard = Dashboard(
+        model, [view], Settings(str(folder / "none.json")), Signs("ascii" if form == "ascii" else "block")
+    )
+    text = written(dashboard.rows(SIZES[size], 0.0), form == "styles").replace(str(folder), "")
+    file = SCREENS / f"{name}-{size}-{form}.txt"
+    if RENEW:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8"), f"{file.name} differs; see the top of this file"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_screen(machine: str, size: str, form: str, folder: Path) -> None:
+    compare(f"overview-{machine}", Overview(), PICTURES[MACHINES[machine]](folder), size, form, folder)
+
+
+def test_no_screen_is_left_over() -> None:
+    found = {file.name for file in SCREENS.glob("overview-*")}
+    assert found == {f"overview-{m}-{size}-{form}.txt" for m in MACHINES for size in SIZES for form in FORMS}
+
+
+def checked(view: View, picture: Json, size: Size, ascii: bool) -> list[str]:
+    """What holds of every view, whatever is in the picture."""
+    model = model_of(picture, ascii)
+    rows = view.rows(model, size, Signs("ascii" if ascii else "braille"))
+    assert len(rows) <= size.height
+    texts = [text_of(row) for row in rows]
+    assert all(width_of(text) <= size.width for text in texts), texts
+    assert all(text.isascii() for text in texts) or not ascii
+    assert all(character.isprintable() for text in texts for character in text)
+    assert {part for row in rows for _, name in row for part in name.split()} <= set(STYLES)
+    return texts
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(pictures(), st.integers(40, 220), st.integers(1, 60), st.booleans(), st.booleans(), st.booleans())
+def test_every_overview(picture: Json, width: int, height: int, ascii: bool, brief: bool, everybody: bool) -> None:
+    view = Overview()
+    view.brief, view.everybody = brief, everybody
+    text = "\n".join(checked(view, picture, Size(width, height), ascii))
+    assert all(int(share) <= 100 for share in re.findall(r"(\d+)%", text)), text
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(pictures(st.just("word")), st.integers(40, 220))
+def test_nothing_unknown_shows_as_python_would_say_it(picture: Json, width: int) -> None:
+    for view in (Overview(), Telemetry()):
+        text = "\n".join(checked(view, picture, Size(width, 60), False))
+        assert not re.search(r"\bnan\b|\bNone\b|\binf\b|\bTrue\b|\bFalse\b|[{}]", text), text
+
+
+def test_before_the_first_picture() -> None:
+    for view in (Overview(), Telemetry()):
+        (row,) = view.rows(Model(), Size(80, 22), Signs())
+        assert text_of(row).startswith("Looking at the machine")
+
+
+def test_sums_stay_longest_where_there_is_little_room(folder: Path) -> None:
+    view, model = Overview(), model_of(PICTURES["tracked"](folder))
+    for height in (14, 18, 22):
+        text = "\n".join(shown(view, model, Size(80, height)))
+        assert "DRAM total" in text
+        assert "L1 total" in text
+
+
+def many(count: int) -> Json:
+    picture = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+    picture["chips"] = [{**blank.chip(f"chip-{number}"), "kmd": number} for number in range(count)]
+    return picture
+
+
+def shown(view: Overview, model: Model, size: Size = Size(100, 20)) -> list[str]:
+    return [text_of(row).rstrip() for row in view.rows(model, size, Signs())]
+
+
+def chips_in(lines: list[str]) -> list[int]:
+    return [int(found[1]) for line in lines[1:] if (found := re.match(r" *\d+ chip-(\d+)", line))]
+
+
+def test_it_scrolls_to_the_chosen_chip() -> None:
+    view, model = Overview(), model_of(many(64))
+    first = chips_in(shown(view, model))
+    assert first == list(range(len(first)))
+    assert len(first) < 64
+    assert f"1-{len(first)} of 64 chips" in "\n".join(shown(view, model))
+    model.choose(40)
+    now = chips_in(shown(view, model))
+    assert now[-1] == 40, "no further than it has to"
+    model.choose(-1)
+    assert chips_in(shown(view, model)) == now, "a step that stays in sight moves nothing"
+    assert view.press("end", model)
+    assert chips_in(shown(view, model))[-1] == 63
+    assert view.press("home", model)
+    assert chips_in(shown(view, model)) == first
+    assert view.press("pagedown", model)
+    assert model.selected == "chip-10"
+    assert view.press("m", model)
+    assert len(chips_in(shown(view, model))) > len(first), "more chips without the details"
+    assert not view.press("x", model)
+
+
+def test_a_click_chooses_a_chip() -> None:
+    view, model = Overview(), model_of(many(4))
+    lines = shown(view, model)
+    y = next(number for number, line in enumerate(lines) if "chip-2" in line)
+    assert view.click(3, y, model)
+    assert model.selected == "chip-2"
+    assert not view.click(3, 0, model), "the line of titles"
+    assert not view.click(3, y + 2, model), "below the table"
+
+
+def test_who_is_on_the_chosen_chip() -> None:
+    picture = many(3)
+    for pid, uid, l1 in ((10, "chip-1", 5), (11, "chip-2", 90), (12, "chip-2", 40), (13, "chip-2", 95)):
+        process = {**blank.process(pid, "tracked"), "name": f"job{pid}"}
+        process["chips"] = [{**blank.share(uid), "l1": l1 * MIB, "dram": (100 - l1) * MIB}]
+        picture["processes"].append(process)
+    view, model = Overview(), model_of(picture)
+    model.selected = "chip-2"
+    text = "\n".join(shown(view, model, Size(100, 40)))
+    assert "and 1 on other chips: a shows all" in text
+    assert "job10" not in text
+    assert set(re.findall(r"job\d+", text)) == {"job11", "job12", "job13"}
+    view.press("a", model)
+    assert "job10" in "\n".join(shown(view, model, Size(100, 40)))
+    model.selected = "chip-0"
+    view.press("a", model)
+    assert "No process has chip 0. 4 on other chips" in "\n".join(shown(view, model, Size(100, 40)))
+
+
+def walls(**more: Any) -> Json:
+    """An answer of /headroom: a program ends at 300 KiB, another at 1200; the lowest buffer lies at 1300 KiB."""
+    near = {"program": 6, "pid": 4711, "end": 1200 << 10, "headroom": 100 << 10}
+    far = {"program": 5, "pid": 4711, "end": 300 << 10, "headroom": 1000 << 10}
+    holder = {"pid": 4711, "kind": "l1", "tag": "ttnn.add"}
+    return {"chip": "a:1", "floor": 1300 << 10, "floor_holder": holder, "launched": [far], "worst_cached": near, **more}
+
+
+def with_walls(*answers: Json) -> tuple[Overview, Model]:
+    picture = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+    chip = blank.chip("a:1")
+    chip["memory"]["dram"]["used"] = 0
+    picture.update(chips=[chip], server={"pid": 9, "events": 1, "version": "1"})
+    view, model = Overview(), model_of(picture)
+    (path,) = view.wants(model)
+    assert path == "/headroom?chip=a%3A1"
+    model.answers[path] = Answer({"chips": list(answers)}, None, 0.0)
+    return view, model
+
+
+def test_how_close_the_wall_is() -> None:
+    lines = shown(*with_walls(walls()), Size(120, 30))
+    last, cached = (next(line for line in lines if name in line) for name in ("wall, last run", "wall, any cached"))
+    assert re.search(r"300\.0 KiB / 1\.3 MiB +23% +1000\.0 KiB left below ttnn\.add of pid 4711", last)
+    assert re.search(r"1\.2 MiB / 1\.3 MiB +92% +100\.0 KiB left", cached)
+    text = "\n".join(shown(*with_walls(walls(floor_holder=None, worst_cached=None))))
+    assert "below the end of L1" in text
+    assert "any cached" not in text
+    over = {"program": 5, "pid": 4711, "end": 1400 << 10, "headroom": -(100 << 10)}
+    assert "100.0 KiB TOO MUCH" in "\n".join(shown(*with_walls(walls(launched=[over]))))
+
+
+@pytest.mark.parametrize(
+    "answer", [[], [walls(floor=None)], [walls(launched=[], worst_cached=None)], [walls(chip="b")]]
+)
+def test_no_wall_is_known(answer: list[Json]) -> None:
+    assert "wall" not in "\n".join(shown(*with_walls(*answer)))
+
+
+def test_without_a_server_nothing_is_asked() -> None:
+    view, model = Overview(), model_of(many(2))
+    assert view.wants(model) == []

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines in cells: what is read back from the dots is what was drawn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ttmem.show.top.past import Columns, Kept, Range
+from ttmem.show.top.plot import Frame, Line, chart, dots, draw, nice, plot_width, spark
+from ttmem.show.top.rows import Row, Signs, width_of
+
+BRAILLE, BLOCK, ASCII = Signs(), Signs("block"), Signs("ascii")
+# Where the eight dots of a braille sign are: Unicode numbers them by column, the seventh and eighth below.
+PLACES = ((0, 3), (0, 2), (0, 1), (1, 3), (1, 2), (1, 1), (0, 0), (1, 0))  # column, height
+
+ranges = st.none() | st.tuples(st.floats(0, 120), st.floats(0, 60)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def line(values: list[Range | None], top: float = 100.0, style: str = "dram", sign: str = "*") -> Line:
+    """A line whose first column lies before the window."""
+    return Line(Columns(values, 1.0, -1, 0), top, style, sign)
+
+
+def text(rows: list[Row]) -> list[str]:
+    return ["".join(part for part, _ in row) for row in rows]
+
+
+def dots_of(rows: list[str]) -> dict[int, set[int]]:
+    """The heights of the dots in each column, read from the signs."""
+    out: dict[int, set[int]] = {}
+    for row, signs in enumerate(rows):
+        for x, sign in enumerate(signs):
+            for bit, (column, height) in enumerate(PLACES):
+                if sign != " " and (ord(sign) - 0x2800) >> bit & 1:
+                    out.setdefault(2 * x + column, set()).add(4 * (len(rows) - 1 - row) + height)
+    return out
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(ranges, min_size=3, max_size=41).filter(lambda found: len(found) % 2), st.integers(1, 12))
+def test_what_is_drawn_can_be_read_back(values: list[Range | None], height: int) -> None:
+    rows = text(draw([line(values)], len(values) // 2, height, BRAILLE))
+    found, a_dot = dots_of(rows), 100 / (4 * height)
+    for column, here in enumerate(values[1:]):
+        if here is None:
+            assert column not in found, "a gap is a gap"
+            continue
+        # A value that was elsewhere in the column before had to pass the nearest of what it was there.
+        before = values[column] or here
+        low, high = min(here[0], before[1]), max(here[1], before[0])
+        assert min(found[column]) * a_dot <= min(low, 100) + a_dot
+        assert (min(found[column]) + 1) * a_dot >= min(low, 100) - a_dot
+        assert (max(found[column]) + 1) * a_dot >= min(high, 100) - a_dot
+        assert max(found[column]) * a_dot <= min(high, 100) + a_dot
+        assert found[column] == set(range(min(found[column]), max(found[column]) + 1)), "without holes"
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.floats(0, 99.9), st.integers(1, 10), st.sampled_from([BRAILLE, BLOCK, ASCII]))
+def test_what_does_not_change_is_flat(value: float, height: int, signs: Signs) -> None:
+    columns: list[Range | None] = [(value, value)] * (20 * dots(signs)[0] + 1)
+    rows = text(draw([line(columns)], 20, height, signs))
+    assert [row for row in rows if row.strip()] == [max(rows)]
+    assert len(set(max(rows))) == 1
+    assert rows.index(max(rows)) == height - 1 - int(value / 100 * height)
+
+
+def test_signs_of_each_kind() -> None:
+    rise: list[Range | None] = [(value, value) for value in (0, 0, 25, 50, 75, 100, 100)]
+    assert text(draw([line(rise)], 3, 1, BRAILLE)) == ["⡠⠊⠉"]
+    assert text(draw([line(rise)], 6, 2, BLOCK)) == ["  ▄▀▀▀", "▄▀    "]
+    assert text(draw([line(rise)], 6, 4, ASCII)) == ["   ***", "  *   ", " *    ", "*     "]
+
+
+def test_later_lines_lie_over_earlier_ones() -> None:
+    flat: list[Range | None] = [(50, 50)] * 5
+    both = draw([line(flat), line(flat, style="l1", sign="+")], 4, 1, ASCII)
+    assert both == [[("++++", "l1")]]
+    apart = draw([line(flat), line([(0, 0)] * 5, style="l1", sign="+")], 4, 2, ASCII)
+    assert apart == [[("****", "dram")], [("++++", "l1")]]
+
+
+def test_a_mark_and_a_peak_show_where_no_line_is() -> None:
+    values: list[Range | None] = [None, (0, 0), (90, 90), None, (0, 0), (0, 0)]
+    frame = Frame(0, 5, str, peaks=True, marks=[0, 3])
+    rows = text(chart([line(values)], 5, 4, ASCII, frame))
+    assert rows == [":*.:.", ":* : ", ":* : ", "*  **"], "the fall is joined to nothing: there was a gap"
+
+
+def test_a_limit_is_a_line() -> None:
+    rows = chart([line([None] * 25)], 24, 4, ASCII, Frame(0, 5, str, limit=0.5))
+    assert rows[1] == [("-" * 24, "bad")]
+
+
+def test_the_axes() -> None:
+    columns: list[Range | None] = [(50, 50)] * (2 * 48 + 1)
+    labelled = line(columns)._replace(label="DRAM 50%")
+    rows = text(chart([labelled], 54, 10, BRAILLE, Frame(0, 300, lambda part: f"{100 * part:.0f}%")))
+    marks = {place: row[:6] for place, row in enumerate(rows) if row[:5].strip()}
+    assert marks == {0: " 100%┤", 2: "  75%┤", 4: "  50%┤", 6: "  25%┤", 8: "   0%┤"}
+    assert rows[-1].split() == ["-5m", "-3m20s", "-1m40s", "now"]
+    assert rows[-1].index("-3m20s") == 6 + 48 // 3
+    clock = text(chart([line(columns)], 54, 10, BRAILLE, Frame(1_794_800_040 - 21600, 1_794_800_040, str)))[-1]
+    ends = [time.strftime("%H:%M", time.gmtime(1_794_800_040 - hours * 3600)) for hours in (6, 4, 2, 0)]
+    assert clock.split() == ends, "a long window has the time of day"
+
+
+def test_a_line_says_what_it_is_at_its_end() -> None:
+    inner = plot_width(80, 10)[1]
+    high: list[Range | None] = [(90, 90)] * (inner + 1)
+    lines = [line(high)._replace(label="DRAM 90%"), line(high, style="l1")._replace(label="L1 90%")]
+    rows = text(chart(lines, 80, 10, ASCII, Frame(0, 300, str)))
+    assert {row[6 + inner :].strip() for row in rows[:2]} == {"DRAM 90%", "L1 90%"}, "one below the other"
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    st.lists(ranges, min_size=2, max_size=60),
+    st.integers(1, 140),
+    st.integers(1, 40),
+    st.sampled_from([BRAILLE, BLOCK, ASCII]),
+    st.booleans(),
+    st.none() | st.floats(0, 1),
+    st.lists(st.integers(-5, 200), max_size=3),
+)
+def test_every_chart_has_its_size(
+    some: list[Range | None], width: int, height: int, signs: Signs, peaks: bool, limit: float | None, marks: list[int]
+) -> None:
+    count = plot_width(width, height)[1] * dots(signs)[0] + 1
+    values = (some * count)[:count]
+    lines = [line(values), line(values[::-1], 50.0, "l1", "+")]
+    frame = Frame(1e9, 1e9 + 300, lambda part: f"{part:.2f}", peaks, limit, marks)
+    rows = chart(lines, width, height, signs, frame)
+    assert [width_of(row) for row in rows] == [width] * height
+    assert chart(lines, width, height, signs, frame) == rows, "the same data, the same picture"
+    if signs.ascii:
+        assert "".join(text(rows)).isascii()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(ranges, min_size=60, max_size=60), st.sampled_from([BRAILLE, BLOCK, ASCII]))
+def test_cells_that_were_kept_are_those_drawn_anew(values: list[Range | None], signs: Signs) -> None:
+    across, cells = dots(signs)[0], 10
+    kept: Kept[tuple[str, str]] = Kept()
+    sparks: Kept[str] = Kept()
+    for end in range(cells * across + across, 60, across):
+        first = end - cells * across - 1
+        columns = Columns(values[first:end], 1.0, first, end - 1)
+        one = Line(columns, 100.0, "dram", "*")
+        assert draw([one], cells, 5, signs, kept=kept) == draw([one], cells, 5, signs)
+        assert spark(columns, 100.0, cells, signs, sparks) == spark(columns, 100.0, cells, signs)
+
+
+def test_a_spark() -> None:
+    values: list[Range | None] = [(9, 9), (0, 0), (1, 1), (50, 50), (100, 100), None, (200, 200)]
+    columns = Columns(values, 1.0, -1, 0)
+    assert spark(columns, 100.0, 6, BLOCK) == "▁▁▄█ █"
+    assert spark(columns, 100.0, 6, ASCII) == "..=@ @"
+    assert dots_of([spark(columns, 100.0, 3, BRAILLE)]) == {
+        0: {0}, 1: {0}, 2: {0, 1}, 3: {0, 1, 2, 3}, 5: {0, 1, 2, 3}
+    }  # fmt: skip
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.floats(0, 1e9))
+def test_a_nice_end_is_above_and_not_far(value: float) -> None:
+    assert value <= nice(value) <= max(1.0, 1.5 * value)

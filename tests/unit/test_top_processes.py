@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The view of processes: what it shows of whole machines, letter by letter, and what keys and clicks do.
+
+``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_processes.py`` writes the files in tests/data/top anew; then read
+the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import machines
+from tests.unit.test_smi_properties import pictures, width_of
+from tests.unit.test_smi_screens import GIB, MIB, PICTURES, RENEW
+from tests.unit.test_top_signals import DEAF, PLAIN, Start, born, start  # noqa: F401
+from ttmem.account import blank
+from ttmem.show.top.family import parent, tree
+from ttmem.show.top.model import Model
+from ttmem.show.top.processes import Processes
+from ttmem.show.top.rows import STYLES, Row, Signs, Size
+
+Json = dict[str, Any]
+SCREENS = Path(__file__).resolve().parent.parent / "data" / "top"
+SIZES = {"80x24": Size(80, 22), "120x40": Size(120, 38), "200x60": Size(200, 58)}  # without the lines around a view
+SHOWN = {"0": "no_driver", "1": "n150", "2": "tracked", "4": "t3k", "32": "galaxy", "containers": "containers"}
+BOOTED = 1_767_300_000.0  # 23045 s before the time in the pictures; their processes started 1000 s after it
+NAMED = ("pid", "user", "name", "command", "container")
+
+
+def text_of(rows: list[Row]) -> list[str]:
+    return ["".join(text for text, _ in row).rstrip() for row in rows]
+
+
+class Screen:
+    """A view with its model, looked at as text."""
+
+    def __init__(self, picture: Json | None, size: Size = Size(120, 38), root: str = "/", **model: Any) -> None:
+        self.model = Model(**model)
+        self.view = Processes(root=root, booted=BOOTED)
+        self.size, self.signs = size, Signs()
+        if picture is not None:
+            self.take(picture)
+        self.rows()
+
+    def take(self, picture: Json) -> None:
+        self.model.take(picture, 0.0, 0.0)
+
+    def rows(self) -> list[str]:
+        return text_of(self.view.rows(self.model, self.size, self.signs))
+
+    def press(self, *keys: str) -> list[str]:
+        for key in keys:
+            assert self.view.press(key, self.model), key
+            self.rows()
+        return self.rows()
+
+    def chosen(self) -> str:
+        """The text of the row that is marked."""
+        rows = self.view.rows(self.model, self.size, self.signs)
+        marked = [text for row in rows for text, style in row if style == "select" and len(text) > 1]
+        assert len(marked) == 1
+        return marked[0]
+
+    def pids(self) -> list[str]:
+        """Of the processes listed, from top to bottom."""
+        rows = self.rows()
+        end = next((n for n, row in enumerate(rows) if row.startswith("──")), len(rows))
+        return [row.split()[0] for row in rows[2:end] if row[:7].strip().isdigit() or row[:7].strip() == "?"]
+
+
+def process(pid: int | None, state: str = "tracked", *, dram: int | None = None, **values: Any) -> Json:
+    out = {**blank.process(pid, state), "start": 100_000, "name": "python", "user": "ann", **values}
+    if "chips" not in values and dram is not None:
+        out["chips"] = [{**blank.share("u0"), "dram": dram, "l1": 0, "kinds": {"dram": dram}, "source": "server"}]
+    return out
+
+
+def picture_of(*processes: Json, **values: Any) -> Json:
+    picture = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+    chips = [{**blank.chip(f"u{number}", board="n150"), "kmd": number} for number in range(4)]
+    return {**picture, "chips": chips, "processes": list(processes), **values}
+
+
+@pytest.mark.parametrize("charts", ["block", "ascii"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("machine", SHOWN)
+def test_the_screen(machine: str, size: str, charts: str, folder: Path) -> None:
+    """The first process is opened."""
+    screen = Screen(PICTURES[SHOWN[machine]](folder), SIZES[size])
+    screen.signs = Signs(charts)
+    text = "\n".join(screen.press("enter")).replace(str(folder), "").rstrip("\n") + "\n"
+    file = SCREENS / f"processes-{machine}-{size}-{charts}.txt"
+    if RENEW:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8"), f"{file.name} differs; see the top of this file"
+
+
+def test_no_screen_is_left_over() -> None:
+    wanted = {f"processes-{m}-{s}-{c}" for m in SHOWN for s in SIZES for c in ("block", "ascii")}
+    assert {file.stem for file in SCREENS.glob("processes-*")} == wanted
+
+
+KEYS = ["s", "S", "T", "enter", "x", "slash", "escape", "down", "up", "end", "home", "pagedown", "K", "n", "p", "1"]
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(
+    pictures(), st.integers(1, 300), st.integers(1, 80), st.sampled_from(["ascii", "block"]),
+    st.lists(st.sampled_from(KEYS), max_size=12),
+)  # fmt: skip
+def test_every_screen_fits(picture: Json, width: int, height: int, charts: str, keys: list[str]) -> None:
+    model, view = Model(readonly=True), Processes(root="/nowhere", booted=BOOTED)
+    model.take(picture, 0.0, 0.0)
+    for key in ["", *keys]:
+        view.press(key, model)
+        rows = view.rows(model, Size(width, height), Signs(charts))
+        assert len(rows) <= height
+        for row in rows:
+            text = "".join(text for text, _ in row)
+            assert width_of(text) <= width
+            assert text.isprintable()
+            assert text.isascii() or charts != "ascii"
+            assert {style for _, style in row} <= set(STYLES)
+
+
+def test_before_the_first_picture() -> None:
+    assert Screen(None).rows()[2] == " Waiting for the first look at the machine."
+
+
+def test_nobody_is_there_and_what_to_do() -> None:
+    text = " ".join(" ".join(Screen(picture_of()).rows()).split())
+    assert "No process uses a chip, and none has reported anything." in text
+    assert "`ttmem serve`" in text
+    assert "`ttmem run -- COMMAND`" in text
+
+
+def test_sums_over_chips_say_what_they_are() -> None:
+    """24 and 12 GiB; of the third chip nothing is known. Peaks of two chips need not have been at one time."""
+    shares = [
+        {**blank.share(f"u{number}"), "dram": size * GIB, "l1": MIB, "peak_dram": size * GIB, "peak_l1": MIB}
+        for number, size in enumerate((24, 12))
+    ]
+    one = process(7, chips=shares, holds=["u0", "u1"])
+    row = Screen(picture_of(one)).rows()[2].split()
+    assert row[:8] == ["7", "ann", "python", "tracked", "0-1", "36.0G", "2.0M", "<36.0G"]
+    rows = Screen(picture_of({**one, "holds": ["u0", "u1", "u2"]})).rows()
+    assert rows[2].split()[4:8] == ["0-2", "36.0G+", "2.0M+", "-"]
+    assert "+ at least: not known of every chip" in rows[3]
+
+
+def test_programs_that_take_turns_in_l1_are_marked() -> None:
+    picture = picture_of(process(7, chips=[{**blank.share("u0"), "l1": 200 * MIB, "source": "server"}]))
+    picture["chips"][0]["memory"]["l1"]["at_once"] = 40 * MIB
+    rows = Screen(picture).rows()
+    assert "200M*" in rows[2].split()
+    assert rows[3] == " * all cached programs, which share L1 in time"
+
+
+def test_ages_are_those_of_the_processes() -> None:
+    """Started 1000 s after the boot, which was 23045.7 s before the picture; the one that exited lived 500 s."""
+    gone = process(8, "exited", exited=BOOTED + 1500.0)
+    rows = Screen(picture_of(process(7), gone, process(9, start=None))).rows()
+    ages = {row.split()[0]: row for row in rows[2:5]}
+    assert "6.1 h" in ages["7"]
+    assert "8 min" in ages["8"]
+    assert " h" not in ages["9"]
+    assert " min" not in ages["9"]
+
+
+def three() -> Screen:
+    return Screen(
+        picture_of(
+            process(30, dram=5, name="b", user="zed", things=1),
+            process(10, dram=9, name="C", user="ann", things=3, command="python -m serve", container="docker 3f2a"),
+            process(20, dram=7, name="a", user="bob", things=2),
+            process(99, "exited", dram=100, name="gone"),
+            process(50, "untracked", name="silent"),
+        )
+    )
+
+
+def test_sorting() -> None:
+    """What has exited is always last, and of the living who is not known about."""
+    screen = three()
+    assert screen.pids() == ["10", "20", "30", "50", "99"]
+    screen.press("S")
+    assert screen.pids() == ["30", "20", "10", "50", "99"]
+    seen = []
+    for _ in range(20):
+        screen.press("s")
+        seen.append((screen.view.sort, screen.pids()))
+    orders = dict(seen)
+    assert orders["pid"] == ["10", "20", "30", "50", "99"]
+    assert orders["name"] == ["20", "30", "10", "50", "99"]
+    assert orders["user"][:4] in (["10", "50", "20", "30"], ["50", "10", "20", "30"])
+    assert orders["things"] == ["10", "20", "30", "50", "99"]
+    assert {"pid", "user", "name", "state", "chips", "dram", "l1", "age", "things", "anomalies"} <= set(orders)
+
+
+def test_a_click_on_a_title_sorts() -> None:
+    screen = three()
+    x = screen.rows()[1].index("NAME")
+    assert screen.view.click(x, 1, screen.model)
+    assert screen.pids() == ["20", "30", "10", "50", "99"]
+    assert "NAME▴" in screen.rows()[1]
+    screen.view.click(x, 1, screen.model)
+    assert screen.pids() == ["50", "10", "30", "20", "99"]
+    assert "NAME▾" in screen.rows()[1]
+
+
+def test_a_click_on_a_row_chooses_and_opens_it() -> None:
+    screen = three()
+    assert screen.view.click(3, 3, screen.model)
+    assert screen.chosen().split()[0] == "20"
+    screen.view.click(3, 3, screen.model)
+    assert "chip 0" in screen.rows()[4]
+    assert not screen.view.click(3, 37, screen.model), "nothing is there"
+
+
+@pytest.mark.parametrize(
+    ("text", "pids"),
+    [("bob", ["20"]), ("0", ["10", "20", "30", "50"]), ("SERVE", ["10"]), ("docker", ["10"]), ("silent", ["50"])],
+)
+def test_the_filter(text: str, pids: list[str]) -> None:
+    screen = three()
+    screen.press("slash", *text, "enter")
+    assert screen.pids() == pids
+    assert f"{len(pids)} match '{text}'" in screen.rows()[0]
+    screen.press("escape")
+    assert len(screen.pids()) == 5
+
+
+def test_a_filter_that_nothing_matches() -> None:
+    screen = three()
+    rows = screen.press("slash", "z", "z", "z")
+    assert rows[0].startswith("Filter: zzz")
+    assert rows[2] == " No process matches 'zzz'; escape clears the filter."
+    screen.press("q", "1", "space", "escape")
+    assert len(screen.pids()) == 5, "keys that mean something elsewhere were part of the text"
+
+
+def test_the_chosen_process_stays_chosen() -> None:
+    screen = three()
+    screen.press("down")
+    assert screen.chosen().split()[0] == "20"
+    screen.take(picture_of(process(20, dram=1), process(10, dram=9), process(30, dram=8), process(40, dram=7)))
+    assert screen.chosen().split()[0] == "20"
+    assert screen.pids() == ["10", "30", "40", "20"]
+
+
+def test_what_is_below_an_opened_process() -> None:
+    kinds = {"dram": 3 * GIB, "trace": MIB, "l1": 2 * MIB, "cb": 0, "host": 4096}
+    share = {"dram": 3 * GIB + MIB, "l1": 2 * MIB, "kinds": kinds, "source": "server"}
+    shares = [{**blank.share(uid), **share} for uid in ("u2", "u0", "u1")]
+    shares.append({**blank.share("u3"), "dram": 7 * GIB, "source": "shm"})
+    rows = Screen(picture_of(process(7, chips=shares))).press("x")
+    below = [row.split() for row in rows[3:9]]
+    assert below == [
+        ["chip", "0-2", "each", "3.0G", "2.0M", "-", "-"],
+        ["dram", "3.0G"],
+        ["trace", "1.0M"],
+        ["l1", "2.0M"],
+        ["host", "4.0K"],
+        ["chip", "3,", "as", "tt-metal", "counts", "7.0G", "-", "-", "-"],
+    ]
+    assert rows[4].index("3.0G") == rows[3].index("3.0G"), "in the column of its pool"
+    assert rows[6].index("2.0M") == rows[3].index("2.0M")
+
+
+def test_closing_from_below() -> None:
+    screen = three()
+    screen.press("enter", "down", "down", "enter")
+    assert screen.chosen().split()[0] == "10"
+    assert not any("chip 0" in row for row in screen.rows()[:6])
+
+
+def test_what_is_said_of_the_chosen_process() -> None:
+    share = {
+        **blank.share("u1"), "dram": 9 * GIB, "l1": 0, "kinds": {"dram": 9 * GIB}, "source": "server",
+        "shm": {"dram": 8 * GIB, "l1": 0, "l1_small": 0, "trace": 0, "cb": 0},
+    }  # fmt: skip
+    anomalies = {**blank.process(1, "tracked")["anomalies"], "unknown_free": 3}
+    sources = [{"name": "agent", "confidence": "exact", "trouble": "it cannot see traces"}]
+    one = process(
+        7, chips=[share], command="python llama.py", holds=["u1", "u2"], anomalies=anomalies, sources=sources,
+        claimed_pids=[12],
+    )  # fmt: skip
+    notes = [
+        {"what": "untracked", "chip": None, "pid": 7, "text": "a note on it"},
+        {"what": "untracked", "chip": None, "pid": 8, "text": "a note on another"},
+    ]
+    rows = Screen(picture_of(one, notes=notes)).rows()
+    text = " ".join(" ".join(rows).split())
+    for said in (
+        "── pid 7 python (ann) ─",
+        "python llama.py",
+        "calls itself pid 12",
+        "By kind on 1: dram 9.0 GiB",
+        "Has open: 1-2; what it has of 2 is not known",
+        "tt-metal's own counters differ: chip 1 dram 8.0 GiB (tracked 9.0 GiB)",
+        "agent: it cannot see traces",
+        "Anomalies: unknown_free 3",
+        "Note: a note on it",
+    ):
+        assert said in text, said
+    assert "a note on another" not in text
+    assert "tracked !" in rows[2]
+
+
+def test_the_tree(folder: Path) -> None:
+    """By the parents that /proc names; one that is younger than its child only has the parent's old pid."""
+    machine = machines.Machine(folder)
+    for pid, above in ((10, 1), (20, 10), (30, 20), (40, 10), (50, 60), (60, 1)):
+        stat = machine.process(pid, name="a (b) c") / "stat"
+        stat.write_text(stat.read_text().replace(" S 1 ", f" S {above} "))
+        assert parent(pid, str(folder)) == above
+    assert parent(4711, str(folder)) is None
+    listed = [process(pid, dram=pid, start=100) for pid in (40, 30, 20, 10, 50)]
+    screen = Screen(picture_of(*listed, process(60, dram=60, start=101)), root=str(folder))
+    screen.press("T")
+    names = [row.split("ann")[1][:20].rstrip() for row in screen.rows()[2:8]]
+    assert screen.pids() == ["60", "50", "10", "40", "20", "30"]
+    assert [name.strip().removesuffix(" tracked").strip() for name in names] == [
+        "python", "python", "python", "├─ python", "└─ python", "└─ python",
+    ]  # fmt: skip
+    (folder / "proc/30/stat").unlink()
+    assert screen.rows()[7].split()[0] == "30", "what was seen once is remembered"
+    screen.press("slash", "4", "0", "enter")
+    assert screen.pids() == ["40"], "its parent does not match"
+
+
+@given(st.integers(0, 12).flatmap(lambda n: st.tuples(st.just(n), st.dictionaries(*[st.integers(0, n or 1)] * 2))))
+@settings(deadline=None, derandomize=True)
+def test_a_tree_has_everybody_once(case: tuple[int, dict[int, int]]) -> None:
+    """Even if wrong data makes somebody his own grandfather."""
+    count, above = case
+    above = {a: b for a, b in above.items() if a < count and b < count}
+    assert sorted(place for place, _ in tree(count, above, ascii=True)) == list(range(count))
+
+
+def living(child: subprocess.Popen[bytes], **values: Any) -> Json:
+    return process(child.pid, dram=5, start=born(child.pid), **values)
+
+
+def test_kill(start: Start) -> None:  # noqa: F811
+    """First SIGTERM, which it ignores, then SIGKILL; each only after y."""
+    child = start(DEAF)
+    screen = Screen(picture_of(living(child)))
+    rows = screen.press("K")
+    assert rows[0] == f"send SIGTERM to pid {child.pid} python (ann)? y/n"
+    for key in ("n", "Y", "enter", "escape", "q"):
+        screen.press(key)
+        assert screen.model.message == "nothing was sent"
+        assert "send SIGTERM" in screen.press("K")[0]
+    screen.press("y")
+    assert screen.model.message == (
+        f"SIGTERM was sent to pid {child.pid} python (ann); if it does not end, K again offers SIGKILL"
+    )
+    assert screen.press("K")[0] == f"send SIGKILL to pid {child.pid} python (ann)? y/n"
+    screen.press("y")
+    assert child.wait(30) == -signal.SIGKILL
+    screen.press("K", "y")
+    assert "SIGKILL was not sent" in str(screen.model.message)
+
+
+def test_a_new_process_with_an_old_pid_is_not_hit(start: Start) -> None:  # noqa: F811
+    """Asked about one, and meanwhile another has its pid."""
+    child = start(PLAIN)
+    screen = Screen(picture_of({**living(child), "start": born(child.pid) - 5}))
+    screen.press("K", "y")
+    assert "is another process by now" in str(screen.model.message)
+    assert child.poll() is None
+
+
+def test_the_question_is_about_who_was_chosen_then(start: Start) -> None:  # noqa: F811
+    child, other = start(PLAIN), start(PLAIN)
+    screen = Screen(picture_of(living(child)))
+    screen.press("K")
+    screen.take(picture_of({**living(other), "name": "innocent"}))
+    assert f"pid {child.pid} " in screen.rows()[0]
+    screen.press("y")
+    assert child.wait(30) == -signal.SIGTERM
+    assert other.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("one", "readonly", "why"),
+    [
+        (process(4711, dram=1), True, "--readonly"),
+        (process(None, "untracked"), False, "has no pid here"),
+        (process(4711, "exited"), False, "has exited"),
+        (process(1, dram=1), False, "pid 1 "),
+        (process(os.getpid(), dram=1), False, "is this dashboard"),
+    ],
+)
+def test_what_is_refused_is_said_at_once(one: Json, readonly: bool, why: str) -> None:
+    screen = Screen(picture_of(one), readonly=readonly)
+    assert "send" not in screen.press("K")[0]
+    assert why in str(screen.model.message)
+
+
+def test_nobody_to_kill() -> None:
+    screen = Screen(picture_of())
+    screen.press("K")
+    assert screen.model.message == "no process is chosen"
+
+
+def test_what_was_remembered_may_be_nonsense() -> None:
+    screen = three()
+    before = screen.pids()
+    for wrong in ("colour", 7, None, ["dram"]):
+        screen.view.sort = wrong  # type: ignore[assignment]
+        assert screen.pids() == before

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Themes: every style has a look in each, and what is to be read can be read."""
+
+from __future__ import annotations
+
+import pytest
+from rich.color import Color
+from rich.style import Style
+
+from ttmem.cli import top
+from ttmem.show.top.rows import STYLES
+from ttmem.show.top.themes import THEMES, following, look_of
+
+QUIET = {"track", "free"}  # what is not there need not be read
+
+
+def luminance(colour: Color) -> float:
+    """As WCAG 2 defines it."""
+    triplet = colour.triplet
+    assert triplet is not None
+    parts = [value / 255 for value in triplet]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(style: Style) -> float:
+    assert style.color is not None
+    assert style.bgcolor is not None
+    light, dark = sorted((luminance(style.color), luminance(style.bgcolor)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_the_command_knows_all_themes() -> None:
+    assert tuple(THEMES) == top._THEMES
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_style_has_a_look(theme: str) -> None:
+    assert set(THEMES[theme]) == set(STYLES)
+    for style in STYLES:
+        Style.parse(look_of(theme, style))
+        Style.parse(look_of(theme, f"{style} select".strip()))
+
+
+@pytest.mark.parametrize("theme", [name for name in THEMES if name != "mono"])
+@pytest.mark.parametrize("style", [name for name in STYLES if name not in QUIET])
+def test_text_can_be_read(theme: str, style: str) -> None:
+    """4.5 is what WCAG asks for; 7 where the theme is called after it."""
+    least = 7.0 if theme == "high-contrast" else 4.5
+    if style == "bad" and theme == "high-contrast":
+        least = 4.5  # white on red
+    assert contrast(Style.parse(look_of(theme, style))) >= least
+    if style != "title":  # which is never chosen
+        chosen = contrast(Style.parse(look_of(theme, f"{style} select".strip())))
+        assert chosen >= (4.5 if theme == "high-contrast" else 3.0)
+
+
+def test_mono_has_no_colours() -> None:
+    for style in STYLES:
+        look = Style.parse(look_of("mono", style))
+        assert {colour.name for colour in (look.color, look.bgcolor) if colour} <= {"default"}
+
+
+def test_all_themes_follow_each_other() -> None:
+    seen = ["dark"]
+    while (name := following(seen[-1])) != "dark":
+        seen.append(name)
+    assert sorted(seen) == sorted(THEMES)

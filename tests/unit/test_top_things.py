@@ -1,0 +1,450 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The view of things and events: what it asks a real server for, what it shows, letter by letter, and its keys.
+
+``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_things.py`` writes the files in tests/data/top anew; then read the
+difference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support import Server, wait_until
+from tests.unit.test_smi_properties import anything, pictures, sizes, width_of
+from tests.unit.test_smi_screens import GIB, MIB, RENEW
+from tests.unit.test_top_processes import SCREENS, SIZES, text_of
+from ttmem import AllocationClient
+from ttmem.account import blank
+from ttmem.show.top import eventlist
+from ttmem.show.top.model import Answer, Model
+from ttmem.show.top.rows import STYLES, Signs, Size
+from ttmem.show.top.things import Things
+
+Json = dict[str, Any]
+NOW = 1_767_323_045.0  # the second of the pictures' time
+KINDS = ("dram", "l1", "cb", "kernel", "dispatch_kernel")
+TAGS = ("ttnn.matmul", None, "conv51.weight", "层.注意力.权重", "reader: 1408 B")
+
+
+def thing(number: int, **values: Any) -> Json:
+    """As in the answer to /things, the keys of which another test compares with a server's."""
+    return {
+        "pid": 4711, "chip": f"u{number % 4}", "device": number % 4, "kind": KINDS[number % 5],
+        "id": hex(4096 + 32 * number), "address": 4096 + 32 * number, "size": (100 - number) * MIB, "reserved": None,
+        "refs": 1, "since": NOW - 10 * number, "program": None, "cores": None, "core": None, "shared": False,
+        "layout": None, "core_count": None, "tag": TAGS[number % 5], "source": "agent", "confidence": "exact",
+        "counted": True, **values,
+    }  # fmt: skip
+
+
+def answer_of(things: list[Json], matched: int | None = None, offset: int = 0) -> Answer:
+    matched = len(things) if matched is None else matched
+    size = sum(one["size"] for one in things) + (matched - len(things)) * MIB  # the others have 1 MiB each
+    return Answer({"matched": matched, "bytes": size, "offset": offset, "things": things}, None, 0.0)
+
+
+def picture_of(server: bool = True, chips: int = 4) -> Json:
+    picture = blank.picture("2026-01-02T03:04:05.000Z", "box")
+    picture["chips"] = [{**blank.chip(f"u{number}", board="n150"), "kmd": number} for number in range(chips)]
+    picture["processes"] = [{**blank.process(4711, "tracked"), "name": "python", "things": 250}]
+    picture["server"] = {"pid": 99, "version": "1.2.3", "events": 5} if server else None
+    why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
+    picture["sources"] = [] if server else [{"name": "server", "state": "not running", "detail": why}]
+    return picture
+
+
+class Screen:
+    """The view with a model in which every question has an answer."""
+
+    def __init__(self, things: list[Json] | Answer = (), size: Size = Size(120, 38), **picture: Any) -> None:  # type: ignore[assignment]
+        self.model, self.view, self.size, self.signs = Model(), Things(), size, Signs()
+        self.model.take(picture_of(**picture), 0.0, 0.0)
+        self.answer = things if isinstance(things, Answer) else answer_of(list(things))
+        self.rows()
+
+    def rows(self) -> list[str]:
+        self.view.rows(self.model, self.size, self.signs)
+        for path in self.view.wants(self.model):
+            if path != "/events":
+                self.model.answers[path] = self.answer
+        return text_of(self.view.rows(self.model, self.size, self.signs))
+
+    def press(self, *keys: str) -> list[str]:
+        for key in keys:
+            assert self.view.press(key, self.model), key
+            self.rows()
+        return self.rows()
+
+    def query(self) -> dict[str, str]:
+        (path,) = self.view.wants(self.model)
+        assert urlsplit(path).path == "/things"
+        return {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
+
+    def events(self, *events: Json, lost: int = 0) -> list[str]:
+        self.model.answers["/events"] = Answer({"events": list(events), "lost": lost}, None, 0.0)
+        return self.rows()
+
+
+def event(number: int, name: str = "Allocated", **values: Any) -> Json:
+    return {
+        "time": NOW - 20 + number / 10, "event": name, "pid": 4711, "uid": 0, "device": 0, "chip": "u0", "kind": "l1",
+        "id": hex(4096 + number), "size": MIB, "refs": 1, "program": None, "tag": f"op {number}.", **values,
+    }  # fmt: skip
+
+
+def various() -> list[Json]:
+    odd = [
+        thing(20, counted=False, confidence="reported", source="client"),
+        thing(21, shared=True, cores="{[0-0 - 7-7]}"),
+        thing(22, confidence="estimated", reserved=77 * MIB, program=12, layout="height_sharded", core_count=64),
+        thing(23, core={"x": 3, "y": 4, "address": 0x3410, "what": "firmware"}, pid=None),
+    ]
+    return [thing(number) for number in range(20)] + odd
+
+
+@pytest.mark.parametrize("charts", ["block", "ascii"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("what", ["0", "1", "4", "32", "alone", "events"])
+def test_the_screen(what: str, size: str, charts: str) -> None:
+    """By the number of chips; without a server; events."""
+    chips = int(what) if what.isdigit() else 4
+    things = [{**one, "chip": f"u{number % chips}"} for number, one in enumerate(various())] if chips else []
+    screen = Screen(answer_of(things, 250 if chips else 0), SIZES[size], server=what != "alone", chips=chips)
+    screen.signs = Signs(charts)
+    if what == "events":
+        screen.press("e")
+        named = dict.fromkeys(("device", "chip", "kind", "id", "size", "refs", "program", "tag"))
+        others = [
+            event(200, "ProgramRun", **{**named, "device": 2, "program": 5, "cores": "{[0-0 - 7-7]}"}),
+            event(201, "Mark", **named, text="step 1"),
+            event(202, "Lost", **named, events=4711),
+            event(203, "Freed", size=5 * GIB, kind="dram", chip="u3"),
+            {"event": "lost", "count": 12},
+        ]
+        screen.events(*(event(number) for number in range(200)), *others, lost=12)
+    else:
+        screen.press("down", "down")
+    text = "\n".join(screen.rows()).rstrip("\n") + "\n"
+    file = SCREENS / f"things-{what}-{size}-{charts}.txt"
+    if RENEW:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8"), f"{file.name} differs; see the top of this file"
+
+
+def test_no_screen_is_left_over() -> None:
+    whats = ("0", "1", "4", "32", "alone", "events")
+    wanted = {f"things-{w}-{s}-{c}" for w in whats for s in SIZES for c in ("block", "ascii")}
+    assert {file.stem for file in SCREENS.glob("things-*")} == wanted
+
+
+@st.composite
+def any_things(draw: Any) -> Json:
+    place = st.none() | st.just({"x": 3, "y": 4, "address": 0x3410, "what": "firmware"})
+    return thing(
+        draw(st.integers(0, 50)), tag=draw(st.none() | anything), pid=draw(st.sampled_from([None, 1, 1 << 22])),
+        size=draw(sizes) or 0, reserved=draw(sizes), kind=draw(st.sampled_from(blank.KINDS)), core=draw(place),
+        since=draw(st.floats(0, 2 * NOW)), counted=draw(st.booleans()), shared=draw(st.booleans()),
+        confidence=draw(st.sampled_from(["exact", "reported", "estimated"])), id=hex(draw(st.integers(0, 1 << 64))),
+    )  # fmt: skip
+
+
+@st.composite
+def any_events(draw: Any) -> Json:
+    names = st.sampled_from(["Allocated", "Freed", "Mark", "Viewed", "lost", "SomethingNew"])
+    out = {"event": draw(names), "time": draw(st.none() | st.floats(0, 1e12)), "pid": draw(st.none() | st.just(7))}
+    for name in draw(st.lists(st.sampled_from(["tag", "text", "name", "chip", "kind", "id", "cores"]))):
+        out[name] = draw(st.none() | anything)
+    return {**out, "size": draw(sizes)}
+
+
+KEYS = (
+    *("e", "s", "slash", "f", "c", "p", "m", "F", "escape", "enter", "1", "M", "up", "down", "end", "home", "pageup"),
+    *("pagedown", "backspace"),
+)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(
+    pictures(), st.lists(any_things(), max_size=5), st.lists(any_events(), max_size=5), st.integers(1, 300),
+    st.integers(1, 80), st.sampled_from(["ascii", "block"]), st.lists(st.sampled_from(KEYS), max_size=12),
+)  # fmt: skip
+def test_every_screen_fits(
+    picture: Json, things: list[Json], events: list[Json], width: int, height: int, charts: str, keys: list[str]
+) -> None:
+    model, view = Model(), Things()
+    model.take(picture, 0.0, 0.0)
+    model.answers["/events"] = Answer({"events": events, "lost": 3}, None, 0.0)
+    for key in ["", *keys]:
+        view.press(key, model)
+        for path in view.wants(model):
+            model.answers.setdefault(path, answer_of(things, 10 + len(things)))
+        rows = view.rows(model, Size(width, height), Signs(charts))
+        assert len(rows) <= height
+        for row in rows:
+            text = "".join(text for text, _ in row)
+            assert width_of(text) <= width
+            assert text.isprintable()
+            assert text.isascii() or charts != "ascii"
+            assert {style for _, style in row} <= set(STYLES)
+
+
+def test_without_a_server_nothing_is_asked_and_the_reason_is_said() -> None:
+    screen = Screen(server=False)
+    text = " ".join(" ".join(screen.rows()).split())
+    assert "Things and events are known to a server alone: no ttmem server answers" in text
+    assert "start one with `ttmem serve`" in text
+    assert screen.view.wants(screen.model) == []
+    assert screen.view.wants(Model()) == []
+
+
+def test_what_the_keys_ask_for() -> None:
+    screen = Screen(various())
+    assert screen.query() == {"sort": "size", "limit": "90"}
+    screen.press("s")
+    assert screen.query()["sort"] == "newest"
+    screen.press("s")
+    assert screen.query()["sort"] == "oldest"
+    screen.press("s", "f")
+    assert screen.query() == {"sort": "size", "limit": "90", "kind": "dram"}
+    screen.press("c")
+    assert screen.query()["chip"] == "u0"
+    screen.model.choose(2)
+    assert screen.query()["chip"] == "u2", "the chip that was chosen meanwhile"
+    screen.press("p")
+    assert screen.query()["pid"] == "4711"
+    screen.press("m", *"1", "full_stop", *"5M", "enter")
+    assert screen.query()["min_size"] == str(3 * MIB // 2)
+    rows = screen.press("slash", *"a&b", "space", "模", "enter")
+    assert screen.query()["tag"] == "a&b 模"
+    assert "only dram, chip 2, pid 4711, from 1.5 MiB, tag 'a&b 模'" in rows[0]
+    screen.press("p", "c")
+    assert not {"pid", "chip"} & set(screen.query())
+    screen.press("escape")
+    assert screen.query() == {"sort": "size", "limit": "90"}
+    assert not screen.view.press("escape", screen.model), "there is no filter left to clear"
+
+
+def test_the_kinds_come_round() -> None:
+    screen = Screen(various())
+    seen = []
+    for _ in blank.KINDS:
+        screen.press("f")
+        seen.append(screen.query()["kind"])
+    assert seen == list(blank.KINDS)
+    screen.press("f")
+    assert "kind" not in screen.query()
+
+
+def test_a_size_that_is_none() -> None:
+    screen = Screen(various())
+    screen.press("m", *"lots", "enter")
+    assert str(screen.model.message).startswith("not a size: 'lots'; write bytes or a number with K, M, G or T")
+    assert "min_size" not in screen.query()
+    screen.press("escape")
+    assert "min_size" not in screen.query()
+
+
+def test_pages() -> None:
+    """A page more on either side is asked for, and what is not there yet is shown as such."""
+    everything = [thing(number % 90, id=hex(number)) for number in range(1000)]
+    screen = Screen(answer_of(everything[:90], 1000))
+    screen.press("end")
+    query = screen.query()
+    offset, limit = int(query["offset"]), int(query["limit"])
+    assert offset <= 1000 - 29
+    assert offset + limit >= 1000
+    assert screen.rows()[5].strip() == "...", "of that page nothing is known"
+    screen.answer = answer_of(everything[offset : offset + limit], 1000, offset)
+    rows = screen.rows()
+    assert f" {hex(999)} " in rows[30]
+    assert rows[31].startswith(" 972-1,000: ")
+    screen.press("home")
+    assert "offset" not in screen.query()
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.integers(0, 5000), st.integers(1, 80))
+def test_all_that_is_seen_is_asked_for(top: int, height: int) -> None:
+    screen = Screen(various())
+    cursor = screen.view._cursor
+    cursor.top, cursor.height = top, height
+    query = screen.query()
+    first = int(query.get("offset", "0"))
+    assert first <= top
+    assert top + height <= first + int(query["limit"])
+
+
+def test_beyond_what_the_server_gives() -> None:
+    screen = Screen(answer_of([thing(number) for number in range(40)], 2_000_000))
+    screen.press("end")
+    assert int(screen.query()["offset"]) < 100_000
+    assert "(those beyond 100,000 cannot be shown)" in screen.rows()[-1] + screen.rows()[31]
+
+
+def test_sums() -> None:
+    """29 of 40 things fit; 100 + 99 + ... MiB."""
+    things = [thing(number) for number in range(40)]
+    screen = Screen(answer_of(things))
+    rows = screen.rows()
+    seen, rest = sum(range(72, 101)), sum(range(61, 72))
+    assert rows[0] == f"THINGS  40 things, {(seen + rest) / 1024:.1f} GiB"
+    assert rows[31] == f" 1-29: {seen / 1024:.1f} GiB; 11 more: {rest:.1f} MiB"
+    assert "40 things of 250" in screen.press("f")[0], "so many there are, by the snapshot"
+
+
+def test_what_is_not_counted_says_so() -> None:
+    screen = Screen(various()[20:])
+    rows = screen.rows()
+    assert [row.split()[3][-1] for row in rows[2:5]] == ["x", "=", "~"]
+    assert "x not counted, see below   = inside an L1 buffer, adds nothing   ~ estimated" in rows[6]
+    text = " ".join(" ".join(rows).split())
+    assert "reported, by client Not counted: a stronger source is believed" in text
+    dim = screen.view.rows(screen.model, screen.size, screen.signs)[3]
+    assert all(style != "dim" for _, style in dim), "only what is not counted is dim"
+    text = " ".join(" ".join(screen.press("end")).split())
+    assert "Written to core 3,4 at 0x3410: firmware" in text
+
+
+def test_the_chosen_thing_stays_chosen() -> None:
+    screen = Screen(various())
+    screen.press("down", "down")
+    title = next(row for row in screen.rows() if row.startswith("──"))
+    assert thing(2)["id"] in title
+    screen.answer = answer_of([thing(77), *various()])
+    assert title in screen.rows()
+
+
+def test_a_click_on_a_title_sorts_and_one_on_a_row_chooses() -> None:
+    screen = Screen(various())
+    x = screen.rows()[1].index("AGE")
+    for wanted in ("newest", "oldest", "newest"):
+        assert screen.view.click(x, 1, screen.model)
+        assert screen.query()["sort"] == wanted
+    assert "AGE▴" in screen.rows()[1]
+    assert screen.view.click(4, 5, screen.model)
+    assert any(row.startswith("──") and thing(3)["id"] in row for row in screen.rows())
+    assert not screen.view.click(4, 37, screen.model)
+
+
+def test_what_the_server_says_is_said() -> None:
+    screen = Screen(Answer(None, "the server says: limit is a whole number", 0.0))
+    assert screen.rows()[2] == " the server says: limit is a whole number"
+
+
+def test_empty() -> None:
+    screen = Screen([])
+    assert "Nothing is allocated: no process that reports holds anything." in screen.rows()[2]
+    assert "escape clears" in screen.press("f")[2]
+
+
+def numbers(rows: list[str]) -> list[int]:
+    """Which events are shown."""
+    return [int(row.rsplit("op ", 1)[1].split(".")[0]) for row in rows[2:] if "op " in row]
+
+
+def test_events_are_followed() -> None:
+    screen = Screen(size=Size(160, 12))
+    screen.press("e")
+    assert screen.view.wants(screen.model) == ["/events"]
+    rows = screen.events()
+    assert rows[2] == " No event since this view was opened."
+    assert numbers(screen.events(*map(event, range(50)))) == list(range(40, 50))
+    assert numbers(screen.events(*map(event, range(51)))) == list(range(41, 51))
+
+
+def test_events_are_held() -> None:
+    screen = Screen(size=Size(160, 12))
+    screen.press("e")
+    screen.events(*map(event, range(50)))
+    screen.press("F")
+    assert numbers(screen.events(*map(event, range(20, 70)))) == list(range(40, 50))
+    assert "held: F or end follows" in screen.rows()[0]
+    assert numbers(screen.press("pageup")) == list(range(39, 49))
+    screen.press("end")
+    assert numbers(screen.rows()) == list(range(60, 70))
+    assert numbers(screen.press("up")) == list(range(60, 70)), "who moves up wants to read"
+    assert numbers(screen.events(*map(event, range(200)))) == list(range(60, 70))
+    assert numbers(screen.press("F")) == list(range(190, 200))
+    screen.view.click(3, 4, screen.model)
+    assert not screen.view._follower.follows
+
+
+def test_events_are_filtered() -> None:
+    screen = Screen(size=Size(160, 30))
+    screen.press("e")
+    events = [event(number, kind=("l1", "dram")[number % 2], pid=100 + number % 3, size=number) for number in range(18)]
+    screen.events(*events)
+    assert numbers(screen.press("f")) == list(range(1, 18, 2))
+    assert numbers(screen.press("up", "p")) == [3, 9, 15], "those of the process that event 15 is of"
+    screen.press("escape", "end")
+    assert numbers(screen.press("slash", *"OP", "space", "7", "full_stop", "enter")) == [7]
+    screen.press("escape")
+    assert numbers(screen.press("m", "1", "0", "enter")) == list(range(10, 18))
+    rows = screen.press("slash", *"nothing", "enter")
+    assert rows[2] == " None of the last events fits the filters."
+
+
+def test_rates_and_losses() -> None:
+    """30 in the last ten seconds are 3 a second; those before do not count."""
+    events = [{"event": "Freed", "time": NOW - 60 + number} for number in range(40)]
+    events += [{"event": name, "time": NOW - 9 + number / 10} for number in range(20) for name in ["Allocated"]]
+    events += [{"event": "Mark", "time": NOW - 1 + number / 100} for number in range(10)]
+    assert eventlist.rates(events, NOW) == [("Allocated", 2.0), ("Mark", 1.0)]
+    assert eventlist.rates(events, NOW + 100) == []
+    assert eventlist.rates([], NOW) == []
+    many = [{"event": "Freed", "time": NOW - 0.5 + number / 2000} for number in range(1000)]
+    assert eventlist.rates(many, NOW)[0][1] == pytest.approx(2000), "older ones are not kept"
+    screen = Screen()
+    screen.press("e")
+    row = screen.events(*events, lost=4711)[0]
+    assert row == "EVENTS  3.0 events/s  4,711 lost: too many for this screen  Allocated 2.0, Mark 1.0"
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[AllocationClient]:
+    own = AllocationClient(enabled=True, socket_path=server.path)
+    yield own
+    own.close()
+
+
+def test_a_real_server(server: Server, client: AllocationClient) -> None:
+    """It understands every question, and its answers have the keys of those above."""
+    for number in range(120):
+        client.report_allocation(
+            device_id=number % 2, size=(number + 1) * 1024, buffer_type=("dram", "l1")[number % 2],
+            buffer_id=4096 * number, tag=f"layer {number}",
+        )  # fmt: skip
+    assert client.flush()
+    wait_until(lambda: server.get("/things?limit=1")["matched"] == 120, "the reports' arrival")
+    model, view, size = Model(), Things(), Size(120, 38)
+    model.take(server.snapshot(), 0.0, 0.0)
+
+    def rows(*keys: str) -> list[str]:
+        for key in keys:
+            assert view.press(key, model)
+        for _ in range(2):
+            view.rows(model, size, Signs())
+            for path in view.wants(model):
+                model.answers[path] = Answer(server.get(path), None, 0.0)
+        return text_of(view.rows(model, size, Signs()))
+
+    first = rows()
+    assert "120 things, 7.1 MiB" in first[0]
+    assert set(server.get("/things?limit=1")["things"][0]) == set(thing(0))
+    assert "layer 119" in first[2]
+    assert "layer 0" in rows("end")[30]
+    assert "60 things of 120" in rows("home", "f", "f")[0]
+    assert "60 things of 120" in rows("escape", "c")[0]
+    assert f"pid {os.getpid()}" in rows("escape", "p")[0]
+    assert "21 things of 120" in rows("escape", "m", *"100K", "enter")[0]
+    assert "11 things of 120" in rows("escape", "slash", *"er", "space", "7", "enter")[0]
+    assert "layer 0" in rows("escape", "s", "s")[2]
+    assert "Traceback" not in server.err.read_text()
