@@ -92,6 +92,18 @@ def test_errors_have_code_2(folder: Path, env: dict[str, str], arguments: list[s
     assert "Traceback" not in done.stderr
 
 
+def test_tt_umd_is_asked_only_once_and_with_a_warning(folder: Path, env: dict[str, str]) -> None:
+    """It is not installed here; what it says where it is, tests/integration/test_umd.py has."""
+    root = laid_out(folder, machines.n150)
+    done = smi(env, "--umd", *root)
+    assert done.returncode == 0
+    assert "opens the chips" in done.stderr
+    assert "umd absent: tt-umd is not installed" in done.stdout
+    again = smi(env, "--umd", "-w", *root)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "it looks once" in again.stderr
+
+
 def test_with_a_server(server: Server, legacy: Callable[..., LegacyClient], env: dict[str, str]) -> None:
     client = legacy(server)
     client.say("alloc 0 1048576 0 0x1000")

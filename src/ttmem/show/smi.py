@@ -101,7 +101,9 @@ def _footer(picture: Json, style: Style) -> Iterator[str]:
 
 def _matters(source: Json, picture: Json) -> bool:
     """Is there more to say of a source than its state? Not that there is nothing, if there is enough without it."""
-    if source["name"] == "server" or (source["state"] == "absent" and (picture["chips"] or picture["processes"])):
+    if source["name"] == "server":
+        return False  # there is a hint on it
+    if source["name"] != "umd" and source["state"] == "absent" and (picture["chips"] or picture["processes"]):
         return False
     return not any(note["what"] == f"{source['name']}-{source['state']}" for note in picture["notes"])
 
