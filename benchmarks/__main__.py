@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import agent, client, ingest, ledger, sources, startup, tracking
+from benchmarks import agent, client, ingest, ledger, sources, startup, top, tracking
 from benchmarks.report import Report
 
 PARTS = {
@@ -23,6 +23,7 @@ PARTS = {
     "ledger": ledger,
     "sources": sources,
     "startup": startup,
+    "top": top,
 }
 
 

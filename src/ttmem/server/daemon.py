@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401 - asyncio would load it at the first snapshot, perhaps amid an upgrade
 import gc
 import json
 import os
