@@ -260,14 +260,16 @@ def _numbers(core: Json, data: Json, style: Style) -> list[Row]:
     )
     rows: list[Row] = [[(text, ""), (human(core["headroom"]), _headroom_style(core["headroom"], data))]]
     floor, owner = data["floor"]["address"], data["floor"]["owner"]
-    above = "the end of L1" if owner is None else f"L1 buffer of {human(owner['size'])}, {owner_text(owner)}"
+    above = (
+        "the end of L1" if owner is None else f"L1 buffer of {human(owner['size'])}, {style.clean(owner_text(owner))}"
+    )
     program = program_of(data, core["program"])
-    ran = program_text(program) if program else "nothing" if core["headroom"] is not None else "not known"
+    ran = style.clean(program_text(program)) if program else "nothing" if core["headroom"] is not None else "not known"
     rows.append([(f"{'wall':6}{floor:>8} ", "dim"), (above, "l1")])
     rows.append([(f"{'last':6}{'-' if core['end'] is None else core['end']:>8} ", "dim"), (ran, "cb")])
     worst = core["worst"]
     if worst is not None and worst["end"] > (core["end"] or 0):
-        told = f"{program_text(program_of(data, worst['program']))}, headroom {human(worst['headroom'])}"
+        told = f"{style.clean(program_text(program_of(data, worst['program'])))}, headroom {human(worst['headroom'])}"
         rows.append([(f"{'worst':6}{worst['end']:>8} ", "dim"), (told, "bad" if worst["headroom"] < 0 else "")])
     return [[(style.cut(text, style.width), name) if n == 0 else (text, name) for n, (text, name) in enumerate(row)]
             for row in rows]  # fmt: skip
