@@ -20,7 +20,7 @@ _SIZES = ("dram", "l1", "peak_dram", "peak_l1")
 NOBODY = "No process uses a chip, and none has reported anything."
 _TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1")
 _COLOURS = {"untracked": YELLOW, "stale": DIM, "exited": DIM}
-_MEANINGS = {
+MEANINGS = {
     "stale": "stale: left behind in tt-metal's counters by a process that died; none of it is in use.",
     "exited": "exited: what it still held when it went; all of it was given back.",
 }
@@ -59,7 +59,7 @@ def process_table(
     commands = once([_command(process["command"] or "") for process in of])
     found = [
         column("PID", once([str(process["pid"] or "?") for process in of]), 0, right=True, low=7),
-        column("USER", once([_user(process) for process in of]), 2, low=5),
+        column("USER", once([user_of(process) for process in of]), 2, low=5),
         column("NAME", once([process["name"] or "-" for process in of]), 0, low=7, high=16),
         Column("STATE", [(text, colour) for text, colour in zip(once([p["state"] for p in of]), colours)], 0),
         column("CHIP", [row[1] for row in rows], -1, low=9),
@@ -96,8 +96,8 @@ def _rows(process: Json, chips: dict[str, Json], names: Names) -> list[Row]:
     """Chips of which it holds equal amounts share a row."""
     groups: dict[tuple[tuple[int | None, bool], ...], list[str]] = {}
     for share in process["chips"]:
-        sizes = [_size(share, pool, process["state"]) for pool in _SIZES]
-        marked = [(size, _in_turns(name, size, chips.get(share["uid"]))) for name, size in zip(_SIZES, sizes)]
+        sizes = [size_of(share, pool, process["state"]) for pool in _SIZES]
+        marked = [(size, in_turns(name, size, chips.get(share["uid"]))) for name, size in zip(_SIZES, sizes)]
         groups.setdefault(tuple(marked), []).append(share["uid"])
     told = {share["uid"] for share in process["chips"]}
     silent = [uid for uid in process.get("holds", []) if uid not in told]
@@ -124,7 +124,7 @@ def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:
     return [*((process, _chips(uids, names), list(sizes)) for sizes, uids in kept), last]
 
 
-def _size(share: Json, name: str, state: str) -> int | None:
+def size_of(share: Json, name: str, state: str) -> int | None:
     """What a share has of a pool; of one that died only tt-metal's counters tell."""
     counted = share.get("shm")
     if state == "stale" and counted and not name.startswith("peak"):
@@ -134,7 +134,7 @@ def _size(share: Json, name: str, state: str) -> int | None:
     return found
 
 
-def _in_turns(name: str, size: int | None, chip: Json | None) -> bool:
+def in_turns(name: str, size: int | None, chip: Json | None) -> bool:
     """Is this more L1 than is in use at once, because cached programs take turns in it?"""
     if not name.endswith("l1") or size is None or chip is None:
         return False
@@ -153,7 +153,7 @@ def _command(text: str) -> str:
     return program.rpartition("/")[2] + space + rest
 
 
-def _user(process: Json) -> str:
+def user_of(process: Json) -> str:
     return str(process["user"] or (process["uid"] if process["uid"] is not None else "-"))
 
 
@@ -163,4 +163,4 @@ def _meanings(shown: list[Json], hidden: int, rows: list[Row]) -> list[str]:
     if any(marked for _, _, sizes in rows for _, marked in sizes):
         out.append("* with all cached programs, which share L1 in time: less than that is in use at once.")
     states = {process["state"] for process in shown}
-    return out + [text for state, text in _MEANINGS.items() if state in states]
+    return out + [text for state, text in MEANINGS.items() if state in states]

@@ -10,7 +10,7 @@ from typing import Any
 from ttmem.account.units import human
 from ttmem.api.words import anomaly_line
 from ttmem.show.chips import Names
-from ttmem.show.processes import _MEANINGS
+from ttmem.show.processes import MEANINGS
 from ttmem.show.text import Style, wrap
 from ttmem.show.top.listing import age
 from ttmem.show.top.rows import Row
@@ -70,8 +70,8 @@ def _self(process: Json, now: float | None, booted: float) -> Iterator[Said]:
         words.append(f"{process['things']:,} things")
     words += [f"{source['name']} ({source['confidence']})" for source in process["sources"]]
     yield ", ".join(words), ""
-    if process["state"] in _MEANINGS:
-        yield _MEANINGS[process["state"]], "dim"
+    if process["state"] in MEANINGS:
+        yield MEANINGS[process["state"]], "dim"
 
 
 def _memory(process: Json, names: Names) -> Iterator[Said]:

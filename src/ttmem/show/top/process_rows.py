@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ttmem.account.kinds import KIND_BY_LABEL, POOL_OF
 from ttmem.account.units import human
 from ttmem.show.chips import Names, short_size
-from ttmem.show.processes import _in_turns, _size, _user
+from ttmem.show.processes import in_turns, size_of, user_of
 from ttmem.show.text import Style, cells
 from ttmem.show.top.listing import WIDE, Column, Placed, age, line, time_of
 from ttmem.show.top.process_details import born, process_age
@@ -82,7 +82,7 @@ def matches(process: Json, text: str) -> bool:
 def sizes(process: Json, pool: str) -> list[int | None]:
     """What it has of a pool on each of its chips."""
     if process["state"] == "stale":
-        return [_size(share, pool, "stale") for share in process["chips"]]
+        return [size_of(share, pool, "stale") for share in process["chips"]]
     return [share[pool] for share in process["chips"]]
 
 
@@ -105,7 +105,7 @@ def sorter(column: str, names: Names, booted: float) -> Callable[[Json], Any]:
     if column == "chips":
         return lambda process: min(map(names.order, chips_of(process)), default=None)
     if column == "user":
-        return _user
+        return user_of
     if column in ("name", "command"):
         return lambda process: None if process[column] is None else process[column].lower()
     return lambda process: process[column]
@@ -166,7 +166,7 @@ class Scene:
         if name == "pid":
             return str(process["pid"] or "?"), style
         if name == "user":
-            return self._style.clean(_user(process)), style
+            return self._style.clean(user_of(process)), style
         if name == "state":
             trouble = any(source["trouble"] for source in process["sources"])
             return process["state"] + self._mark(" !" if trouble else ""), _STATES.get(process["state"], "")
@@ -198,7 +198,7 @@ class Scene:
         if pool.startswith("peak") and len(found) > 1:
             return f"{self._mark('<')}{self._size(size)} " if whole else "- "
         turns = pool.endswith("l1") and any(
-            _in_turns(pool, one, self._chips.get(share["uid"])) for one, share in zip(found, shares)
+            in_turns(pool, one, self._chips.get(share["uid"])) for one, share in zip(found, shares)
         )
         return self._size(size) + self._mark("*" if turns else " " if whole else "+")
 
@@ -208,7 +208,7 @@ class Scene:
         label = f"{'':9}chip {self._names.several(entry.uids)}{each}"
         if share["source"] == "shm":
             label += ", as tt-metal counts"
-        found = {pool: _size(share, pool, entry.process["state"]) for pool in _POOLS}
+        found = {pool: size_of(share, pool, entry.process["state"]) for pool in _POOLS}
         if entry.kind is not None:
             size = share["kinds"][entry.kind]
             kind = KIND_BY_LABEL.get(entry.kind)
@@ -221,7 +221,7 @@ class Scene:
             if name not in found:
                 spans.append(("", ""))
                 continue
-            turns = entry.kind is None and _in_turns(name, found[name], self._chips.get(share["uid"]))
+            turns = entry.kind is None and in_turns(name, found[name], self._chips.get(share["uid"]))
             text = self._size(found[name]) + self._mark("*" if turns else " ")
             spans.append((text, "" if entry.kind is None else "dim"))
         return line(spans, self._part_placed, self._style.width, self._style)
