@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests import machines
-from tests.unit.test_shm import content, mapping, slot
+from tests.counters import content, mapping, slot
 
 from benchmarks.report import Report, spread
 from ttmem.account import blank

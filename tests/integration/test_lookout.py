@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from tests import machines, pictures
+from tests.counters import content, mapping, slot
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, statistics, wheel
 from tests.support import LegacyClient, Server, wait_until
-from tests.unit.test_shm import content, mapping, slot
 from ttmem.account import blank
 from ttmem.account.events import Allocated, DeviceOpened
 from ttmem.account.identity import ChipInfo, ProcessInfo

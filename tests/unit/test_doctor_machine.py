@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests import machines
-from tests.unit.test_shm import content, mapping, slot
+from tests.counters import content, mapping, slot
 from ttmem.doctor import container, machine, memory
 from ttmem.doctor.findings import Said
 from ttmem.doctor.scene import Scene

@@ -16,7 +16,7 @@ import pytest
 
 import ttmem
 from tests import machines
-from tests.unit.test_shm import content, mapping, slot
+from tests.counters import content, mapping, slot
 from ttmem.agent import NAME, VARIABLE, require
 from ttmem.doctor import agent, wheel, workload
 from ttmem.doctor.findings import Said

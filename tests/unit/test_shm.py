@@ -18,57 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import machines
+from tests.counters import NOW, SIZE, UID, content, mapping, slot
 from tests.support import wait_until
 from ttmem.sources import shm
 from ttmem.sources.shm import Counters
 
 KINDS = ("dram", "l1", "l1_small", "trace", "cb")
-SIZE = 8576
 PIB = 1 << 50
-NOW = machines.BOOTED + 5000.0  # when the slots were last written, unless told otherwise
-UID = 880001
 START = 100_000  # ticks: at 100 a second, 1000 s after boot
-
-
-def slot(pid: int, *sums: int, updated: float = NOW, name: bytes = b"python") -> bytes:
-    """One process, field by field as the layout has them."""
-    padded = (*sums, 0, 0, 0, 0, 0)[:5]
-    entry = pid.to_bytes(4, "little", signed=True) + bytes(4)
-    entry += b"".join(number.to_bytes(8, "little") for number in (*padded, round(updated * 1e9)))
-    entry += name.ljust(64, b"\0")
-    assert len(entry) == 120
-    return entry
-
-
-def content(
-    *slots: bytes,
-    version: int = 3,
-    totals: tuple[int, ...] = (),
-    number: int = 0,
-    attached: int = 1,
-    state: int | None = None,
-    updated: float = NOW,
-) -> bytes:
-    """A file, each field put where the layout has it; without totals they are what the slots add up to."""
-    data = bytearray(SIZE)
-    sums = [sum(int.from_bytes(one[8 + 8 * kind : 16 + 8 * kind], "little") for one in slots) for kind in range(5)]
-    totals = (*totals, *sums[len(totals) :])
-    for offset, width, value in [
-        (0, 4, version),
-        (4, 4, len(slots)),
-        (8, 8, round(updated * 1e9)),
-        (16, 4, attached),
-        (32, 8, UID),
-        (40, 4, number),
-        *((48 + 8 * kind, 8, total) for kind, total in enumerate(totals)),
-        *((88 + 48 * chip, 4, 0xFFFFFFFF) for chip in range(1, 16)),
-        (88 + 8, 8, 123456789),  # a chip's statistics, which have drifted
-        (8536, 4, 0x52454459 if state is None and version == 4 else state or 0),
-    ]:
-        data[offset : offset + width] = value.to_bytes(width, "little")
-    for place, one in enumerate(slots):
-        data[856 + 120 * place : 976 + 120 * place] = one
-    return bytes(data)
 
 
 class Place:
@@ -102,13 +59,6 @@ class Place:
 
 
 LIBRARY = "7f0000000000-7f0000001000 r-xp 00000000 fd:00 131 /usr/lib/x86_64-linux-gnu/libc.so.6\n"
-
-
-def mapping(path: Path, suffix: str = "") -> str:
-    """The line of /proc/PID/maps for a file."""
-    found = path.stat()
-    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
-    return f"7f1000000000-7f1000003000 rw-s 00000000 {device} {found.st_ino} {'/dev/shm/' + path.name}{suffix}\n"
 
 
 def holder(pid: int, inner_pid: int | None = None, **more: Any) -> dict[str, Any]:

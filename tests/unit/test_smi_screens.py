@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests import machines
+from tests.counters import content, mapping, slot
 from tests.unit import test_smi
-from tests.unit.test_shm import content, mapping, slot
 from ttmem.account import blank
 from ttmem.account.snapshot import snapshot
 from ttmem.show import smi
