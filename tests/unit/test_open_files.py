@@ -72,7 +72,7 @@ def test_who_holds_what(folder: Path) -> None:
         "/dev/tenstorrent/4",
         "/dev/tenstorrent/99999999999999999999",
         "/dev/tenstorrent0",
-        "/home/ann/dev/tenstorrent/0",
+        "/users/ann/dev/tenstorrent/0",
         "socket:[4711]",
     ],
 )

@@ -12,8 +12,8 @@ from typing import Any
 
 def default_path(env: Mapping[str, str] = os.environ) -> str:
     """
-    >>> default_path({"XDG_CONFIG_HOME": "/c"}), default_path({"HOME": "/home/ann"})
-    ('/c/ttmem/top.json', '/home/ann/.config/ttmem/top.json')
+    >>> default_path({"XDG_CONFIG_HOME": "/c"}), default_path({"HOME": "/users/ann"})
+    ('/c/ttmem/top.json', '/users/ann/.config/ttmem/top.json')
     """
     base = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".config")
     return os.path.join(base, "ttmem", "top.json")
