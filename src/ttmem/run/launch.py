@@ -55,7 +55,8 @@ def run(command: Sequence[str], collector: Collector, env: Mapping[str, str], so
         for number, handler in handlers.items():
             signal.signal(number, handler)
     code = child.returncode
-    return Ended(code if code >= 0 else 128 - code, time.monotonic() - started, unseen)
+    duration = round(time.monotonic() - started, 3)  # once: the summary and the data shall not round differently
+    return Ended(code if code >= 0 else 128 - code, duration, unseen)
 
 
 def _in_foreground() -> bool:

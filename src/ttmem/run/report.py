@@ -82,7 +82,7 @@ class Report:
             "schema": SCHEMA,
             "command": self.command,
             "exit_code": self.ended.exit_code,
-            "duration_s": round(self.ended.duration, 3),
+            "duration_s": self.ended.duration,
             "events": self.events,
             "dropped": self.dropped,
             "completeness": self.completeness,
