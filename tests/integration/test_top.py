@@ -5,174 +5,22 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import time
-import unicodedata
 from collections.abc import Callable, Iterator
-from fcntl import ioctl
 from pathlib import Path
 
 import pytest
 
 from tests import machines
 from tests.support import PATIENCE, LegacyClient, Server, process_state, wait_until
+from tests.terminal import Terminal
 
 TOP = [sys.executable, "-m", "ttmem", "top"]
 _OURS = ("TTMEM_SOCKET", "TTMEM_API", "COLUMNS", "LINES", "NO_COLOR", "LC_ALL", "LC_CTYPE")
 _PLAIN = {name: value for name, value in os.environ.items() if name not in _OURS}
-TOKEN = re.compile(
-    r"\x1b\[([?>=<]?)([\d;:]*)([ -/]*)([@-~])|\x1b[P\]_^].*?(?:\x1b\\|\x07)|\x1b[()][0-9A-B]|\x1b.", re.DOTALL
-)
-
-
-class Screen:
-    """What a terminal would show: enough of one for what Textual writes."""
-
-    def __init__(self, height: int, width: int) -> None:
-        self.resize(height, width)
-        self.modes: set[str] = set()
-        self._rest = ""
-
-    def resize(self, height: int, width: int) -> None:
-        self.cells = [[" "] * width for _ in range(height)]
-        self.x = self.y = 0
-
-    def feed(self, text: str) -> None:
-        text = self._rest + text
-        # What may be the beginning of something that is not whole yet waits for the rest of it.
-        cut = text.rfind("\x1b")
-        self._rest = text[cut:] if cut >= 0 and len(text) - cut < 64 and not TOKEN.match(text, cut) else ""
-        text = text[: len(text) - len(self._rest)]
-        at = 0
-        for found in TOKEN.finditer(text):
-            self._write(text[at : found.start()])
-            at = found.end()
-            if found.group(4):
-                self._control(*found.group(1, 2, 4))
-        self._write(text[at:])
-
-    def _write(self, text: str) -> None:
-        for character in text:
-            if character == "\n":
-                self.y += 1
-            elif character == "\r":
-                self.x = 0
-            elif character.isprintable():
-                wide = unicodedata.east_asian_width(character) in "WF"
-                if self.y < len(self.cells) and self.x < len(self.cells[0]):
-                    self.cells[self.y][self.x] = character
-                self.x += 1 + wide
-
-    def _control(self, prefix: str, numbers: str, final: str) -> None:
-        values = [int(number or 0) for number in re.split("[;:]", numbers)]
-        if prefix == "?" and final in "hl":
-            for value in values:
-                (self.modes.add if final == "h" else self.modes.discard)(str(value))
-        elif not prefix and final == "H":
-            self.y, self.x = max(0, values[0] - 1), max(0, (values[1] if len(values) > 1 else 1) - 1)
-        elif not prefix and final == "J":
-            self.cells = [[" "] * len(self.cells[0]) for _ in self.cells]
-
-    @property
-    def lines(self) -> list[str]:
-        return ["".join(line).rstrip() for line in self.cells]
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.lines)
-
-
-class Terminal:
-    """A window in which the dashboard runs."""
-
-    def __init__(
-        self, env: dict[str, str], *arguments: str, size: tuple[int, int] = (40, 120), owned: bool = True
-    ) -> None:
-        self.mine, self._theirs = pty.openpty()
-        self.screen = Screen(*size)
-        self._set_size(size)
-        self.before = termios.tcgetattr(self._theirs)
-        self.process = subprocess.Popen(
-            [*TOP, *arguments],
-            stdin=self._theirs,
-            stdout=self._theirs,
-            stderr=self._theirs,
-            env=env,
-            preexec_fn=self._own if owned else os.setsid,
-        )
-
-    def _own(self) -> None:
-        """Its controlling terminal, so that closing it is a signal."""
-        os.setsid()
-        ioctl(self._theirs, termios.TIOCSCTTY, 0)
-
-    def _set_size(self, size: tuple[int, int]) -> None:
-        ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
-
-    def resize(self, *size: int) -> None:
-        self.screen.resize(size[0], size[1])
-        self._set_size((size[0], size[1]))
-
-    def read(self, wait: float = 0.05) -> bool:
-        """What has been written; False if there is nothing."""
-        ready, _, _ = select.select([self.mine], [], [], wait)
-        if not ready:
-            return False
-        try:
-            self.screen.feed(os.read(self.mine, 1 << 16).decode(errors="replace"))
-        except OSError:
-            return False
-        return True
-
-    def wait_for(self, true: Callable[[str], object] | str, what: str = "") -> str:
-        """The screen as soon as it shows a text, or as something is true of it, and the frame that did so is whole."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            text = self.screen.text
-            if true in text if isinstance(true, str) else true(text):
-                while self.read(0.03):  # a frame may come in pieces; the next one is not due yet
-                    pass
-                return self.screen.text
-            assert time.monotonic() < deadline, f"{what or true!r} was never shown:\n{text}"
-            if not self.read() and self.process.poll() is not None:
-                raise AssertionError(
-                    f"it ended with {self.process.returncode}; {what or true!r} was never shown:\n{text}"
-                )
-
-    def press(self, keys: str) -> None:
-        os.write(self.mine, keys.encode())
-
-    def click(self, x: int, y: int) -> None:
-        """As terminals report it: in SGR's form, counted from 1."""
-        self.press(f"\x1b[<0;{x + 1};{y + 1}M\x1b[<0;{x + 1};{y + 1}m")
-
-    def ended(self) -> int:
-        """Its exit code; what it still writes is read."""
-        wait_until(lambda: self.process.poll() is not None or (self.read(0.01) and False), "the end")
-        while self.read(0.01):
-            pass
-        return int(self.process.returncode)
-
-    def restored(self) -> bool:
-        """Is the terminal as it was: its settings, the screen of the shell, the cursor, no reports of the mouse?"""
-        left = self.screen.modes - {"7"}
-        return termios.tcgetattr(self._theirs) == self.before and left <= {"25"} and "25" in left
-
-    def close(self) -> None:
-        os.close(self.mine)
-        os.close(self._theirs)
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture
@@ -195,7 +43,7 @@ def top(env: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
     def start(
         *arguments: str, size: tuple[int, int] = (40, 120), owned: bool = True, more: dict[str, str] | None = None
     ) -> Terminal:
-        opened.append(Terminal({**env, **(more or {})}, *arguments, size=size, owned=owned))
+        opened.append(Terminal({**env, **(more or {})}, *TOP, *arguments, size=size, owned=owned))
         return opened[-1]
 
     yield start
@@ -309,18 +157,19 @@ def test_mouse(top: Callable[..., Terminal], root: Path) -> None:
 
 def test_every_size(top: Callable[..., Terminal], root: Path) -> None:
     """Each is drawn anew at once, and nothing of the one before is left."""
+
+    def whole(text: str) -> bool:
+        return text.count("1 Overview") == 1 and " 0 01:00.0" in text and "quit" in text.splitlines()[-1]
+
     machines.galaxy(root)
     terminal = top("--root", str(root), "-r", "10000")
     terminal.wait_for("01:00.0")
     for size in ((24, 80), (80, 300), (10, 40), (60, 200), (1, 1), (40, 120)):
         terminal.resize(*size)
         if size[0] > 1:
-            text = terminal.wait_for(lambda text: "01:00.0" in text and "1 Overview" in text, f"a picture of {size}")
+            terminal.wait_for(whole, f"a whole picture of {size}")
             wait_until(lambda: not terminal.read(0.3), "silence")
-            text = terminal.screen.text
-            assert text.count("1 Overview") == 1
-            assert text.count(" 0 01:00.0") >= 1
-            assert "quit" in text.splitlines()[-1]
+            assert whole(terminal.screen.text), terminal.screen.text
 
 
 def test_a_server_that_comes_goes_and_comes_again(
