@@ -8,6 +8,7 @@ FUZZ_SECONDS ?= 0
 # The system's CMake if there is one, else the one that .dev gets from PyPI.
 CMAKE   = $(or $(shell command -v cmake),$(abspath $(BIN)/cmake))
 NATIVE := native/CMakeLists.txt native/agent.map $(wildcard native/src/*)
+SOURCES := src tests benchmarks docs
 JOBS   := $(shell nproc)
 # Older thread sanitizers do not start where addresses are randomised more than they expect.
 STEADY := $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)
@@ -17,7 +18,7 @@ native-build = $(CMAKE) -G "Unix Makefiles" -S native -B .cache/native/$(1) $(ca
 	  && $(CMAKE) --build .cache/native/$(1) --parallel $(JOBS) >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup agent agent-aarch64 native-test lint format bench fuzz clean
+.PHONY: help demo test setup agent agent-aarch64 native-test lint format bench fuzz pictures clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,19 +68,22 @@ agent-aarch64: $(VENV)/.dev
 	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++)
 
 lint: $(VENV)/.dev  ## ruff and mypy --strict
-	@$(BIN)/ruff check src tests benchmarks
-	@$(BIN)/ruff format --check src tests benchmarks
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy --strict
 
 format: $(VENV)/.dev  ## let ruff rewrite what it can
-	@$(BIN)/ruff check --fix --quiet src tests benchmarks || true
-	@$(BIN)/ruff format --quiet src tests benchmarks
+	@$(BIN)/ruff check --fix --quiet $(SOURCES) || true
+	@$(BIN)/ruff format --quiet $(SOURCES)
 
 bench: $(VENV)/.agent  ## measure beside the yardsticks; missed budgets are printed as missed
 	@$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.dev  ## fuzz the decoders until stopped (FUZZ_SECONDS=60 for a limit)
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+pictures: $(VENV)/.agent  ## make the pictures of the documents anew, from real screens
+	@PYTHONPATH=. $(BIN)/python docs/pictures/make.py
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import re
@@ -19,7 +20,8 @@ from typing import NamedTuple
 from tests.support import PATIENCE, wait_until
 
 TOKEN = re.compile(
-    r"\x1b\[([?>=<]?)([\d;:]*)([ -/]*)([@-~])|\x1b[P\]_^].*?(?:\x1b\\|\x07)|\x1b[()][0-9A-B]|\x1b.", re.DOTALL
+    r"\x1b\[([?>=<]?)([\d;:]*)([ -/]*)([@-~])|\x1b[P\]_^].*?(?:\x1b\\|\x07)|\x1b[()][0-9A-B]|\x1b[^\[P\]_^()]",
+    re.DOTALL,
 )
 
 
@@ -141,6 +143,7 @@ class Terminal:
         self, env: dict[str, str], *command: str, size: tuple[int, int] = (40, 120), owned: bool = True
     ) -> None:
         self.mine, self._theirs = pty.openpty()
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode  # a read may end within a character
         self.screen = Screen(*size)
         self._set_size(size)
         self.before = termios.tcgetattr(self._theirs)
@@ -171,7 +174,7 @@ class Terminal:
         if not ready:
             return False
         try:
-            self.screen.feed(os.read(self.mine, 1 << 16).decode(errors="replace"))
+            self.screen.feed(self._decode(os.read(self.mine, 1 << 16)))
         except OSError:
             return False
         return True

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the pictures of the documents: real screens of `ttmem demo`, one per view, as SVG. `make pictures` runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.terminal import Look, Screen, Terminal
+
+_HERE = Path(__file__).resolve().parent
+_WIDE, _HIGH = 8.4, 18.0  # pixels of a cell
+_EDGE = 10.0
+_INK, _GROUND = "#c5cdd8", "#11151c"
+_FONTS = "'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
+
+
+class Scene(NamedTuple):
+    """What to start, what to press one after the other and what must then be seen, before the picture is taken."""
+
+    name: str
+    arguments: tuple[str, ...]
+    steps: tuple[tuple[str, str], ...]
+    size: tuple[int, int] = (40, 120)
+
+
+SCENES: tuple[Scene, ...] = ()
+
+
+def main(names: list[str]) -> int:
+    unknown = set(names) - {scene.name for scene in SCENES}
+    if unknown:
+        print(f"there is no picture {', '.join(sorted(unknown))}; there are {', '.join(s.name for s in SCENES)}")
+        return 2
+    for scene in SCENES:
+        if not names or scene.name in names:
+            path = _HERE / f"{scene.name}.svg"
+            path.write_text(svg(taken(scene)))
+            print(path)
+    return 0
+
+
+def taken(scene: Scene) -> Screen:
+    """The screen of a scene once all of its steps have been played."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("TTMEM_", "TT_", "NO_COLOR"))}
+        env |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "XDG_CONFIG_HOME": folder}
+        command = (sys.executable, "-m", "ttmem", "demo", *scene.arguments)
+        terminal = Terminal(env, *command, size=scene.size)
+        try:
+            for keys, seen in scene.steps:
+                terminal.press(keys)
+                terminal.wait_for(seen)
+            return terminal.screen
+        finally:
+            terminal.process.terminate()
+            terminal.ended()
+
+
+def svg(screen: Screen) -> str:
+    """A screen as a picture. Blocks are drawn as rectangles, so that they meet whatever the reader's font is."""
+    height, width = len(screen.cells), len(screen.cells[0])
+    wide, high = width * _WIDE + 2 * _EDGE, height * _HIGH + 2 * _EDGE
+    ground = _colours(screen.looks[0][-1])[1]
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {high:g}" width="{wide:g}" height="{high:g}">',
+        f'<rect width="100%" height="100%" rx="6" fill="{ground}"/>',
+        f'<g transform="translate({_EDGE:g} {_EDGE:g})" shape-rendering="crispEdges" '
+        f'font-family="{_FONTS}" font-size="14">',
+    ]
+    for y in range(height):
+        for x, text, look in _runs(screen.cells[y], screen.looks[y]):
+            parts += _drawn(x, y, text, look, ground)
+    return "\n".join([*parts, "</g>", "</svg>", ""])
+
+
+def _runs(cells: list[str], looks: list[Look]) -> list[tuple[int, str, Look]]:
+    """Neighbours that look the same."""
+    runs: list[tuple[int, str, Look]] = []
+    for x, (character, look) in enumerate(zip(cells, looks)):
+        if runs and runs[-1][2] == look:
+            runs[-1] = (runs[-1][0], runs[-1][1] + character, look)
+        else:
+            runs.append((x, character, look))
+    return runs
+
+
+def _colours(look: Look) -> tuple[str, str]:
+    ink, ground = look.ink or _INK, look.ground or _GROUND
+    return (ground, ink) if look.reversed else (ink, ground)
+
+
+def _drawn(x: int, y: int, text: str, look: Look, behind: str) -> list[str]:
+    ink, ground = _colours(look)
+    parts = []
+    if ground != behind:
+        parts.append(_box(x, y, len(text), 1, ground))
+    letters = ""
+    for number, character in enumerate(text):
+        block = _block(character)
+        if block:
+            left, right, top, bottom, shade = block
+            parts.append(_box(x + number + left, y + top, right - left, bottom - top, ink, shade))
+        letters += " " if block else character
+    style = ' font-weight="bold"' * look.bold + ' opacity="0.6"' * look.dim
+    style += ' text-decoration="underline"' * look.underlined
+    return parts + [
+        f'<text x="{(x + word.start()) * _WIDE:.1f}" y="{y * _HIGH + 13.5:.1f}" fill="{ink}"{style} '
+        f'textLength="{len(word[0]) * _WIDE:.1f}">{escape(word[0])}</text>'
+        for word in re.finditer(r"\S+(?: \S+)*", letters)  # several spaces would be drawn as one
+    ]
+
+
+def _block(character: str) -> tuple[float, float, float, float, float] | None:
+    """Where a block element is in its cell, and how dense: left, right, top, bottom, shade."""
+    code = ord(character)
+    if 0x2581 <= code <= 0x2588:  # lower eighths
+        return (0.0, 1.0, 1 - (code - 0x2580) / 8, 1.0, 1.0)
+    if 0x2589 <= code <= 0x258F:  # left eighths
+        return (0.0, (0x2590 - code) / 8, 0.0, 1.0, 1.0)
+    if 0x2591 <= code <= 0x2593:
+        return (0.0, 1.0, 0.0, 1.0, (code - 0x2590) / 4)
+    if character == "▀":
+        return (0.0, 1.0, 0.0, 0.5, 1.0)
+    return None
+
+
+def _box(x: float, y: float, wide: float, high: float, colour: str, shade: float = 1.0) -> str:
+    return (
+        f'<rect x="{x * _WIDE:.1f}" y="{y * _HIGH:.1f}" width="{wide * _WIDE:.2f}" height="{high * _HIGH:.2f}" '
+        f'fill="{colour}"' + (f' fill-opacity="{shade:g}"' if shade < 1 else "") + "/>"
+    )
