@@ -191,6 +191,7 @@ void Agent::keep(uint16_t index, const Seen& seen) noexcept {
     });
     if (slot != kNoSlot) {
         buffers_.insert(key, slot);
+        made(slot, store.table()[slot]);
         home.ours[type] += reserved;
         home.buffers++;
     }
@@ -246,6 +247,29 @@ void Agent::freeing_all(void* allocator, bool gone) {
     if (index != kNowhere) {
         gone ? close_home(index) : free_all(index);
     }
+}
+
+// -- failures -------------------------------------------------------------------------------------------------------
+
+void Agent::failed(const char* text, void* allocator, void* device, void* workload) noexcept {
+    // What follows is the backtrace, which is long and different each time.
+    const char* end = std::strstr(text, "\nbacktrace:");
+    uint32_t length = static_cast<uint32_t>(end == nullptr ? std::strlen(text) : static_cast<size_t>(end - text));
+    Locked held(store.lock);
+    uint16_t index = allocator != nullptr ? find_allocator(allocator) : device != nullptr ? find_device(device) : kNowhere;
+    if (workload != nullptr) {
+        uint32_t* first = workloads_.find(reinterpret_cast<uint64_t>(workload));
+        Program* program = first == nullptr || *first == 0 ? nullptr : &pool_[*first - 1];
+        index = program != nullptr && program->has_home ? program->home : kNowhere;
+    }
+    bool room = store.header()->blobs_used < kBlobBytes / 4 * 3;
+    store.header()->blobs_full += !room;
+    uint32_t said = room ? store.blob(text, length) : 0;
+    store.append(Event::kFailed, [&](Record& r) {
+        r.place = index;
+        r.name = said;
+        r.cores = operation(store);
+    });
 }
 
 // -- the audit ------------------------------------------------------------------------------------------------------

@@ -65,6 +65,9 @@ public:
     void freed(const Metal& metal, void* allocator, uint16_t index);
     void freeing_all(void* allocator, bool gone);
 
+    // tt-metal threw. Where is known by an allocator, a device or a workload; the others are nullptr.
+    void failed(const char* text, void* allocator, void* device, void* workload) noexcept;
+
     void compiled(const Metal& metal, void* program, void* device);
     void placed(const Metal& metal, void* program, void* device, Kind kind, const std::vector<Part>& parts);
     void scratchpads_placed(const Metal& metal, void* program, void* device);

@@ -3,10 +3,12 @@
 // returned and lets through what it threw; beside that it tells the agent. A free is told before it happens and an
 // allocation after, so that an address is never told to be taken twice.
 #include <cstdint>
+#include <exception>
 #include <vector>
 
 #include "agent.h"
 #include "operations.h"
+#include "stacks.h"
 
 #define TTMEM_EXPORT extern "C" __attribute__((visibility("default")))
 #define TTMEM_CALLER __builtin_extract_return_addr(__builtin_return_address(0))
@@ -80,12 +82,35 @@ void tell(const Metal& metal, Agent* agent, Work work) noexcept {
     }
 }
 
+// An exception on its way through a hook. Those around it will see it too; one telling is enough.
+thread_local const void* passing = nullptr;
+
+// Calls tt-metal. What it throws goes on to whoever called, and the agent is told of it.
+template <typename Work>
+auto watched(const Metal& metal, void* allocator, void* device, void* workload, Work work) -> decltype(work()) {
+    passing = nullptr;
+    try {
+        return work();
+    } catch (const std::exception& error) {
+        if (passing != &error) {
+            passing = &error;
+            Agent* agent = Agent::current(metal);
+            if (agent != nullptr) {
+                ttmem::look_at_stack();
+                agent->failed(error.what(), allocator, device, workload);
+            }
+        }
+        throw;
+    }
+}
+
 void lay_out(ttmem::Hook hook, Kind kind, void* program, void* device, void* caller) {
     const Metal& metal = metal_of(caller);
     Bracketed inside(program, kind);
-    metal.real<void (*)(void*, void*)>(hook)(program, device);
+    watched(metal, nullptr, device, nullptr, [&] { metal.real<void (*)(void*, void*)>(hook)(program, device); });
     if (metal.covers(kind)) {
         Agent* agent = Agent::current(metal);
+        ttmem::look_at_stack();
         tell(metal, agent, [&] { agent->placed(metal, program, device, kind, inside.bracket.parts); });
     }
 }
@@ -109,7 +134,10 @@ uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
     InFlight flying(agent);
-    uint64_t address = metal.real<uint64_t (*)(void*, void*)>(ttmem::kHook_allocate_buffer)(self, buffer);
+    uint64_t address = watched(metal, self, nullptr, nullptr, [&] {
+        return metal.real<uint64_t (*)(void*, void*)>(ttmem::kHook_allocate_buffer)(self, buffer);
+    });
+    ttmem::look_at_stack();
     tell(metal, agent, [&] { agent->allocated(metal, self, buffer, address, loading_binaries > 0); });
     return address;
 }
@@ -152,6 +180,7 @@ bool ttmem_mesh_open(void* self, void* mesh, uint8_t queues, size_t small, size_
     Agent* agent = Agent::announce(metal);
     tell(metal, agent, [&] {
         if (metal.coverage != 0) {
+            ttmem::look_at_stack();
             agent->opened(metal, mesh);
             ttmem::follow_operations(agent->store);
         }
@@ -176,9 +205,11 @@ TTMEM_EXPORT void ttmem_compile(void* self, void* device, bool slow)
     TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl7compileEPNS0_7IDeviceEb");
 void ttmem_compile(void* self, void* device, bool slow) {
     const Metal& metal = metal_of(TTMEM_CALLER);
-    metal.real<void (*)(void*, void*, bool)>(ttmem::kHook_compile)(self, device, slow);
+    watched(metal, nullptr, device, nullptr,
+            [&] { metal.real<void (*)(void*, void*, bool)>(ttmem::kHook_compile)(self, device, slow); });
     if (metal.covers(Kind::kKernel)) {
         Agent* agent = Agent::current(metal);
+        ttmem::look_at_stack();
         tell(metal, agent, [&] { agent->compiled(metal, self, device); });
     }
 }
@@ -199,9 +230,11 @@ TTMEM_EXPORT void ttmem_allocate_scratchpads(void* self, void* device)
     TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl20allocate_scratchpadsEPKNS0_7IDeviceE");
 void ttmem_allocate_scratchpads(void* self, void* device) {
     const Metal& metal = metal_of(TTMEM_CALLER);
-    metal.real<void (*)(void*, void*)>(ttmem::kHook_allocate_scratchpads)(self, device);
+    watched(metal, nullptr, device, nullptr,
+            [&] { metal.real<void (*)(void*, void*)>(ttmem::kHook_allocate_scratchpads)(self, device); });
     if (metal.covers(Kind::kScratchpad)) {
         Agent* agent = Agent::current(metal);
+        ttmem::look_at_stack();
         tell(metal, agent, [&] { agent->scratchpads_placed(metal, self, device); });
     }
 }
@@ -290,9 +323,12 @@ TTMEM_EXPORT void ttmem_enqueue(void* queue, void** workload, bool blocking)
     TTMEM_NAMED("_ZN2tt8tt_metal11distributed19EnqueueMeshWorkloadERNS1_16MeshCommandQueueERNS1_12MeshWorkloadEb");
 void ttmem_enqueue(void* queue, void** workload, bool blocking) {
     const Metal& metal = metal_of(TTMEM_CALLER);
-    metal.real<void (*)(void*, void**, bool)>(ttmem::kHook_enqueue)(queue, workload, blocking);
+    void* impl = *workload;  // a MeshWorkload is a pointer to its MeshWorkloadImpl
+    watched(metal, nullptr, nullptr, impl,
+            [&] { metal.real<void (*)(void*, void**, bool)>(ttmem::kHook_enqueue)(queue, workload, blocking); });
     Agent* agent = Agent::current(metal);
-    tell(metal, agent, [&] { agent->ran(metal, *workload); });  // a MeshWorkload is a pointer to its MeshWorkloadImpl
+    ttmem::look_at_stack();
+    tell(metal, agent, [&] { agent->ran(metal, impl); });
 }
 
 TTMEM_EXPORT void ttmem_clear_cache(void* self)

@@ -20,14 +20,14 @@
 namespace ttmem {
 
 constexpr uint64_t kMagic = 0x676e726d656d7474;  // "ttmemrng"
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 constexpr uint32_t kRingSlots = 1u << 16;
 constexpr uint32_t kTableSlots = 1u << 18;
 constexpr uint32_t kPlaces = 256;
 constexpr uint32_t kChips = 256;
 constexpr uint32_t kMeters = kChips + 1;
-constexpr uint32_t kBlobBytes = 8u << 20;
+constexpr uint32_t kBlobBytes = 32u << 20;
 
 enum class Event : uint8_t {
     kNone = 0,
@@ -42,6 +42,8 @@ enum class Event : uint8_t {
     kCacheCleared = 9,  // the program cache of a place was emptied on request
     kPhaseBegan = 10,   // of the workload's own naming: address = its number, size = that of the phase around it or 0
     kPhaseEnded = 11,   // address = its number
+    kFailed = 12,       // tt-metal threw: name = its text, cores = blob of the operation and stack, or 0
+    kNamed = 13,        // more is known of the thing in that table slot: name = blob, cores as they were
 };
 
 // The first five are tt-metal's BufferType codes; the numbers are those of ttmem.account.kinds.
@@ -83,7 +85,7 @@ struct Record {
     uint16_t core_count;  // cores that hold pages of a sharded buffer, 0 for interleaved
     uint32_t cores;       // blob: core set, or 0
     uint32_t program;     // the agent's own number of the program, 0 for none
-    uint32_t name;        // blob: the ttnn operation, the kernel's name, or 0
+    uint32_t name;        // blob: the kernel's name, or the ttnn operation and, in further lines, shape and stack; or 0
 };
 static_assert(sizeof(Record) == 64, "a record is one cache line");
 constexpr uint32_t kNoSlot = 0xffffffff;

@@ -1,38 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operations.h"
 
-#include <dlfcn.h>
-
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
-#include <type_traits>
+#include <cstring>
+
+#include "agent.h"
+#include "python.h"
+#include "stacks.h"
 
 namespace ttmem {
 
 namespace {
-
-// The little of CPython's C API that is needed, found in the running process.
-struct Python {
-    int (*holds_gil)();
-    void* (*modules)();
-    void* (*item)(void*, const char*);
-    void* (*attribute)(void*, const char*);
-    const char* (*utf8)(void*);
-    void* (*slot)(void*, int);
-    void (*clear_error)();
-    void (*release)(void*);
-
-    bool find() {
-        auto get = [](auto& function, const char* name) {
-            function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(RTLD_DEFAULT, name));
-            return function != nullptr;
-        };
-        return get(holds_gil, "PyGILState_Check") && get(modules, "PyImport_GetModuleDict") &&
-               get(item, "PyDict_GetItemString") && get(attribute, "PyObject_GetAttrString") &&
-               get(utf8, "PyUnicode_AsUTF8") && get(slot, "PyType_GetSlot") && get(clear_error, "PyErr_Clear") &&
-               get(release, "Py_DecRef");
-    }
-};
 
 using CallSlot = void* (*)(void*, void*, void*);
 constexpr int kTpCall = 50;          // Py_tp_call
@@ -46,13 +26,14 @@ struct Name {
 };
 
 constexpr uint32_t kMostNames = 4096;
-Python python;
 CallSlot real_call = nullptr;
 SpinLock naming;
 Map* known = nullptr;     // operation object -> index
 Name* names = nullptr;
 uint32_t name_count = 0;
 thread_local Name* current = nullptr;
+Map* causes = nullptr;  // operation, stack and shape -> blob
+Store* causes_store = nullptr;
 
 CallSlot& call_slot(void* type) { return *reinterpret_cast<CallSlot*>(static_cast<char*>(type) + kTpCallOffset); }
 
@@ -65,6 +46,40 @@ constexpr size_t kRecent = 16;
 thread_local Recent recent[kRecent];
 
 Name* find_or_ask(void* self);
+
+// Blob that names an operation, the shape of what it made, and where in Python that was: lines in this order.
+uint32_t cause(Store& store, Name* name, const Stack* where, const char* shape) noexcept {
+    if (name != nullptr && name->store != &store) {
+        name->blob = store.text(name->text);
+        name->store = &store;
+    }
+    uint32_t plain = name == nullptr ? 0 : name->blob;
+    if (where == nullptr && shape[0] == 0) {
+        return plain;
+    }
+    if (causes_store != &store) {  // at first, and after a fork: the blobs are another store's
+        causes = new Map();
+        causes_store = &store;
+    }
+    uint64_t key = (uint64_t{plain} << 32 | (where == nullptr ? 0 : where->number));
+    for (const char* at = shape; *at != 0; at++) {
+        key = (key ^ static_cast<uint8_t>(*at)) * 0x100000001b3ull;
+    }
+    if (const uint32_t* known_blob = causes->find(key)) {
+        return *known_blob;
+    }
+    char text[4096];
+    int length = std::snprintf(text, sizeof(text), "%s\n%s\n%s", name == nullptr ? "" : name->text, shape,
+                               where == nullptr ? "" : where->text);
+    bool room = store.header()->blobs_used < kBlobBytes / 4 * 3;  // the rest is for names and core sets
+    store.header()->blobs_full += !room;
+    uint32_t blob = room ? store.blob(text, static_cast<uint32_t>(length)) : 0;
+    if (blob == 0) {
+        return plain;
+    }
+    causes->insert(key, blob);
+    return blob;
+}
 
 // Runs with the GIL held and no Python error set.
 Name* name_of(void* self) {
@@ -103,15 +118,116 @@ Name* find_or_ask(void* self) {
     return made;
 }
 
+// -- shapes: what an operation returned, beside the buffers that were allocated in it ------------------------------
+
+struct Fresh {
+    uint64_t address, sequence;
+    uint32_t slot;
+    Name* name;
+    const Stack* stack;
+};
+constexpr uint32_t kMostFresh = 32;
+thread_local Fresh fresh[kMostFresh];
+thread_local uint32_t fresh_count = 0;
+void* tensor_type = nullptr;
+
+// What Python says of an attribute; enumerations without their class, in small letters. Appends, returns the new end.
+size_t add_words(char* to, size_t used, size_t room, void* object, const char* attribute, bool small) {
+    void* value = python.attribute(object, attribute);
+    void* words = value == nullptr ? nullptr : python.as_text(value);
+    const char* text = words == nullptr ? nullptr : python.utf8(words);
+    if (text == nullptr) {
+        python.clear_error();
+    } else {
+        const char* from = std::strpbrk(text, small ? "." : "[");
+        from = from == nullptr ? text : small ? from + 1 : from;
+        for (; *from != 0 && *from != ')' && *from != '\n' && used + 1 < room; from++) {
+            to[used++] = small ? static_cast<char>(std::tolower(static_cast<unsigned char>(*from))) : *from;
+        }
+        to[used] = 0;
+    }
+    if (words != nullptr) {
+        python.release(words);
+    }
+    if (value != nullptr) {
+        python.release(value);
+    }
+    return used;
+}
+
+// Runs with the GIL held and no Python error set.
+void describe(void* tensor, uint32_t from) {
+    void* number = python.call_method(tensor, "buffer_address", nullptr);
+    uint64_t address = number == nullptr ? 0 : python.as_number(number);
+    python.clear_error();  // a tensor on the host has none
+    if (number == nullptr) {
+        return;
+    }
+    python.release(number);
+    for (uint32_t i = from; i < fresh_count; i++) {
+        if (fresh[i].address != address) {
+            continue;
+        }
+        char text[256] = "";
+        size_t used = add_words(text, 0, sizeof(text), tensor, "shape", false);
+        for (const char* more : {"dtype", "layout"}) {
+            if (used + 2 < sizeof(text)) {
+                text[used++] = ' ';
+                used = add_words(text, used, sizeof(text), tensor, more, true);
+            }
+        }
+        if (Agent* agent = Agent::started()) {
+            Store& store = agent->store;
+            Locked held(store.lock);
+            uint32_t blob = cause(store, fresh[i].name, fresh[i].stack, text);
+            store.rename(fresh[i].slot, fresh[i].sequence, blob);
+        }
+        fresh[i].address = 0;
+        return;
+    }
+}
+
+void describe_all(void* result, uint32_t from) {
+    void* type = python.attribute(result, "__class__");
+    if (type == nullptr) {
+        python.clear_error();
+        return;
+    }
+    if (type == tensor_type) {
+        describe(result, from);
+    } else if (type == python.tuple_type || type == python.list_type) {
+        long count = python.size(result);
+        for (long i = 0; i < count && i < kMostFresh; i++) {
+            void* item = python.at(result, i);
+            void* kind = item == nullptr ? nullptr : python.attribute(item, "__class__");
+            if (kind == tensor_type) {
+                describe(item, from);
+            }
+            for (void* object : {kind, item}) {
+                if (object != nullptr) {
+                    python.release(object);
+                }
+            }
+        }
+        python.clear_error();
+    }
+    python.release(type);
+}
+
 // Stands in for the call slot of ttnn's operation types. Python's errors are return values here.
 void* called(void* self, void* arguments, void* keywords) {
     if (paused.load(std::memory_order_relaxed)) {
         return real_call(self, arguments, keywords);
     }
     Name* outer = current;
+    uint32_t before = outer == nullptr ? 0 : fresh_count;
+    fresh_count = before;
     current = name_of(self);
     void* result = real_call(self, arguments, keywords);
     current = outer;
+    if (__builtin_expect(fresh_count > before && result != nullptr, 0)) {
+        describe_all(result, before);
+    }
     return result;
 }
 
@@ -136,21 +252,16 @@ bool follow_type(void* module, const char* name) {
 
 }  // namespace
 
-uint32_t operation(Store& store) noexcept {
-    Name* name = current;
-    if (name == nullptr) {
-        return 0;
+uint32_t operation(Store& store) noexcept { return cause(store, current, stack(), ""); }
+
+void made(uint32_t slot, const Record& record) noexcept {
+    if (stacks_wanted() && current != nullptr && fresh_count < kMostFresh) {
+        fresh[fresh_count++] = {record.address, record.sequence, slot, current, stack()};
     }
-    if (name->store != &store) {
-        name->blob = store.text(name->text);
-        name->store = &store;
-    }
-    return name->blob;
 }
 
 void follow_operations(Store& store) noexcept {
-    static bool there = python.find();
-    if (!there || python.holds_gil() == 0) {
+    if (!python.there() || !python.holds_gil()) {
         return;
     }
     void* module = python.item(python.modules(), "ttnn.decorators");  // borrowed
@@ -166,8 +277,21 @@ void follow_operations(Store& store) noexcept {
     }
     bool fast = follow_type(module, "FastOperation");
     bool slow = follow_type(module, "Operation");
+    const char* trouble = follow_stacks();
+    if (stacks_wanted() && tensor_type == nullptr) {
+        void* ttnn = python.item(python.modules(), "ttnn");
+        tensor_type = ttnn == nullptr ? nullptr : python.attribute(ttnn, "Tensor");
+        if (tensor_type == nullptr) {
+            python.clear_error();
+        } else {
+            python.release(tensor_type);  // only compared with, and ttnn keeps it
+        }
+    }
     Locked held(store.lock);
     store.header()->names = fast && slow ? 1 : 0;
+    if (trouble != nullptr) {
+        store.complain(trouble);
+    }
 }
 
 }  // namespace ttmem

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ttnn operation a thread is in. Python's calls of operations are followed by standing in for the call slot of
-// ttnn's two operation types; the C API of whatever Python is loaded is found by name, none is linked.
+// ttnn's two operation types. If stacks are wanted (stacks.h), the shape of what an operation returns is asked as well.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,12 @@
 
 namespace ttmem {
 
-// Blob with the name of the operation this thread is in, 0 if none. Wants the store's lock.
+// Blob with the name of the operation this thread is in, and with its Python stack if those are taken; 0 if neither is
+// known. Wants the store's lock.
 uint32_t operation(Store& store) noexcept;
+
+// A buffer was put into the live table: when the operation returns, the shape of its tensor will be known.
+void made(uint32_t slot, const Record& record) noexcept;
 
 // Starts following ttnn's operations if Python and ttnn are there and the caller holds the GIL. Cheap to repeat:
 // ttnn may have put its own call function back since.

@@ -260,6 +260,30 @@ void Store::free(uint32_t slot, uint8_t flags) noexcept {
     forget(slot);
 }
 
+void Store::rename(uint32_t slot, uint64_t sequence, uint32_t name) noexcept {
+    Record& thing = table()[slot];
+    if (thing.sequence != sequence || thing.name == name || name == 0) {
+        return;
+    }
+    thing.name = name;
+    const Record now_called = thing;
+    append(Event::kNamed, [&](Record& r) {
+        r = now_called;
+        r.slot = slot;
+    });
+}
+
+void Store::complain(const char* sentence) noexcept {
+    char* trouble = header_->trouble;
+    size_t used = std::strlen(trouble), length = std::strlen(sentence);
+    if (std::strstr(trouble, sentence) == nullptr && used + length + 2 <= sizeof(header_->trouble)) {
+        std::memcpy(trouble + used + (used > 0), sentence, length + 1);
+        if (used > 0) {
+            trouble[used] = '\n';
+        }
+    }
+}
+
 uint32_t Store::blob(const void* bytes, uint32_t size) noexcept {
     if (size == 0) {
         return 0;

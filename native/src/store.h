@@ -128,6 +128,10 @@ public:
     // Puts a record that was just appended into the table.
     void keep(uint32_t slot, const Record& record) noexcept;
     uint32_t take_slot() noexcept;
+    // The thing in a slot, if it is that one still, is known by another name from now on.
+    void rename(uint32_t slot, uint64_t sequence, uint32_t name) noexcept;
+    // A sentence for readers, once.
+    void complain(const char* sentence) noexcept;
 
     uint32_t blob(const void* bytes, uint32_t size) noexcept;
     uint32_t text(const char* text) noexcept { return blob(text, static_cast<uint32_t>(std::strlen(text))); }

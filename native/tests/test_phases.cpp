@@ -83,7 +83,7 @@ void too_many_are_left_out() {
 // However many names a workload thinks up, core sets and operations still find room.
 void names_leave_room() {
     Made store;
-    for (uint64_t i = 0; i < 50000; i++) {
+    for (uint64_t i = 0; i < 100000; i++) {
         std::string name = std::to_string(i) + std::string(200, 'x');
         write_began(store, phase(1, 0, name.c_str()));
     }

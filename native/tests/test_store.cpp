@@ -158,7 +158,7 @@ void full_blobs_are_counted() {
     Made store;
     std::string text(4000, 'x');
     uint32_t made = 0, first = 0;
-    for (uint32_t i = 0; i < 3000; i++) {
+    for (uint32_t i = 0; i < 9000; i++) {
         std::memcpy(&text[0], &i, 4);
         uint32_t number = store.blob(text.data(), static_cast<uint32_t>(text.size()));
         made += number != 0;
@@ -166,7 +166,7 @@ void full_blobs_are_counted() {
         CHECK(number == 0 || number + 4 + text.size() <= ttmem::kBlobBytes);
     }
     CHECK(made == (ttmem::kBlobBytes - 8) / 4008);
-    CHECK(store.header()->blobs_full == 3000 - made && store.header()->blobs_used <= ttmem::kBlobBytes);
+    CHECK(store.header()->blobs_full == 9000 - made && store.header()->blobs_used <= ttmem::kBlobBytes);
     uint32_t zero = 0;
     std::memcpy(&text[0], &zero, 4);
     CHECK(store.blob(text.data(), static_cast<uint32_t>(text.size())) == first);  // what is there is still found

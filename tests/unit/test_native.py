@@ -54,6 +54,8 @@ EXTRA = st.builds(
     st.integers(0, 4095),
     st.booleans(),
     st.booleans(),
+    NONE | TEXT,
+    NONE | TEXT,
 )
 PAIR = st.tuples(SIZE, SIZE)
 GEOMETRY = st.builds(Geometry, st.sampled_from(Arch), *[SIZE] * 9, st.booleans())
@@ -64,7 +66,9 @@ EVENTS: dict[type, st.SearchStrategy[Any]] = {
     ev.Allocated: st.builds(ev.Allocated, I32, KIND, U64, U64, U64, U32, NONE | EXTRA),
     ev.Freed: st.builds(ev.Freed, I32, NONE | KIND, U64, U64, U64, U32, core_sets()),
     ev.ProgramRun: st.builds(ev.ProgramRun, I32, U64, core_sets()),
-    ev.ProgramCompiled: st.builds(ev.ProgramCompiled, I32, U64, U64, U64, NONE | TEXT),
+    ev.ProgramCompiled: st.builds(ev.ProgramCompiled, I32, U64, U64, U64, NONE | TEXT, NONE | TEXT),
+    ev.Described: st.builds(ev.Described, I32, KIND, U64, EXTRA),
+    ev.Failed: st.builds(ev.Failed, NONE | st.integers(0, 2**31 - 1), TEXT, NONE | TEXT, NONE | TEXT),
     ev.Sees: st.builds(ev.Sees, U64, NONE | TEXT),
     ev.Audited: st.builds(ev.Audited, I32, U32, PAIR, PAIR, PAIR, PAIR, U64),
     ev.ProgramDestroyed: st.builds(ev.ProgramDestroyed, I32, U64),
@@ -84,7 +88,7 @@ EVENTS: dict[type, st.SearchStrategy[Any]] = {
     ev.PeaksReset: st.just(ev.PeaksReset()),
 }
 EVENT = st.one_of(*EVENTS.values())
-RING_ONLY = (ev.Sees, ev.Audited)
+RING_ONLY = (ev.Sees, ev.Audited, ev.Described, ev.Failed)
 SERVER_ONLY = (ev.ChipFound, ev.Rejected, ev.Claimed, ev.ProcessExited, ev.PeaksReset, *RING_ONLY)
 FROM_CLIENTS = st.one_of(*(EVENTS[kind] for kind in EVENTS if kind not in SERVER_ONLY))
 
@@ -109,7 +113,7 @@ def test_round_trip(kind: type, data: st.DataObject) -> None:
 
 def test_every_field_of_an_extra_is_tried() -> None:
     """One that is not would be lost on the wire unseen."""
-    every = ev.Extra(1, 1, 1, "tag", True, 1, 1, True, True)
+    every = ev.Extra(1, 1, 1, "tag", True, 1, 1, True, True, "[1, 32]", "model.py:3 forward\nmain.py:9 main")
     assert all(every)
     event = ev.Allocated(0, Kind.L1, 1, 1, extra=every)
     assert native.decode(native.encode(event)) == event

@@ -27,6 +27,8 @@ class Extra(NamedTuple):
     core_count: int = 0  # cores that hold pages of a sharded buffer
     binary: bool = False  # holds the kernel binaries of a cached program
     system: bool = False  # the runtime took it for itself when the device was opened
+    shape: str | None = None  # of the tensor in it, with data type and layout
+    stack: str | None = None  # of Python when it was made: "file:line function", one line a frame, innermost first
 
 
 class Allocated(NamedTuple):
@@ -53,6 +55,24 @@ class Freed(NamedTuple):
     cores: int = 0
 
 
+class Described(NamedTuple):
+    """More is known of a buffer than when it was allocated; its sizes are what they were."""
+
+    device: int
+    kind: Kind
+    address: int
+    extra: Extra
+
+
+class Failed(NamedTuple):
+    """The runtime threw where memory is taken. ``device`` is None if it is not known where that was."""
+
+    device: int | None
+    text: str
+    tag: str | None = None
+    stack: str | None = None
+
+
 class ProgramRun(NamedTuple):
     """A program was launched: its circular and dataflow buffers are now the resident ones on these cores."""
 
@@ -69,6 +89,7 @@ class ProgramCompiled(NamedTuple):
     ring: int
     metal_id: int
     tag: str | None = None
+    stack: str | None = None
 
 
 class ProgramDestroyed(NamedTuple):
@@ -196,6 +217,8 @@ class PeaksReset(NamedTuple):
 Event = Union[
     Allocated,
     Freed,
+    Described,
+    Failed,
     ProgramRun,
     ProgramCompiled,
     ProgramDestroyed,

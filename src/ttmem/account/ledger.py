@@ -19,10 +19,12 @@ from ttmem.account.events import (
     Audited,
     ChipFound,
     Claimed,
+    Described,
     DeviceClosed,
     DeviceOpened,
     Event,
     Extra,
+    Failed,
     Freed,
     Lost,
     Mark,
@@ -98,8 +100,11 @@ class Ledger:
         self.anomalies: Counter[str] = Counter()
         self.marks: deque[tuple[float, str]] = deque(maxlen=limits.marks)
         self.peaks_since: float | None = None
+        self.failing: Callable[[float, Process, Failed], None] = lambda *_: None  # for whoever wants to look then
         self._graves = Graveyard(limits.buried_things)
         self._handlers: dict[type, Callable[[float, Any, Any], Thing | None]] = {
+            Described: self._described,
+            Failed: self._failed,
             ProgramRun: self._program_run,
             ProgramCompiled: self._program_compiled,
             ProgramDestroyed: self._program_destroyed,
@@ -243,7 +248,7 @@ class Ledger:
             return self._anomaly(source.process, "dropped")
         if program is None:
             program = holding.programs[ident] = Program(ident, holding)
-        thing = self._place(holding, kind, address, size, time, refs, extra, ident)
+        thing = self._place(holding, kind, address, size, time, refs, extra, program)
         program.parts[key] = thing
         return thing
 
@@ -256,14 +261,14 @@ class Ledger:
         time: float,
         refs: int,
         extra: Extra | None,
-        program: int | None = None,
+        program: Program | None = None,
     ) -> Thing:
         """Make a thing and count it, unless its source is telling anew what it holds; the caller files it."""
         if program is None:
             thing = Thing(holding, kind, address, size, self.seq, time, extra)
         else:
             thing = Part(holding, kind, address, size, self.seq, time, extra)
-            thing.program = program
+            thing.program, thing.origin = program.ident, program.origin
         leaf = holding.leaves[kind] or new_leaf(holding, kind, self.seq, time)
         source = holding.source
         source.process.count += 1
@@ -307,6 +312,21 @@ class Ledger:
         geometry = holding.chip.geometry
         place = split_core_id(ident, *noc_limits(geometry))
         return _L1 if place is None else region_at(geometry, place.address).kind
+
+    def _described(self, time: float, source: Source, event: Described) -> Thing | None:
+        """A buffer is what it was, and more is known of it."""
+        holding = source.holdings.get(event.device)
+        key = (event.extra.allocator << 66) | (event.address << 2) | SPACE_OF[event.kind]
+        thing = None if holding is None else holding.buffers.get(key)
+        if thing is None or thing.extra is None or thing.extra.reserved != event.extra.reserved:
+            return None  # freed meanwhile, or among what was lost
+        thing.extra = event.extra
+        return thing
+
+    def _failed(self, time: float, source: Source, event: Failed) -> None:
+        """The runtime could not have what it asked for; why is for others to say."""
+        source.process.failures.append((time, event))
+        self.failing(time, source.process, event)
 
     # -- things go -----------------------------------------------------------------------------------------------
 
@@ -432,7 +452,8 @@ class Ledger:
             program.forget()  # another one may have taken its number while nobody looked
             source.confirmed_programs.add(program)
         program.ring, program.metal_id = event.ring or program.ring, event.metal_id
-        program.tag = event.tag or program.tag
+        origin = program.origin
+        origin.tag, origin.stack = event.tag or origin.tag, event.stack or origin.stack
 
     def _program(self, holding: Holding, ident: int) -> Program:
         """A program of which nothing need be known yet, except that it exists."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from ttmem.account.things import Holding, Program, Thing
 from ttmem.account.totals import Total, WholeTotal
 
 if TYPE_CHECKING:
+    from ttmem.account.events import Failed
     from ttmem.account.graves import Grave
 
 
@@ -100,11 +101,27 @@ class Share:
         self.voices: list[Source | None] = [None] * len(KINDS)
 
 
+class Failures:
+    """How often the runtime threw where memory is taken, and the last times."""
+
+    __slots__ = ("count", "last")
+
+    KEPT = 8
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: deque[tuple[float, Failed]] = deque(maxlen=self.KEPT)
+
+    def append(self, failure: tuple[float, Failed]) -> None:
+        self.count += 1
+        self.last.append(failure)
+
+
 class Process:
     """A process and everything its sources hold. Once it has exited, its totals stay as they were then."""
 
-    __slots__ = ("anomalies", "claimed", "count", "exited", "graves", "info", "numbers", "phases", "seen", "shares",
-                 "sources")  # fmt: skip
+    __slots__ = ("anomalies", "claimed", "count", "exited", "failures", "graves", "info", "numbers", "phases", "seen",
+                 "shares", "sources")  # fmt: skip
 
     def __init__(self, info: ProcessInfo, time: float) -> None:
         self.info = info
@@ -118,6 +135,7 @@ class Process:
         self.sources: dict[str, Source] = {}
         self.graves: list[Grave] = []  # once exited: what its holdings held
         self.phases = Phases(self)
+        self.failures = Failures()
 
     def holdings(self) -> Iterator[Holding]:
         for source in self.sources.values():

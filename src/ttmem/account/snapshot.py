@@ -8,6 +8,8 @@ integers, None is "not known", and keys are only ever added.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain as join
+from operator import attrgetter
 from typing import Any
 
 from ttmem.account.blank import ANOMALIES, SCHEMA, UNSEEN
@@ -15,12 +17,16 @@ from ttmem.account.geometry import Geometry, Region, noc_limits, region_at
 from ttmem.account.grid import format_ranges, ranges_of, split_core_id
 from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Kind, Pool
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Chip, Process
+from ttmem.account.parties import Chip, Process, Share
+from ttmem.account.sites import line_of
 from ttmem.account.things import Thing
 from ttmem.account.totals import NOT_YET, Peak, Total, keep_largest
 from ttmem.account.views import agreements, reporter
 
 _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
+_RING = attrgetter("ring")
+_POOL_KEYS = [(pool.label, f"peak_{pool.label}") for pool in Pool]
+_LABELS = [kind.label for kind in KINDS]
 _KINDS_OF = {pool: [kind for kind in KINDS if POOL_OF[kind] is pool] for pool in Pool}
 
 # tt-metal's TensorMemoryLayout.
@@ -107,24 +113,17 @@ def completeness(chip: Chip) -> float | None:
 
 def _ring_used(chip: Chip) -> int | None:
     """The most that a program of this chip needs of a core's kernel ring."""
-    rings = [p.ring for h in chip.holdings for p in h.programs.values() if p.ring is not None]
-    return max(rings, default=None)
+    rings = join.from_iterable(map(_RING, holding.programs.values()) for holding in chip.holdings)
+    return max((ring for ring in rings if ring is not None), default=None)
 
 
-def _at_once(chip: Chip, used: dict[Kind, int | None]) -> int | None:
+def _at_once(used: dict[Kind, int | None], resident: dict[Kind, int | None]) -> int | None:
     """L1 in use at one time: of the parts of all cached programs only the resident ones, where that is known."""
     known = {kind: size for kind, size in used.items() if size is not None and POOL_OF[kind] is Pool.L1}
     if not known:
         return None
-    resident = {kind: chip.resident_bytes(kind) for kind in _OF_PROGRAMS if kind in known}
     known.update({kind: size for kind, size in resident.items() if size is not None})
     return sum(known.values())
-
-
-def _held(chip: Chip, kind: Kind) -> Json:
-    """Circular or dataflow buffers: of all cached programs, and of those that ran last on their cores (rule 9)."""
-    held = _used(chip, kind)
-    return {"held": held, "resident": None if held is None else chip.resident_bytes(kind)}
 
 
 def _chip(chip: Chip, physical: Json | None) -> Json:
@@ -146,6 +145,8 @@ def _chip(chip: Chip, physical: Json | None) -> Json:
 def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) -> Json:
     """One chip's memory, pool by pool."""
     used = {kind: _used(chip, kind) for kind in KINDS}
+    # Of the programs that ran last on their cores (rule 9).
+    resident = {kind: None if used[kind] is None else chip.resident_bytes(kind) for kind in _OF_PROGRAMS}
     small = chip.kinds[Kind.L1_SMALL]
     dram_pool, l1_pool = chip.pools[Pool.DRAM], chip.pools[Pool.L1]
     confidence = dict.fromkeys((c.label for c in reversed(Confidence)), 0)
@@ -177,7 +178,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
             "peak": l1_pool.peak.value if used[Kind.L1] is not None else None,
             "largest_free": _largest_free(chip, 1),
             "banks": geometry.cores if geometry else None,
-            "at_once": _at_once(chip, used),
+            "at_once": _at_once(used, resident),
             "buffers": used[Kind.L1],
             "small": {
                 "used": used[Kind.L1_SMALL],
@@ -185,12 +186,12 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
                 "region": geometry.cores * geometry.l1_small_size if geometry and geometry.live else None,
                 "peak": small.peak.value if used[Kind.L1_SMALL] is not None else None,
             },
-            "cb": _held(chip, Kind.CB),
-            "dfb": _held(chip, Kind.DFB),
+            "cb": {"held": used[Kind.CB], "resident": resident[Kind.CB]},
+            "dfb": {"held": used[Kind.DFB], "resident": resident[Kind.DFB]},
             "scratchpad": used[Kind.SCRATCHPAD],
             "kernels": used[Kind.KERNEL],
-            "scratchpad_resident": _held(chip, Kind.SCRATCHPAD)["resident"],
-            "kernels_resident": _held(chip, Kind.KERNEL)["resident"],
+            "scratchpad_resident": resident[Kind.SCRATCHPAD],
+            "kernels_resident": resident[Kind.KERNEL],
             "firmware": used[Kind.FIRMWARE],
             "ring": {"used_max": _ring_used(chip), "size": geometry.ring_size if geometry else None},
             "physical": physical or dict.fromkeys(("used", "max_core", "headroom_min", "age_s")),
@@ -213,6 +214,12 @@ def _process(process: Process, user_of: Callable[[int], str | None], may_see: Ca
     numbers: dict[str, list[int]] = {}
     for number, chip in process.numbers.items():
         numbers.setdefault(chip.uid, []).append(number)
+    kinds: dict[Chip, dict[str, int]] = {}
+    for holding in process.holdings():
+        here = kinds.setdefault(holding.chip, {})
+        for label, leaf in zip(_LABELS, holding.leaves):
+            if leaf is not None and leaf.counts:
+                here[label] = here.get(label, 0) + leaf.used
     return {
         "pid": info.pid or None,
         "start": info.start,
@@ -230,25 +237,20 @@ def _process(process: Process, user_of: Callable[[int], str | None], may_see: Ca
             {"name": s.name, "confidence": s.confidence.label, "trouble": s.trouble} for s in process.sources.values()
         ],
         "holds": [],
-        "chips": [_share(process, uid, numbers.get(uid, [])) for uid in process.shares],
+        "chips": [
+            _share(uid, share, numbers.get(uid, []), kinds.get(share.chip, {})) for uid, share in process.shares.items()
+        ],
         "anomalies": anomalies(process.anomalies),
     }
 
 
-def _share(process: Process, uid: str, numbers: list[int]) -> Json:
-    share = process.shares[uid]
-    kinds: dict[str, int] = {}
-    for holding in process.holdings():
-        if holding.chip is share.chip:
-            for kind, leaf in zip(KINDS, holding.leaves):
-                if leaf is not None and leaf.counts:
-                    kinds[kind.label] = kinds.get(kind.label, 0) + leaf.used
+def _share(uid: str, share: Share, numbers: list[int], kinds: dict[str, int]) -> Json:
     out: Json = {"uid": uid, "metal_id": min(numbers, default=None), "metal_ids": sorted(numbers)}
-    for pool in Pool:
-        total = share.pools[pool]
-        out[pool.label] = total.used
-        out[f"peak_{pool.label}"] = total.peak.value
-    return {**out, "kinds": kinds, "source": "server", "shm": None}
+    for (used, peak), total in zip(_POOL_KEYS, share.pools):
+        out[used] = total.used
+        out[peak] = total.peak.value
+    out["kinds"], out["source"], out["shm"] = kinds, "server", None
+    return out
 
 
 def thing(item: Thing, *, see_tag: bool = True) -> Json:
@@ -273,6 +275,9 @@ def thing(item: Thing, *, see_tag: bool = True) -> Json:
         "layout": LAYOUTS.get(extra.layout) if extra and extra.layout is not None else None,
         "core_count": (extra.core_count or None) if extra else None,
         "tag": extra.tag if extra and see_tag else None,
+        "shape": extra.shape if extra and see_tag else None,
+        "line": line_of(extra.stack) if extra and see_tag else None,
+        "stack": extra.stack.split("\n") if extra and extra.stack and see_tag else None,
         "source": holding.source.name,
         "confidence": holding.source.confidence.label,
         "counted": counts(item),

@@ -56,10 +56,21 @@ class Thing:
         return None if extra is None or extra.reserved is None else 0 if extra.shared else extra.reserved
 
 
+class Origin:
+    """Who made a program. It outlives the program in what was a part of it."""
+
+    __slots__ = ("stack", "tag")
+
+    def __init__(self) -> None:
+        self.tag: str | None = None  # the operation
+        self.stack: str | None = None
+
+
 class Part(Thing):
     """A thing that belongs to a program, and remembers which when both are gone."""
 
-    __slots__ = ("program",)
+    __slots__ = ("origin", "program")
+    origin: Origin
 
 
 # Parts of programs are found by (family, address, cores): one program may place two circular buffers at one
@@ -70,7 +81,7 @@ PartKey = tuple[int, int, int]
 class Program:
     """The circular buffers, dataflow buffers, scratchpads and kernels of one program."""
 
-    __slots__ = ("holding", "ident", "metal_id", "parts", "ring", "tag")
+    __slots__ = ("holding", "ident", "metal_id", "origin", "parts", "ring")
 
     def __init__(self, ident: int, holding: Holding) -> None:
         self.ident = ident
@@ -82,7 +93,11 @@ class Program:
         """What was said of it when it was compiled."""
         self.ring: int | None = None  # bytes of a core's kernel ring
         self.metal_id: int | None = None  # as tt-metal's messages name it
-        self.tag: str | None = None
+        self.origin = Origin()
+
+    @property
+    def tag(self) -> str | None:
+        return self.origin.tag
 
     def resident(self, kind: Kind, cores: int) -> int | None:
         """Bytes of a kind on these cores; None if the cores of some part are not known."""

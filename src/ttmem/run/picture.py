@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ttmem.account.events import Allocated, DeviceOpened, ProgramCompiled, Sees
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Process
-from ttmem.account.things import Holding, Thing
+from ttmem.account.things import Holding, Origin, Part, Thing
 
 
 class Made(NamedTuple):
@@ -22,10 +22,26 @@ class Made(NamedTuple):
 def programs_of(process: Process) -> list[Made]:
     """What is known of a process's programs beside their parts."""
     return [
-        Made(holding, ProgramCompiled(holding.number, one.ident, one.ring or 0, one.metal_id or 0, one.tag))
+        Made(holding, _compiled(holding, one.ident, one.origin, one.ring, one.metal_id))
         for holding in process.holdings()
         for one in holding.programs.values()
     ]
+
+
+def programs_behind(things: Iterable[Thing]) -> list[Made]:
+    """What things still tell of the programs they were parts of."""
+    found = {
+        (thing.holding, thing.program): Made(thing.holding, _compiled(thing.holding, thing.program, thing.origin))
+        for thing in things
+        if isinstance(thing, Part)
+    }
+    return list(found.values())
+
+
+def _compiled(
+    holding: Holding, ident: int, origin: Origin, ring: int | None = None, metal_id: int | None = None
+) -> ProgramCompiled:
+    return ProgramCompiled(holding.number, ident, ring or 0, metal_id or 0, origin.tag, origin.stack)
 
 
 def account_of(things: Iterable[Thing], programs: Iterable[Made] = ()) -> Ledger:

@@ -20,10 +20,12 @@ from ttmem.account.events import (
     Audited,
     ChipFound,
     Claimed,
+    Described,
     DeviceClosed,
     DeviceOpened,
     Event,
     Extra,
+    Failed,
     Freed,
     Lost,
     Mark,
@@ -57,7 +59,7 @@ PROGRAM_COMPILED, PHASE_BEGAN, PHASE_ENDED, VIEWED = 0x8E, 0x8F, 0x90, 0x91
 # Only in event files: what the server itself found out.
 CHIP_FOUND, REJECTED, CLAIMED, PROCESS_EXITED, PEAKS_RESET = 0xA0, 0xA1, 0xA2, 0xA3, 0xA4
 # Only in event files: what the agent said through its ring.
-SEES, AUDITED = 0xA6, 0xA7
+SEES, AUDITED, FAILED, DESCRIBED = 0xA6, 0xA7, 0xA8, 0xA9
 
 PREFIX = Struct("<BBHi")
 _ALLOCATED = Struct("<BBHiQQQQIIHHHH")
@@ -69,9 +71,10 @@ _VIEWED = Struct("<BBHiIIQQQ")
 _PHASE = Struct("<QQ")
 ANSWER_SIZE = _NUMBER.size  # of everything a server sends
 
-_NO_KIND = 255
-_HAS_EXTRA, _SHARED, _RESERVED_KNOWN, _BINARY, _SYSTEM = 1, 2, 4, 8, 16
+_NO_KIND, _NO_TEXT = 255, 0xFFFF
+_HAS_EXTRA, _SHARED, _RESERVED_KNOWN, _BINARY, _SYSTEM, _LINES = 1, 2, 4, 8, 16, 32
 MAX_TEXT = 1024
+MAX_LINES = 8192  # of a stack, and of what the runtime said when it threw
 MAX_NAME = 128  # of a chip, a board
 MAX_RECORD = 0xFFF8
 
@@ -92,19 +95,35 @@ def _padded(length: int) -> int:
     return (length + 7) & ~7
 
 
-def _text(text: str) -> bytes:
+def _text(text: str, most: int = MAX_TEXT) -> bytes:
     """UTF-8, cut to the limit without leaving half a character."""
     raw = text.encode("utf-8", "replace")
-    return raw if len(raw) <= MAX_TEXT else raw[:MAX_TEXT].decode("utf-8", "ignore").encode()
+    return raw if len(raw) <= most else raw[:most].decode("utf-8", "ignore").encode()
 
 
-def _read_text(raw: bytes) -> str:
+def _read_text(raw: bytes, most: int = MAX_TEXT) -> str:
     """Text as it would be written again: what is not UTF-8 grows when it is replaced."""
-    return _text(raw[:MAX_TEXT].decode("utf-8", "replace")).decode()
+    return _text(raw[:most].decode("utf-8", "replace"), most).decode()
 
 
-def _tag(tag: str | None) -> str | None:
-    return None if tag is None else _text(tag).decode()
+def _tag(tag: str | None, most: int = MAX_TEXT) -> str | None:
+    return None if tag is None else _text(tag, most).decode()
+
+
+def _counted(text: str | None) -> bytes:
+    """A text with its length before it, for records that have several."""
+    raw = b"" if text is None else _text(text, MAX_LINES)
+    return (_NO_TEXT if text is None else len(raw)).to_bytes(2, "little") + raw
+
+
+def _read_counted(record: bytes, at: int) -> tuple[str | None, int]:
+    """Such a text, and where it ends."""
+    length = int.from_bytes(record[at : at + 2], "little")
+    if length == _NO_TEXT:
+        return None, at + 2
+    if at + 2 + length > len(record):
+        raise NativeError(f"a text of {length} bytes does not fit a record of {len(record)} bytes")
+    return _read_text(record[at + 2 : at + 2 + length], MAX_LINES), at + 2 + length
 
 
 def _with_body(op: int, device: int, body: bytes, kind: int = 0) -> bytes:
@@ -144,21 +163,23 @@ def welcome() -> bytes:
     return _NUMBER.pack(WELCOME, 0, _NUMBER.size, VERSION, 0)
 
 
-def allocated(event: Allocated) -> bytes:
+def allocated(event: Allocated, op: int = ALLOCATED) -> bytes:
     device, kind, address, size, program, refs, extra = event
     if extra is None:
-        return _ALLOCATED.pack(ALLOCATED, kind, 56, device, address, size, 0, program, 0, refs, 0, 0, 0, 0)
+        return _ALLOCATED.pack(op, kind, 56, device, address, size, 0, program, 0, refs, 0, 0, 0, 0)
     ranges = _pack_ranges(extra.cores)
     tag = b"" if extra.tag is None else _text(extra.tag)
+    known = extra.shape is not None or extra.stack is not None
+    lines = _counted(extra.shape) + _counted(extra.stack) if known else b""
     flags = _HAS_EXTRA | (_SHARED if extra.shared else 0) | (0 if extra.reserved is None else _RESERVED_KNOWN)
-    flags |= (_BINARY if extra.binary else 0) | (_SYSTEM if extra.system else 0)
-    length = _padded(_ALLOCATED.size + len(ranges) + len(tag))
+    flags |= (_BINARY if extra.binary else 0) | (_SYSTEM if extra.system else 0) | (_LINES if lines else 0)
+    length = _padded(_ALLOCATED.size + len(ranges) + len(tag) + len(lines))
     head = _ALLOCATED.pack(
-        ALLOCATED, kind, length, device, address, size, extra.reserved or 0, program, extra.allocator, refs, flags,
-        len(ranges) // _RANGE.size, 0xFFFF if extra.tag is None else len(tag),
+        op, kind, length, device, address, size, extra.reserved or 0, program, extra.allocator, refs, flags,
+        len(ranges) // _RANGE.size, _NO_TEXT if extra.tag is None else len(tag),
         (0 if extra.layout is None else extra.layout + 1) & 15 | (extra.core_count & 0xFFF) << 4,
     )  # fmt: skip
-    return (head + ranges + tag).ljust(length, b"\0")
+    return (head + ranges + tag + lines).ljust(length, b"\0")
 
 
 def freed(event: Freed) -> bytes:
@@ -219,9 +240,19 @@ def _geometry_of(values: list[Any]) -> Geometry:
     return Geometry._make([Arch(arch), *sizes, bool(live)])
 
 
+def _compiled_json(event: ProgramCompiled) -> bytes:
+    return json.dumps([*event[1:4], _tag(event.tag), _tag(event.stack, MAX_LINES)]).encode()
+
+
+def _failed_json(event: Failed) -> bytes:
+    return json.dumps([_tag(event.text, MAX_LINES), _tag(event.tag), _tag(event.stack, MAX_LINES)]).encode()
+
+
 _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     Allocated: allocated,
     Freed: freed,
+    Described: lambda e: allocated(Allocated(e.device, e.kind, e.address, 0, 0, 0, e.extra), DESCRIBED),
+    Failed: lambda e: _with_body(FAILED, -1 if e.device is None else e.device, _failed_json(e)),
     ProgramRun: _run,
     ProgramDestroyed: lambda e: _number(PROGRAM_DESTROYED, e.device, e.program),
     DeviceOpened: lambda e: _with_body(DEVICE_OPENED, e.device, _chip_json(e.chip)),
@@ -229,7 +260,7 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     ResyncBegin: lambda e: _number(RESYNC_BEGIN, 0, e.generation),
     ResyncEnd: lambda e: _number(RESYNC_END, 0, e.generation),
     Lost: lambda e: _number(LOST, 0, e.events),
-    ProgramCompiled: lambda e: _with_body(PROGRAM_COMPILED, e.device, json.dumps([*e[1:-1], _tag(e.tag)]).encode()),
+    ProgramCompiled: lambda e: _with_body(PROGRAM_COMPILED, e.device, _compiled_json(e)),
     Sees: lambda e: _with_body(SEES, 0, json.dumps(e).encode()),
     Audited: lambda e: _with_body(AUDITED, e.device, json.dumps(e[1:]).encode()),
     Mark: lambda e: _with_body(MARK, 0, _text(e.text)),
@@ -267,13 +298,18 @@ def _decode_allocated(record: bytes) -> Allocated:
         return Allocated(device, KINDS[kind], address, size, program, refs)
     at = _ALLOCATED.size
     cores = _unpack_ranges(record, at, count)
-    tag = None
-    if tag_length != 0xFFFF:
-        at += count * _RANGE.size
+    at += count * _RANGE.size
+    tag = shape = stack = None
+    if tag_length != _NO_TEXT:
         tag = _read_text(record[at : at + tag_length])
+        at += tag_length
+    if flags & _LINES:
+        shape, at = _read_counted(record, at)
+        stack, at = _read_counted(record, at)
     extra = Extra(
         reserved if flags & _RESERVED_KNOWN else None, cores, allocator, tag, bool(flags & _SHARED),
         (spread & 15) - 1 if spread & 15 else None, spread >> 4, bool(flags & _BINARY), bool(flags & _SYSTEM),
+        shape, stack,
     )  # fmt: skip
     return Allocated(device, KINDS[kind], address, size, program, refs, extra)
 
@@ -292,11 +328,29 @@ def _decode_run(record: bytes) -> ProgramRun:
 
 
 def _decode_compiled(record: bytes) -> ProgramCompiled:
-    program, ring, metal_id, tag = json.loads(_body(record))
+    program, ring, metal_id, tag, *more = json.loads(_body(record))  # files before stacks have no more
     numbers = int(program), int(ring), int(metal_id)
     if not all(0 <= number < 1 << 64 for number in numbers):
         raise NativeError("the numbers of a compiled program must fit 64 bits")
-    return ProgramCompiled(_device(record), *numbers, _tag(None if tag is None else str(tag)))
+    stack = more[0] if more else None
+    return ProgramCompiled(_device(record), *numbers, _words(tag), _words(stack, MAX_LINES))
+
+
+def _words(value: object, most: int = MAX_TEXT) -> str | None:
+    return _tag(None if value is None else str(value), most)
+
+
+def _decode_described(record: bytes) -> Described:
+    event = _decode_allocated(record)
+    if event.extra is None:
+        raise NativeError("a description without anything in it")
+    return Described(event.device, event.kind, event.address, event.extra)
+
+
+def _decode_failed(record: bytes) -> Failed:
+    text, tag, stack = json.loads(_body(record))
+    device = _device(record)
+    return Failed(None if device < 0 else device, _words(text, MAX_LINES) or "", _words(tag), _words(stack, MAX_LINES))
 
 
 def _decode_phase(record: bytes) -> PhaseBegan:
@@ -341,6 +395,8 @@ def _value(record: bytes) -> int:
 _DECODERS: dict[int, Callable[[bytes], Event]] = {
     ALLOCATED: _decode_allocated,
     FREED: _decode_freed,
+    DESCRIBED: _decode_described,
+    FAILED: _decode_failed,
     PROGRAM_RUN: _decode_run,
     PROGRAM_DESTROYED: lambda r: ProgramDestroyed(_device(r), _value(r)),
     DEVICE_OPENED: lambda r: DeviceOpened(_device(r), _chip_of(_body(r))),

@@ -19,7 +19,7 @@ from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.identity import ChipInfo, assumed_uid
 
 MAGIC = int.from_bytes(b"ttmemrng", "little")
-VERSION = 2
+VERSION = 3
 NO_SLOT = NO_MESH = NO_BOARD = 0xFFFFFFFF
 SHARED, WHOLESALE, BINARY, RAN = 1, 2, 4, 8
 PROGRAM_FRAME = 255
@@ -93,6 +93,8 @@ class RingEvent(IntEnum):
     CACHE_CLEARED = 9
     PHASE_BEGAN = 10
     PHASE_ENDED = 11
+    FAILED = 12
+    NAMED = 13
 
 
 class Record(NamedTuple):
@@ -114,6 +116,14 @@ class Record(NamedTuple):
     cores: int
     program: int
     name: int
+
+
+class Cause(NamedTuple):
+    """Why a thing is there, as far as the agent could see."""
+
+    tag: str | None  # the ttnn operation
+    shape: str | None
+    stack: str | None
 
 
 class Bank(NamedTuple):
@@ -192,6 +202,7 @@ class Ring:
         self._blob_bytes = 0
         self._masks: dict[int, int] = {0: 0}
         self._names: dict[int, str | None] = {0: None}
+        self._causes: dict[int, Cause] = {}
         self._ring_at, self.slots = self.field("ring_at"), self.field("ring_slots")
         self._table_at, self._table_slots = self.field("table_at"), self.field("table_slots")
         self._blobs_at, self._blobs_size = self.field("blobs_at"), self.field("blobs_size")
@@ -286,6 +297,7 @@ class Ring:
             self._blobs.clear()
             self._masks = {0: 0}
             self._names = {0: None}
+            self._causes.clear()
         self._blobs[number] = found
         return found
 
@@ -300,6 +312,15 @@ class Ring:
         known = self._names.get(number)
         if known is None and number:
             known = self._names[number] = self.blob(number).decode("utf-8", "replace") or None
+        return known
+
+    def cause(self, number: int) -> Cause:
+        """A name in its parts: the operation, the shape of the tensor, the Python stack, each if it is known."""
+        known = self._causes.get(number)
+        if known is None:
+            tag, _, rest = (self.name(number) or "").partition("\n")
+            shape, _, stack = rest.partition("\n")
+            known = self._causes[number] = Cause(tag or None, shape or None, stack or None)
         return known
 
     def place(self, number: int) -> Place:
@@ -374,6 +395,8 @@ def _apply(table: dict[int, tuple[int, ...]], record: tuple[int, ...]) -> None:
         return  # there was no room for it
     if event == RingEvent.ALLOCATED or event == RingEvent.PROGRAM:
         table[slot] = record
+    elif event == RingEvent.NAMED and slot in table:
+        table[slot] = (*table[slot][:-1], record[-1])
     elif event == RingEvent.FREED:
         table.pop(slot, None)
     elif event == RingEvent.RUN and slot in table:

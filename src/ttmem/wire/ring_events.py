@@ -14,10 +14,12 @@ from typing import NamedTuple
 from ttmem.account.events import (
     Allocated,
     Audited,
+    Described,
     DeviceClosed,
     DeviceOpened,
     Event,
     Extra,
+    Failed,
     Freed,
     Lost,
     Mark,
@@ -50,6 +52,7 @@ from ttmem.wire.ring import (
 
 _ALLOCATED, _FREED, _RUN = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.RUN)
 _PHASES = (int(RingEvent.PHASE_BEGAN), int(RingEvent.PHASE_ENDED))
+_NAMED, _FAILED, _NOWHERE = int(RingEvent.NAMED), int(RingEvent.FAILED), 0xFFFF
 _UNKNOWN_LAYOUT = 255
 COUNTERS = ("unknown_frees", "replaced", "table_full", "blobs_full", "places_full", "failures")
 _GONE = (0, 0)
@@ -184,6 +187,9 @@ class RingFold:
         if happened in _PHASES:
             yield time, self._phase(record)
             return
+        if happened == _FAILED:
+            yield time, self._failed(record)
+            return
         spot = self._spots.get(place) or self._spot(place)
         if happened == _ALLOCATED:
             self.fresh = True
@@ -197,6 +203,10 @@ class RingFold:
             allocator = 0 if program else spot.allocator
             for number in spot.numbers:
                 yield time, Freed(number, KINDS[kind], address, size, program, allocator, mask)
+        elif happened == _NAMED:
+            extra = self._extra(spot, record)
+            for number in spot.numbers:
+                yield time, Described(number, KINDS[kind], address, extra)
         elif happened == _RUN:
             for number in spot.numbers:
                 if self._ran.get(number) != program:
@@ -213,6 +223,11 @@ class RingFold:
             return PhaseEnded(ident)
         return PhaseBegan(ident, self.ring.name(record[15]) or "", parent)
 
+    def _failed(self, record: tuple[int, ...]) -> Event:
+        cause = self.ring.cause(record[13])
+        numbers = () if record[11] == _NOWHERE else (self._spots.get(record[11]) or self._spot(record[11])).numbers
+        return Failed(numbers[0] if numbers else None, self.ring.name(record[15]) or "", cause.tag, cause.stack)
+
     def _freed(self, kind: int, flags: int, size: int) -> None:
         """A buffer went: by the program, or because its device is being closed."""
         if flags & WHOLESALE:
@@ -225,14 +240,26 @@ class RingFold:
     def _extra(self, spot: _Spot, record: tuple[int, ...]) -> Extra:
         """What is known of a thing beside its place; the same for many, so they share one."""
         (_, _, _, kind, layout, flags, _, _, _, per_bank, _, place, core_count, cores, _, name) = record
-        tag = self.ring.name(name)
+        tag, shape, stack = self.ring.cause(name)
         if kind >= _FIRST_PART:
             if tag is not None and "\t" in tag:  # a kernel: name, class, bytes of each binary
                 tag = "{} ({}: {} B)".format(*tag.split("\t", 2))
-            return Extra(None, self.ring.mask(cores), 0, tag, bool(flags & SHARED))
+            return Extra(None, self.ring.mask(cores), 0, tag, bool(flags & SHARED), stack=stack)
         known = None if layout == _UNKNOWN_LAYOUT else layout
         banks = spot.banks[kind] if spot.mesh or not core_count else core_count
-        extra = Extra(per_bank * banks, 0, spot.allocator, tag, False, known, core_count, bool(flags & BINARY))
+        extra = Extra(
+            per_bank * banks,
+            0,
+            spot.allocator,
+            tag,
+            False,
+            known,
+            core_count,
+            bool(flags & BINARY),
+            False,
+            shape,
+            stack,
+        )
         if len(self._extras) >= _MOST_EXTRAS:
             self._extras.clear()
         self._extras[place, kind, layout, flags, per_bank, core_count, name] = extra
@@ -251,8 +278,9 @@ class RingFold:
         elif event == RingEvent.CLOSED:
             yield from self._closed(place, spot)
         elif event == RingEvent.PROGRAM:
+            cause = self.ring.cause(record[15])
             for number in spot.numbers:
-                yield ProgramCompiled(number, program, record[8], record[7], self.ring.name(record[15]))
+                yield ProgramCompiled(number, program, record[8], record[7], cause.tag, cause.stack)
         elif event == RingEvent.DESTROYED:
             for number in spot.numbers:
                 if self._ran.get(number) == program:
@@ -341,9 +369,9 @@ class RingFold:
             kind, program = record[3], record[14]
             time = record[1] * 1e-9 + self._offset
             if kind == PROGRAM_FRAME:
-                tag = self.ring.name(record[15])
+                cause = self.ring.cause(record[15])
                 for number in spot.numbers:
-                    yield time, ProgramCompiled(number, program, record[8], record[7], tag)
+                    yield time, ProgramCompiled(number, program, record[8], record[7], cause.tag, cause.stack)
                 if record[5] & RAN:
                     ran.append((record[1], spot, program, record[13]))
                 continue

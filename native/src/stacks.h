@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Python call stack a thread was in when it went into ttnn. Taken where the GIL is held: as ttnn gives it up, or in
+// the hook itself where ttnn keeps it. Only if TTMEM_STACKS asks for it, and then each different stack is kept once.
+#pragma once
+
+#include <cstdint>
+
+namespace ttmem {
+
+struct Stack {
+    uint32_t number;  // from 1
+    const char* text;  // a line per frame, the innermost first: "file:line function"
+};
+
+// Starts following if TTMEM_STACKS says how deep. Wants the GIL; cheap to repeat. What stands in the way is said in
+// words, nullptr if nothing does.
+const char* follow_stacks() noexcept;
+bool stacks_wanted() noexcept;
+
+// For hooks, before they take a lock: takes the stack if this thread holds the GIL, which it does in older ttnn.
+void look_at_stack() noexcept;
+// What this thread was doing in Python, nullptr if that is not known.
+const Stack* stack() noexcept;
+
+}  // namespace ttmem

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Things put together by what made them: the operation, the line of Python, the shape, the program, the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ttmem.account.kinds import KINDS
+from ttmem.account.sites import line_of
+from ttmem.account.snapshot import counts
+from ttmem.account.things import Part, Thing
+
+Json = dict[str, Any]
+Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
+MOST = 100_000  # groups; what comes later is one group
+
+
+def operation_of(thing: Thing) -> str | None:
+    """The operation that made it: of a part of a program, whose tag may be its own name, that of the program."""
+    if isinstance(thing, Part) and thing.origin.tag is not None:
+        return thing.origin.tag
+    return thing.extra.tag if thing.extra is not None else None
+
+
+def stack_of(thing: Thing) -> str | None:
+    if thing.extra is not None and thing.extra.stack is not None:
+        return thing.extra.stack
+    return thing.origin.stack if isinstance(thing, Part) else None
+
+
+def _program(thing: Thing) -> str | None:
+    if not isinstance(thing, Part):
+        return None
+    named = f" {thing.origin.tag}" if thing.origin.tag else ""
+    return f"pid {thing.holding.source.process.info.pid or '?'} program {thing.program}{named}"
+
+
+KEYS: dict[str, Callable[[Thing], str | None]] = {
+    "op": operation_of,
+    "line": lambda thing: line_of(stack_of(thing)),
+    "stack": stack_of,
+    "shape": lambda thing: thing.extra.shape if thing.extra is not None else None,
+    "program": _program,
+    "kind": lambda thing: thing.kind.label,
+}
+_OPEN = ("kind",)  # nobody's secret
+
+
+class Groups:
+    """Takes things one by one, so that a server with a million of them can do it in slices."""
+
+    def __init__(self, by: str, may_see: Viewer = lambda uid: True) -> None:
+        self._by = by
+        self._key = KEYS[by]
+        self._may_see = may_see
+        self._groups: dict[str | None, _Group] = {}
+        self._seen: dict[int | None, bool] = {}
+
+    def add(self, thing: Thing) -> None:
+        if not counts(thing):
+            return
+        key = self._key(thing) if self._by in _OPEN or self._visible(thing) else None
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key if len(self._groups) < MOST else None] = _Group()
+        group.add(thing)
+
+    def _visible(self, thing: Thing) -> bool:
+        uid = thing.holding.source.process.info.uid
+        known = self._seen.get(uid)
+        if known is None:
+            known = self._seen[uid] = self._may_see(uid)
+        return known
+
+    def result(self, limit: int | None = None) -> list[Json]:
+        """The largest first. A key of None is all that has none, or whose key may not be seen."""
+        order = sorted(self._groups.items(), key=lambda item: (-item[1].bytes, item[0] or ""))
+        return [group.json(self._by, key) for key, group in order[:limit]]
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+
+class _Group:
+    __slots__ = ("bytes", "count", "kinds", "largest", "reserved", "unknown")
+
+    def __init__(self) -> None:
+        self.count = self.bytes = self.reserved = self.unknown = self.largest = 0
+        self.kinds = [0] * len(KINDS)
+
+    def add(self, thing: Thing) -> None:
+        size, taken = thing.counted, thing.taken
+        self.count += 1
+        self.bytes += size
+        self.kinds[thing.kind] += size
+        if size > self.largest:
+            self.largest = size
+        if taken is None:
+            self.unknown += size
+        else:
+            self.reserved += taken
+
+    def json(self, by: str, key: str | None) -> Json:
+        return {
+            by: key,
+            "count": self.count,
+            "bytes": self.bytes,
+            "reserved": self.reserved if not self.unknown else None,
+            "largest": self.largest,
+            "kinds": {kind.label: size for kind, size in zip(KINDS, self.kinds) if size},
+        }
