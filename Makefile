@@ -12,7 +12,7 @@ SOURCES := src tests benchmarks docs
 JOBS   := $(shell nproc)
 # Older thread sanitizers do not start where addresses are randomised more than they expect.
 STEADY := $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)
-native-options = -DTTMEM_WERROR=ON -DTTMEM_NATIVE_TESTS=ON -DTTMEM_SANITIZE=$(filter address thread,$(1))
+native-options = -DTTMEM_WERROR=ON -DTTMEM_NATIVE_TESTS=ON -DTTMEM_SANITIZE=$(filter address thread,$(notdir $(1)))
 # Brings .cache/native/<variant> up to date; says something only if that fails.
 native-build = $(CMAKE) -G "Unix Makefiles" -S native -B .cache/native/$(1) $(call native-options,$(1)) $(2) >/dev/null \
 	  && $(CMAKE) --build .cache/native/$(1) --parallel $(JOBS) >/dev/null
@@ -29,7 +29,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 lacks venv; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[top]'
 	@$(BIN)/python -c 'from ttmem.agent import missing_reason as m; m() and print("note:", m())'
 	@touch $@
 
@@ -45,11 +45,11 @@ $(VENV)/.agent: $(VENV)/.dev $(NATIVE)
 	  --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
 	@touch $@
 
-demo: $(VENV)/.installed  ## set up, then run the main job: a server, simulated devices, the picture
+demo: $(VENV)/.installed  ## set up, then run the main job: a server, simulated devices, the dashboard
 	@$(BIN)/ttmem demo
 
 test: $(VENV)/.agent  ## set up, then run every test
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
 
 setup: $(VENV)/.agent  ## make .venv with the development tools
 
@@ -58,10 +58,12 @@ agent: $(VENV)/.agent  ## rebuild the native agent after a change and put it whe
 
 native-test: native-test-plain native-test-address native-test-thread  ## the agent's own tests, also under sanitizers
 
+# Built where the Python tests look for it (native/tests/build.py), with the same lock.
 native-test-%: $(VENV)/.dev
 	@echo "native tests: $*"
-	@$(call native-build,$*)
-	@cd .cache/native/$* && $(STEADY) $(dir $(CMAKE))ctest --output-on-failure --no-tests=error
+	@mkdir -p .cache/native/tests/$*
+	@flock .cache/native/tests/$*/.lock sh -c '$(call native-build,tests/$*)'
+	@cd .cache/native/tests/$* && $(STEADY) $(dir $(CMAKE))ctest --output-on-failure --no-tests=error
 
 agent-aarch64: $(VENV)/.dev
 	@$(call native-build,aarch64,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \

@@ -1,16 +1,83 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: servers and clients that are gone when the test is."""
+"""Fixtures: servers and clients that are gone when the test is; who may run beside whom; what a brief run leaves out.
+
+With TTMEM_TESTS=brief a law is tried with few examples and a test with many cases with some of them: for further
+Pythons, when one has done everything.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.support import LegacyClient, Server
+
+_ASKED = os.environ.get("TTMEM_TESTS", "")
+BRIEF = _ASKED == "brief"
+_EXAMPLES = 10  # of each law in a brief run
+_CASES = 8  # of each test
+_SETTINGS = "_hypothesis_internal_use_settings"  # a decorated test cannot be decorated again
+_left_out = pytest.StashKey[str]()
+
+
+@pytest.hookimpl(trylast=True)  # Hypothesis marks its tests first
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not BRIEF:
+        if _ASKED:
+            raise pytest.UsageError(f"TTMEM_TESTS={_ASKED}: it may be brief, or unset for every case")
+        return
+    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        cases[item.nodeid.partition("[")[0]].append(item)
+    laws = {test: some[0].obj for test, some in cases.items() if some[0].get_closest_marker("hypothesis")}  # type: ignore[attr-defined]
+    for law in laws.values():
+        chosen = getattr(law, _SETTINGS)
+        setattr(law, _SETTINGS, settings(chosen, max_examples=min(_EXAMPLES, chosen.max_examples)))
+    # Evenly over the list, so that the last kinds of case are there as well as the first.
+    kept = {item for some in cases.values() for item in some[:: -(-len(some) // _CASES)]}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    config.stash[_left_out] = (
+        f"brief: {len(kept)} of {len(items)} cases, at most {_CASES} of each of {len(cases)} tests; "
+        f"at most {_EXAMPLES} examples of each of {len(laws)} laws"
+    )
+    items[:] = [item for item in items if item in kept]
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Every worker must give a case the same name, so none has the number of the process that collects it."""
+    own = f"pid {os.getpid()}"
+    return val.replace(own, "pid of the test") if isinstance(val, str) and own in val else None
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> str:
+    return config.stash.get(_left_out, "")
+
+
+@pytest.fixture(autouse=True)
+def beside_others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests of several workers run beside each other; one that is marked `alone` beside none.
+
+    The door is held only by whoever waits for its turn: otherwise those that come and go might never let one be alone.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    folder = tmp_path_factory.getbasetemp().parent  # the same for all workers
+    with contextlib.ExitStack() as files:
+        door, room = (files.enter_context(open(folder / name, "w")) for name in ("door.lock", "room.lock"))
+        fcntl.flock(door, fcntl.LOCK_EX)
+        fcntl.flock(room, fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH)
+        fcntl.flock(door, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.fixture

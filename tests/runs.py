@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import secrets
 import select
 import signal
@@ -180,6 +181,63 @@ class InStep:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()  # passed on to the program
         self.process.wait(PATIENCE)
+
+
+# As `ttmem` starts, but it looks every time at what processes have mapped, and writes down whom it found using a
+# device, how many agents it has read, and how many records it has lost.
+WATCHED = """
+import sys
+from ttmem import cli
+from ttmem.run import launch
+from ttmem.run.collect import Collector
+from ttmem.sources import processes
+
+find, turn, log = processes.device_users, Collector.turn, open(sys.argv.pop(1), "a", buffering=1)
+
+def found(pid, **more):
+    looked_at = processes.descendants(pid)
+    users = find(pid, **more)
+    log.writelines(f"look {pid}\\n" for pid in looked_at)
+    log.writelines(f"user {pid}\\n" for pid in users)
+    return users
+
+def turned(collector):
+    turn(collector)
+    log.write(f"agents {len(collector.ingest.rings)} lost {collector.ingest.rings.counts()[1]}\\n")
+
+processes.device_users, launch._EARLY_LOOK_SECONDS, Collector.turn = found, 0.0, turned
+sys.exit(cli.main())
+"""
+
+
+class Watched(InStep):
+    """Under a `ttmem run` that writes down what it notices."""
+
+    def __init__(self, bench: Bench, command: list[str]) -> None:
+        self._log = bench.folder / "noticed"
+        self._log.touch()
+        starter = [sys.executable, "-c", WATCHED, str(self._log)]
+        super().__init__(bench, command, ["--fail-on-leak"], {}, starter)
+
+    def wait_for_look(self, pid: int, what: str = "look") -> None:
+        """Until it has looked at what the process has mapped; as a "user": and has found a device."""
+        wait_until(lambda: f"{what} {pid}" in self._log.read_text().splitlines(), "a look at the process")
+
+    def wait_for_loss(self) -> None:
+        """Until it has taken note that records were lost."""
+        wait_until(lambda: re.search(r" lost [1-9]", self._log.read_text()), "the loss")
+
+    def wait_for_agents(self, count: int) -> None:
+        """Until it has read what so many agents have written by now."""
+        before = len(self._turns())
+        # The first turn that is written down from here on may have begun before.
+        wait_until(lambda: f"agents {count}" in self._turns()[before + 1 :], "the agents")
+
+    def _turns(self) -> list[str]:
+        return re.findall(r"^(agents \d+) lost", self._log.read_text(), re.MULTILINE)
+
+    def __enter__(self) -> Watched:
+        return self
 
 
 # -- what ttnn says and what ttmem says, in the same words ----------------------------------------------------------

@@ -3,43 +3,17 @@
 
 from __future__ import annotations
 
-import re
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.runs import Bench, InStep, addresses, agrees, figures, memory_of, reserved, taken, wait_for_account
+from tests.runs import Bench, Watched, addresses, agrees, figures, memory_of, reserved, taken, wait_for_account
 from tests.support import Server, process_state, wait_until
 
 RING = 65536
-# As `ttmem` starts, but it looks every time at what processes have mapped, and writes down whom it found using a
-# device, how many agents it has read, and how many records it has lost.
-WATCHED = """
-import sys
-from ttmem import cli
-from ttmem.run import launch
-from ttmem.run.collect import Collector
-from ttmem.sources import processes
-
-find, turn, log = processes.device_users, Collector.turn, open(sys.argv.pop(1), "a", buffering=1)
-
-def found(pid, **more):
-    looked_at = processes.descendants(pid)
-    users = find(pid, **more)
-    log.writelines(f"look {pid}\\n" for pid in looked_at)
-    log.writelines(f"user {pid}\\n" for pid in users)
-    return users
-
-def turned(collector):
-    turn(collector)
-    log.write(f"agents {len(collector.ingest.rings)} lost {collector.ingest.rings.counts()[1]}\\n")
-
-processes.device_users, launch._EARLY_LOOK_SECONDS, Collector.turn = found, 0.0, turned
-sys.exit(cli.main())
-"""
+FLOOD = ("ttnn_bad_days", "--day", "flood", "--cycles", str(RING // 2 + 5000))
 
 
 @pytest.fixture
@@ -68,31 +42,6 @@ def wait_for_word(server: Server, text: str) -> None:
 
 def buffers(kinds: dict[str, int] | None) -> dict[str, int]:
     return {kind: size for kind, size in (kinds or {}).items() if kind in ("dram", "l1", "l1_small")}
-
-
-class Watched(InStep):
-    """Under a `ttmem run` that writes down what it notices."""
-
-    def __init__(self, bench: Bench, name: str, *arguments: str) -> None:
-        self._log = bench.folder / "noticed"
-        self._log.touch()
-        starter = [sys.executable, "-c", WATCHED, str(self._log)]
-        super().__init__(bench, bench.command(name, *arguments, "--ack-fd", "0"), ["--fail-on-leak"], {}, starter)
-
-    def wait_for_look(self, pid: int, what: str = "look") -> None:
-        """Until it has looked at what the process has mapped; as a "user": and has found a device."""
-        wait_until(lambda: f"{what} {pid}" in self._log.read_text().splitlines(), "a look at the process")
-
-    def wait_for_loss(self) -> None:
-        """Until it has taken note that records were lost."""
-        wait_until(lambda: re.search(r" lost [1-9]", self._log.read_text()), "the loss")
-
-    def wait_for_agent(self) -> None:
-        """Until it has read what an agent wrote so far."""
-        wait_until(lambda: "agents 1 " in self._log.read_text(), "the agent")
-
-    def __enter__(self) -> Watched:
-        return self
 
 
 # -- deaths ---------------------------------------------------------------------------------------------------------
@@ -159,7 +108,7 @@ def test_a_forked_childs_account_is_complete(bench: Bench) -> None:
 
 def test_a_forked_child_that_leaves_the_device_alone_is_not_unseen(bench: Bench) -> None:
     """It has everything mapped that its parent has: data loaders and compilers are started so."""
-    with Watched(bench, "ttnn_bad_days", "--day", "idle_fork") as running:
+    with Watched(bench, bench.command("ttnn_bad_days", "--day", "idle_fork", "--ack-fd", "0")) as running:
         for record in running.records():
             running.wait_for_look(record["pid"])
         ran = running.ran
@@ -171,7 +120,7 @@ def test_a_forked_child_that_leaves_the_device_alone_is_not_unseen(bench: Bench)
 
 
 def test_libraries_bound_past_the_agent_are_told(bench: Bench) -> None:
-    with Watched(bench, "ttnn_deepbind") as running:
+    with Watched(bench, bench.command("ttnn_deepbind", "--ack-fd", "0")) as running:
         for record in running.records():
             running.wait_for_look(record["pid"], "user")
         ran = running.ran
@@ -203,8 +152,7 @@ def test_with_and_without_ttnns_own_statistics(bench: Bench, tracking: dict[str,
 
 def test_a_server_that_stands_still_while_the_ring_runs_over(bench: Bench, server: Server) -> None:
     uid = bench.uids[0]
-    arguments = ("ttnn_bad_days", "--day", "flood", "--cycles", str(RING // 2 + 5000))
-    with bench.in_step(*arguments, TTMEM_SOCKET=server.path) as running:
+    with bench.in_step(*FLOOD, TTMEM_SOCKET=server.path) as running:
         records = running.records()
         before = next(records)
         wait_for_account(server, before, uid)
@@ -223,7 +171,7 @@ def test_a_server_that_stands_still_while_the_ring_runs_over(bench: Bench, serve
 
 def test_a_run_that_stands_still_while_the_ring_runs_over(bench: Bench) -> None:
     """The end is exact again; that something is missing in between is said, and no verdict is trusted."""
-    with Watched(bench, "ttnn_bad_days", "--day", "flood", "--cycles", str(RING // 2 + 5000)) as running:
+    with Watched(bench, bench.command(*FLOOD, "--ack-fd", "0")) as running:
         records = running.records()
         next(records)
         running.process.send_signal(signal.SIGSTOP)
@@ -244,7 +192,7 @@ def test_a_run_that_stands_still_while_the_ring_runs_over(bench: Bench) -> None:
 
 def test_a_run_that_sees_the_end_only_after_a_loss(bench: Bench) -> None:
     """What was left when the device closed cannot be told any more, and is not said to be nothing."""
-    with Watched(bench, "ttnn_bad_days", "--day", "flood", "--cycles", str(RING // 2 + 5000)) as running:
+    with Watched(bench, bench.command(*FLOOD, "--ack-fd", "0")) as running:
         records = running.records()
         next(records)
         running.process.send_signal(signal.SIGSTOP)
@@ -263,14 +211,14 @@ def test_a_run_that_sees_the_end_only_after_a_loss(bench: Bench) -> None:
 
 def test_a_run_that_first_looks_when_the_ring_has_run_over(bench: Bench) -> None:
     """As when the machine is busy: what was overwritten before the first look is lost, too, and said to be."""
-    with Watched(bench, "ttnn_bad_days", "--day", "flood", "--cycles", str(RING // 2 + 5000)) as running:
+    with Watched(bench, bench.command(*FLOOD, "--ack-fd", "0")) as running:
         wait_until(lambda: children_of(running.process.pid), "the command's start")
         running.process.send_signal(signal.SIGSTOP)
         records = running.records()
         next(records)
         next(records)
         running.process.send_signal(signal.SIGCONT)
-        running.wait_for_agent()
+        running.wait_for_agents(1)
         after = next(records)
         ran = running.ran
     assert addresses(ran.data["left"]) == after["buffers"]
@@ -282,6 +230,7 @@ def children_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
+@pytest.mark.alone
 def test_a_server_that_stands_still_holds_nobody_up(bench: Bench, server: Server) -> None:
     """The workload ends while the server is stopped, and in no more than a few times the time."""
     took: dict[bool, float] = {}

@@ -347,6 +347,7 @@ def test_server_killed_with_100k_live_things_and_four_busy_threads(serve: Serve)
     client.close()
 
 
+@pytest.mark.alone
 def test_a_stopped_server_does_not_slow_the_workload(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     server = serve("--quiet")
     client = AllocationClient(enabled=True, socket_path=server.path)

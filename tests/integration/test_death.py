@@ -18,6 +18,7 @@ from tests.support import LegacyClient, Server, process_state, wait_until
 Legacy = Callable[..., LegacyClient]
 
 
+@pytest.mark.alone
 def test_kill_9_with_unread_records(server: Server, legacy: Legacy, capsys: pytest.CaptureFixture[str]) -> None:
     victim, bystander = legacy(server), legacy(server)
     for client in (victim, bystander):

@@ -117,6 +117,7 @@ def test_a_server_of_another_version(folder: Path, server_: Server, monkeypatch:
     assert "this command is ttmem 9.9.9" in said.found
 
 
+@pytest.mark.alone
 def test_a_server_that_is_stopped(server_: Server) -> None:
     with server_.stopped():
         started = time.monotonic()
@@ -549,6 +550,7 @@ def test_wrong_usage(arguments: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.alone
 def test_it_is_quick(machine: machines.Machine) -> None:
     """It may take two seconds; the best of three, because the machine has other things to do."""
     times = []

@@ -26,6 +26,7 @@ from tests.runs import (
     TTMEM,
     Bench,
     Ran,
+    Watched,
     addresses,
     figures,
     memory_of,
@@ -485,9 +486,12 @@ def test_tensors_freed_after_a_part_of_the_mesh_closed_are_no_leak(folder: Path)
 
 def test_all_processes_of_a_command_count(two_chips: Bench) -> None:
     """A shell that runs Python that runs workers, each with a chip that it calls device 0."""
-    ran = two_chips.run_command(["sh", "-c", f"{shlex.join(two_chips.command('ttnn_workers'))}; exit 9"])
+    command = ["sh", "-c", f"{shlex.join(two_chips.command('ttnn_workers'))}; exit 9"]
+    with Watched(two_chips, command) as running:
+        records = [next(running.records()) for _ in two_chips.uids]
+        running.wait_for_agents(2)  # while both hold theirs: each agent's words are read at once and to the end
+        ran = running.ran
     assert ran.code == 9
-    records = ran.records
     assert taken(records[0]) != taken(records[1])
     for number, record in enumerate(records):
         uid = two_chips.uids[number]

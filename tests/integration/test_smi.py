@@ -121,6 +121,7 @@ def test_with_a_server(server: Server, legacy: Callable[..., LegacyClient], env:
     assert (row["chip"], row["dram_used_bytes"], row["temperature_c"]) == ("assumed:0", "1048576", "")
 
 
+@pytest.mark.alone
 def test_the_event_socket_is_not_the_api(server: Server, env: dict[str, str]) -> None:
     started = time.monotonic()
     done = smi(env, "--api", server.path)

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two worker processes, each with one of two chips that both call device 0; their accounts while both hold memory."""
+"""Two worker processes, each with one of two chips that both call device 0; their accounts while both hold memory.
+
+They hold it until each account was answered with a byte on standard input, or that has ended.
+"""
 
 from __future__ import annotations
 
 import json
 import multiprocessing
 import os
+import sys
 from typing import Any
 
 
-def work(number: int, answers: Any, all_there: Any) -> None:
+def work(number: int, answers: Any, seen: Any) -> None:
     import ttnn  # type: ignore[import-not-found]
     from ttnn_bench import L1_SMALL_SIZE, account
 
@@ -25,24 +29,26 @@ def work(number: int, answers: Any, all_there: Any) -> None:
         for memory in (ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG)
     ]
     answers.put({"worker": number, "pid": os.getpid(), **account(device)})
-    all_there.wait()  # both hold theirs at the same time
+    seen.wait()
     ttnn.close_device(device)
     kept.clear()
 
 
 def main() -> None:
     spawn = multiprocessing.get_context("spawn")
-    answers, all_there = spawn.Queue(), spawn.Barrier(2)
+    answers, seen = spawn.Queue(), spawn.Event()
     workers = []
     for number in range(2):
         os.environ["TT_VISIBLE_DEVICES"] = str(number)
-        workers.append(spawn.Process(target=work, args=(number, answers, all_there)))
+        workers.append(spawn.Process(target=work, args=(number, answers, seen)))
         workers[-1].start()
     records = sorted((answers.get() for _ in workers), key=lambda record: record["worker"])
+    for record in records:
+        print(json.dumps(record), flush=True)
+    sys.stdin.buffer.read(len(records))
+    seen.set()
     for worker in workers:
         worker.join()
-    for record in records:
-        print(json.dumps(record))
     raise SystemExit(max(worker.exitcode or 0 for worker in workers))
 
 

@@ -604,15 +604,12 @@ class Follower:
 
 def test_live_is_the_fold_at_every_moment(writer: Writer) -> None:
     reader, follower = writer.open(), Follower(writer.open())
-    looked = 0
-    end = time.monotonic() + 3
-    while time.monotonic() < end:
+    looked = most = 0
+    while looked < 1000 or most < 100 or reader.head < 10000:
         live = reader.live()
         assert live == follower.follow(reader.cursor)
-        looked += 1
-    assert looked > 20
-    assert reader.head > 5000
-    assert len(live) > 100
+        looked += bool(live)
+        most = max(most, len(live))
     reader.close()
     follower.ring.close()
 

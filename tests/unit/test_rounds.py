@@ -135,6 +135,7 @@ def test_no_more_threads_than_jobs_that_hang(hanging: Hanging) -> None:
     wait_until(lambda: _thread._count() == before, "the end of the threads")
 
 
+@pytest.mark.alone
 def test_a_round_takes_no_longer_than_twice_the_patience(hanging: Hanging) -> None:
     rounds = Rounds(0.25)
     began = time.monotonic()
@@ -147,6 +148,7 @@ def test_a_round_takes_no_longer_than_twice_the_patience(hanging: Hanging) -> No
     assert time.monotonic() - began < 0.25, "what is known to hang is not waited for"
 
 
+@pytest.mark.alone
 def test_jobs_that_are_slow_together_but_not_alone_do_not_hang() -> None:
     # Each takes a fifth of the patience, all in a row would take six times that.
     outcomes = Rounds(0.5).run({number: lambda: time.sleep(0.1) for number in range(30)})

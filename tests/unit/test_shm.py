@@ -851,6 +851,7 @@ def test_a_file_that_is_mapped_while_we_look(place: Place, monkeypatch: pytest.M
     assert [file["live"]["dram"] for file in place.counters.look()["files"]] == [5, 6]
 
 
+@pytest.mark.alone
 def test_many_whose_mappings_hang_take_no_longer_than_one(place: Place) -> None:
     """The workers of one job, all stuck in the driver."""
     path = place.write(content(*[slot(pid, 5) for pid in range(5000, 5030)]))

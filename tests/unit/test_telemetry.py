@@ -495,6 +495,7 @@ def test_the_heartbeat(folder: Path, look_at: Look, clock: Clock) -> None:
     assert seen == [None, None, True, True, False, False, True, False, True]
 
 
+@pytest.mark.alone
 def test_a_chip_that_hangs_hurts_no_other(folder: Path, look_at: Look, clock: Clock) -> None:
     """A real read that does not return, on one of 32 chips, from the second look on."""
     machine = machines.galaxy(folder)
