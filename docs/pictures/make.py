@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import sys
@@ -29,7 +30,15 @@ class Scene(NamedTuple):
     size: tuple[int, int] = (40, 120)
 
 
-SCENES: tuple[Scene, ...] = ()
+_WORKING = ("", "simulated: decoded token 4")  # 4, or 40 and so on: the program cache and the trace are there
+SCENES = (
+    Scene("overview", (), (_WORKING,)),
+    Scene("charts", ("--devices", "t3k"), (("2WW", "last 30 s"), _WORKING)),
+    Scene("telemetry", (), (_WORKING, ("3", "AI clock"))),
+    Scene("processes", ("--devices", "t3k"), (_WORKING, ("4", "4 tracked"))),
+    Scene("cores", ("clash",), (("", "simulated: Statically allocated"), ("5", "least headroom"))),
+    Scene("things", (), (_WORKING, ("6", "layers.31"))),
+)
 
 
 def main(names: list[str]) -> int:
@@ -56,7 +65,7 @@ def taken(scene: Scene) -> Screen:
             for keys, seen in scene.steps:
                 terminal.press(keys)
                 terminal.wait_for(seen)
-            return terminal.screen
+            return copy.deepcopy(terminal.screen)  # what it writes when it ends does not belong there
         finally:
             terminal.process.terminate()
             terminal.ended()

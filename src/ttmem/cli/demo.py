@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """See everything at once on simulated devices: a server, a workload in processes of its own, the picture.
 
-On a terminal it is live until q is pressed. Elsewhere, or with --once, the workload runs to its end as fast as it can,
-and one picture of its fullest moment and a summary are printed.
+On a terminal it opens the dashboard of `ttmem top`, while the workload goes on until q is pressed. Elsewhere, or with
+--once, the workload runs to its end as fast as it can, and one picture of its fullest moment and a summary are printed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
+from importlib.util import find_spec
 from typing import Any
 
 from ttmem.account.units import human
@@ -23,9 +25,9 @@ from ttmem.show.smi import render
 from ttmem.show.text import style_of
 from ttmem.sim.boards import MACHINES
 from ttmem.sim.workloads import WORKLOADS, parts_of
+from ttmem.wire.endpoint import api_path
 
-_TICK = 0.05  # seconds for a step of a live workload
-_STEPS_A_FRAME = 5
+_TICK = 0.05  # seconds from a step of a live workload to the next
 _FOREVER = 1 << 40
 _NOTICE_SECONDS = 5.0
 
@@ -63,14 +65,32 @@ def _seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    live = sys.stdout.isatty() and sys.stdin.isatty() and not (args.once or args.json)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+    live = not (args.once or args.json) and _can_draw()
+    path = args.socket or os.environ.get("TTMEM_SOCKET") or None
+    _leave_in_order()
     try:
-        with stage(args.socket or os.environ.get("TTMEM_SOCKET") or None) as place:
+        with stage(path, args.devices if live else None) as place:
             return _play(args, place, live)
     except (StageError, ApiError) as error:
         raise CommandError(str(error)) from None
+
+
+def _can_draw() -> bool:
+    """Is there all that the dashboard needs? What a user could add is told."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last one
+    if not all(stream is not None and stream.isatty() for stream in streams):
+        return False
+    if os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    if find_spec("textual") is None:
+        print("One picture only; for the dashboard: pip install 'ttmem[top]'", file=sys.stderr)
+        return False
+    return True
+
+
+def _leave_in_order() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
 
 
 def _leave(number: int, frame: object) -> None:
@@ -84,7 +104,7 @@ def _play(args: argparse.Namespace, place: Stage, live: bool) -> int:
     parts = parts_of(args.workload, args.devices)
     started = time.monotonic()
     place.cast(args.workload, args.devices, parts, _FOREVER if endless else entry.rounds)
-    picture = _watch(place, args.seconds) if live else _run(place, args.seconds)
+    picture = _watch(place, args) if live else _run(place, args.seconds)
     took = time.monotonic() - started
     if args.json:
         json.dump(picture, sys.stdout)
@@ -116,24 +136,57 @@ def _run(place: Stage, seconds: float | None) -> dict[str, Any]:
     return picture or _after_death(place)
 
 
-def _watch(place: Stage, seconds: float | None) -> dict[str, Any]:
-    """Live: a step and a picture at each tick, until q."""
-    from ttmem.show.watch import Frame, watch
+class _Going(threading.Thread):
+    """Lets the workload go on at its pace while somebody looks at it, and keeps what went wrong."""
 
-    picture: dict[str, Any] = {}
+    def __init__(self, place: Stage, seconds: float | None) -> None:
+        super().__init__(daemon=True, name="workload")
+        self.trouble: Exception | None = None
+        self._place = place
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._left = threading.Event()
 
-    def frame() -> Frame | None:
-        nonlocal picture
-        for _ in range(_STEPS_A_FRAME):
-            place.beat()
-            place.go_on()
-        if not place.acting:
-            return None
-        picture = place.snapshot()
-        return Frame(render(picture, style_of(sys.stdout)), f"q ends. {place.workers[0].did}")
+    def run(self) -> None:
+        try:
+            while not self._left.wait(_TICK):
+                self._place.beat()
+                self._place.go_on()
+        except Exception as error:
+            self.trouble = error
 
-    watch(frame, _STEPS_A_FRAME * _TICK, seconds)
-    return picture if place.acting else _after_death(place)
+    def over(self) -> bool:
+        """Is there nothing more to be seen? A workload that has ended may be looked at as long as one likes."""
+        return self.trouble is not None or (self._deadline is not None and time.monotonic() >= self._deadline)
+
+    def says(self) -> str:
+        return f"simulated: {_last_words(self._place.workers[0])}"
+
+    def leave(self) -> None:
+        self._left.set()
+        self.join(_NOTICE_SECONDS)  # no longer: a worker that is stopped must not keep us
+
+
+def _watch(place: Stage, args: argparse.Namespace) -> dict[str, Any]:
+    """Live: the dashboard, until q."""
+    going = _Going(place, args.seconds)
+    going.start()
+    try:
+        from ttmem.show.top.start import start
+
+        code = start(
+            api=api_path(place.path),
+            readonly=not place.private,  # on our own server there is nothing to end but our own workers
+            remember=os.path.join(place.folder, "top.json"),  # what is chosen here is not remembered
+            host=going,
+        )
+    finally:
+        _leave_in_order()  # the dashboard had the signals
+        going.leave()
+    if going.trouble is not None:
+        raise going.trouble
+    if code:
+        raise SystemExit(code)
+    return place.snapshot() if place.acting else _after_death(place)
 
 
 def _after_death(place: Stage) -> dict[str, Any]:

@@ -12,11 +12,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
 from ttmem.api.client import ApiError, NoServer, get_json
+from ttmem.sim.driver import VARIABLE, Driver, has_driver
+from ttmem.sim.workloads import Part
 from ttmem.wire.endpoint import api_path
 
 _END_SECONDS = 60.0
@@ -33,12 +35,15 @@ class StageError(Exception):
 class Worker:
     """One process of a workload. It stands still after every step until it is told to go on."""
 
-    def __init__(self, command: list[str], env: dict[str, str]) -> None:
+    def __init__(self, command: list[str], env: dict[str, str], chips: Sequence[int]) -> None:
+        self.chips = chips
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - it lives as long as the worker
         self.process = subprocess.Popen(
-            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
-        )
+            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+            preexec_fn=_end_with_parent,
+        )  # fmt: skip
         self.did = "starting"  # in words, what it did last
+        self.launches = 0  # programs that each of its chips has run
         self.held = False
         self.ended = False
 
@@ -62,6 +67,7 @@ class Worker:
         if step.get("applied") is False:
             raise StageError(f"the server did not apply what process {self.pid} reported in time")
         self.held = step["held"]
+        self.launches = step["launches"]
         if not self.held:
             self.did = step["did"]
 
@@ -107,10 +113,13 @@ class Worker:
 
 
 class Stage:
-    """A server to ask, and the workers of a workload."""
+    """A server to ask, the workers of a workload, and the driver of their chips if that is simulated, too."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, folder: str, *, private: bool) -> None:
         self.path = path
+        self.folder = folder  # goes away with the stage
+        self.private = private  # is the server our own?
+        self.driver: Driver | None = None
         self.workers: list[Worker] = []
 
     def check(self) -> None:
@@ -127,9 +136,11 @@ class Stage:
     def cast(self, workload: str, devices: str, parts: int, rounds: int) -> None:
         """Start the processes of a workload."""
         env = {**os.environ, "TTMEM_SOCKET": self.path, "TT_ALLOC_TRACKING_ENABLED": "1"}
+        env[VARIABLE] = "0" if self.driver is None else "1"
         command = [sys.executable, "-m", "ttmem.sim.runner", workload, "--devices", devices, "--rounds", str(rounds)]
         for number in range(parts):
-            self.workers.append(Worker([*command, "--part", str(number), "--parts", str(parts)], env))
+            chips = Part(devices, number, parts).chips
+            self.workers.append(Worker([*command, "--part", str(number), "--parts", str(parts)], env, chips))
 
     @property
     def acting(self) -> list[Worker]:
@@ -145,6 +156,8 @@ class Stage:
         """Every busy worker does one step."""
         for worker in self.busy:
             worker.listen(self.check)
+        if self.driver is not None:
+            self.driver.tick({chip: worker.launches for worker in self.busy for chip in worker.chips})
 
     def go_on(self) -> None:
         for worker in self.busy:
@@ -158,32 +171,32 @@ class Stage:
 
 
 @contextmanager
-def stage(path: str | None) -> Iterator[Stage]:
-    """A stage on the server of that path, or on a private one if there is none."""
+def stage(path: str | None, machine: str | None = None) -> Iterator[Stage]:
+    """A stage on the server of that path, or on a private one if there is none.
+
+    A private server sees the telemetry of the chips of ``machine``, if one is named.
+    """
     with tempfile.TemporaryDirectory(prefix="ttmem-demo-") as folder, tempfile.TemporaryFile("w+") as errors:
         server: subprocess.Popen[bytes] | None = None
+        simulated: str | None = None
         if path is None:
             path = os.path.join(folder, "ttmem.sock")
             if len(os.fsencode(api_path(path))) > _LONGEST_PATH:
                 raise StageError(f"a socket in {folder} would have too long a path; set TMPDIR to a shorter folder")
-            command = [
-                sys.executable,
-                "-m",
-                "ttmem",
-                "serve",
-                "--no-legacy-path",
-                "--no-machine",
-                "--quiet",
-                "--socket",
-                path,
-            ]
+            if machine is not None and has_driver(machine):
+                simulated = os.path.join(folder, "machine")
+            looks = ["--no-machine"] if simulated is None else ["--machine", simulated]
+            command = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", path, *looks]
             server = subprocess.Popen(command, stderr=errors, preexec_fn=_end_with_parent)
-        found = Stage(path)
+        found = Stage(path, folder, private=server is not None)
         try:
             while not _up(path, must=server is None):
                 if server is not None and server.poll() is not None:
                     raise StageError(f"the server did not start: {_last_line(errors)}")
                 time.sleep(0.02)
+            if machine is not None and simulated is not None:
+                # Only now: chips that are there when a server starts are on its account under the driver's name.
+                found.driver = Driver(simulated, machine)
             yield found
         finally:
             for worker in found.workers:
@@ -203,7 +216,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 def _end_with_parent() -> None:
-    """A private server is of no use to anybody if its demo is killed."""
+    """Nobody here is of use to anybody if the demo is killed. It must be its main thread that starts them."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

@@ -29,21 +29,16 @@ class Frame(NamedTuple):
     status: str
 
 
-def watch(
-    frame: Callable[[], Frame | None], interval: float, seconds: float | None = None, count: int | None = None
-) -> None:
-    """Draw a frame every ``interval`` seconds until q, until the time is over, or until there is none any more.
+def watch(frame: Callable[[], Frame], interval: float, count: int | None = None) -> None:
+    """Draw a frame every ``interval`` seconds until q, or so many of them.
 
     The arrows scroll if there is more than fits. A window that changes its size gets a new frame at once.
     """
-    deadline = None if seconds is None else time.monotonic() + seconds
     top = 0
     with _screen() as resized:
-        while deadline is None or time.monotonic() < deadline:
+        while True:
             due = time.monotonic() + interval
             picture = frame()
-            if picture is None:
-                return
             top = _draw(picture, top)
             count = None if count is None else count - 1
             if count == 0:

@@ -115,6 +115,10 @@ class Machine(NamedTuple):
         rows, columns = self.mesh
         return rows * columns
 
+    def kmd(self, number: int) -> int | None:
+        """What a driver calls a chip: it counts those on PCIe."""
+        return None if number in self.remote else number - sum(other < number for other in self.remote)
+
 
 MACHINES = {
     machine.name: machine

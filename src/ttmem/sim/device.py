@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
@@ -16,6 +17,7 @@ from ttmem.collect.graph_tracker import GraphTracker
 from ttmem.sim.allocator import Allocator
 from ttmem.sim.boards import Machine, machine_named
 from ttmem.sim.buffer import Buffer
+from ttmem.sim.driver import VARIABLE
 from ttmem.sim.errors import SimError
 from ttmem.sim.program import Program
 from ttmem.sim.tensors import Need
@@ -62,6 +64,7 @@ class Chip:
         self.board = machine.board
         self.uid = f"sim-{machine.name}-{number}"
         self.remote = number in machine.remote
+        self.kmd = machine.kmd(number) if os.environ.get(VARIABLE) == "1" else None
 
     def boot(self, tracker: GraphTracker, allocator: Allocator) -> None:
         """What opening a device puts on it."""
@@ -69,7 +72,9 @@ class Chip:
         geometry = allocator.geometry._replace(
             l1_small_size=allocator.statistics(Kind.L1_SMALL).size, trace_size=allocator.statistics(Kind.TRACE).size
         )
-        info = ChipInfo(self.uid, arch=geometry.arch, board=board.name, remote=self.remote, geometry=geometry)
+        info = ChipInfo(
+            self.uid, kmd=self.kmd, arch=geometry.arch, board=board.name, remote=self.remote, geometry=geometry
+        )
         tracker.track_device_open(self, info)
         mailbox = board.silicon.mailbox
         for y in range(geometry.grid_y):
@@ -111,6 +116,7 @@ class Place:
             trace_region_size=options.trace_region_size,
         )
         self.program_cache: dict[Hashable, Program] = {}
+        self.launches = 0  # of programs, so far; a trace counts as all that it replays
         self._chips = list(chips)
         self._buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
         self._programs: weakref.WeakSet[Program] = weakref.WeakSet()
@@ -197,6 +203,7 @@ class Place:
         self.tracker.track_program(program.id, self, program.cores)
         if self.options.kernel_writes:
             self._write_kernels(program, program.cores)
+        self.launches += 1
         if self._capturing is not None:
             self._capturing.append(program)
 
@@ -243,7 +250,9 @@ class Place:
         self.check_open()
         covered = 0
         last: list[tuple[Program, int]] = []
-        for program in reversed(self._find(trace_id).programs):
+        programs = self._find(trace_id).programs
+        self.launches += len(programs)
+        for program in reversed(programs):
             if program.cores & ~covered:
                 last.append((program, program.cores & ~covered))
                 covered |= program.cores

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import sys
+from typing import Protocol
 
 from ttmem.show.text import style_of
 from ttmem.show.top.app import Top
@@ -19,6 +22,35 @@ from ttmem.show.top.settings import Settings, default_path
 from ttmem.show.top.telemetry import Telemetry
 from ttmem.show.top.things import Things
 
+_LOOK = 0.2  # seconds after which a host is asked again
+
+
+class Host(Protocol):
+    """A program that runs the dashboard as a part of itself."""
+
+    def over(self) -> bool:
+        """Shall it end?"""
+
+    def says(self) -> str:
+        """What to show below, where there is nothing more important."""
+
+
+class _Guest(Top):
+    """A dashboard with a host."""
+
+    host: Host
+    _said: str | None = None
+
+    def on_mount(self) -> None:  # Textual calls that of the base class as well
+        self.set_interval(_LOOK, self._ask_host)
+
+    def _ask_host(self) -> None:
+        model = self._dashboard.model
+        if model.message in (None, self._said):
+            model.message = self._said = self.host.says()
+        if self.host.over():
+            self.exit()
+
 
 def start(
     *,
@@ -29,9 +61,11 @@ def start(
     ascii: bool = False,
     theme: str | None = None,
     interval: float | None = None,
+    remember: str | None = None,
+    host: Host | None = None,
 ) -> int:
-    """Returns the exit code."""
-    settings = Settings(default_path())
+    """Returns the exit code. ``remember`` is where settings are kept, if not in the user's own file."""
+    settings = Settings(remember or default_path())
     model = Model(wanted=wanted, readonly=readonly, hidden=os.getpid())
     chosen = interval if interval is not None else settings.get("interval", model.interval)
     model.interval = min(max(chosen, LEAST_INTERVAL), MOST_INTERVAL)
@@ -39,6 +73,14 @@ def start(
     views: list[View] = [Overview(), Charts(), Telemetry(), Processes(root=root), Cores(), Things()]
     dashboard = Dashboard(model, views, settings, signs)
     dashboard.theme = theme or ("mono" if os.environ.get("NO_COLOR") else dashboard.theme)
-    app = Top(dashboard, api=api, root=root)
+    if host is None:
+        app = Top(dashboard, api=api, root=root)
+    else:
+        app = guest = _Guest(dashboard, api=api, root=root)
+        guest.host = host
+    # Pictures are trees, freed as soon as the next one is there: it is not worth much time to look for cycles in them.
+    gc.set_threshold(50_000, 20, 100)
     app.run()
+    if host is not None and not (app.return_code or dashboard.done or host.over()):
+        return 128 + signal.SIGTERM  # neither the user nor the host: a signal, or the terminal is gone
     return app.return_code or 0

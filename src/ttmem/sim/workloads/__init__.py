@@ -20,17 +20,21 @@ class Part(NamedTuple):
     number: int = 0
     parts: int = 1
 
+    @property
+    def chips(self) -> range:
+        machine = machine_named(self.machine)
+        count = min(machine.linked, machine.chips // self.parts)
+        return range(self.number * count, (self.number + 1) * count)
+
     def open(self, *, l1_small_size: int = 0, trace_region_size: int = 0, system_dram: int = 0) -> Place:
         """The device of this share, or the mesh if it is several."""
-        machine = machine_named(self.machine)
-        chips = min(machine.linked, machine.chips // self.parts)
-        if chips == 1:
+        if len(self.chips) == 1:
             return create_device(
-                self.number, self.machine, l1_small_size=l1_small_size, trace_region_size=trace_region_size,
+                self.chips[0], self.machine, l1_small_size=l1_small_size, trace_region_size=trace_region_size,
                 system_dram=system_dram,
             )  # fmt: skip
         return create_mesh_device(
-            self.machine, (1, chips), first=self.number * chips, l1_small_size=l1_small_size,
+            self.machine, (1, len(self.chips)), first=self.chips[0], l1_small_size=l1_small_size,
             trace_region_size=trace_region_size, system_dram=system_dram,
         )  # fmt: skip
 
