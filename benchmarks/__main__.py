@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import agent, client, ingest, ledger, sources, startup, top, tracking
+from benchmarks import agent, client, holds, ingest, ledger, sources, startup, top, tracking
 from benchmarks.report import Report
 
 PARTS = {
@@ -21,6 +21,7 @@ PARTS = {
     "client": client,
     "tracking": tracking,
     "ledger": ledger,
+    "holds": holds,
     "sources": sources,
     "startup": startup,
     "top": top,

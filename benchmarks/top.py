@@ -1,53 +1,186 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ttmem top` costs: share of a core and bytes to the terminal, with every number of every chip changing."""
+"""What `ttmem top` costs: share of a core, bytes to the terminal, time to the first picture.
+
+The overview with every number of every chip changing at every tick, then each view while a simulated workload reports
+to a real server. What is on the screen is looked at too: a cheap picture of nothing is no result.
+"""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import random
 import select
 import socket
-import struct
+import statistics
 import sys
-import termios
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.pictures import WELL, Account, driver_chip, machine
+from tests.terminal import Terminal
 
-from benchmarks.report import Report
+from benchmarks.report import Report, spread
+from ttmem.run.stage import Stage, stage
+from ttmem.sim.workloads import parts_of
 from ttmem.sources.merge import merge
+from ttmem.wire.endpoint import api_path
 
-_SIZE = (120, 40)
-_WARM_SECONDS = 4.0
+_LINES, _COLUMNS = 40, 120
+_HZ = 2
+_WARM_SECONDS = 3.0
 _SECONDS = 10.0
+_STEP = 0.05  # seconds from step to step of the simulated workload, as in `ttmem demo`
 # Measured with a fake backend, one tab of tt-smi 6.8.0 at its fixed 10 Hz in a window of the same size.
 _TT_SMI = {1: 21.7, 4: 33.9, 32: 87.9}
+_TT_SMI_RATE = "116 to 200 KB/s"
+_VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Things")
+
+
+class _Cost(NamedTuple):
+    share: float  # percent of a core
+    rate: float  # KB/s to the terminal
+    pictures: float  # that differ from the one before, a second
+    lines: float  # of the screen that differ from picture to picture
 
 
 def run(report: Report, folder: Path, rounds: int) -> None:
-    report.title(
-        f"`ttmem top` at 2 Hz, {_SIZE[0]}x{_SIZE[1]}, all chips changing: share of a core, KB/s to the terminal"
-    )
+    report.title(f"`ttmem top` at {_HZ} Hz, {_COLUMNS}x{_LINES}, every number changing: share of a core")
     for chips in (1, 4, 32):
-        path = folder / f"top-{chips}.api.sock"
-        with _Changing(path, chips):
-            share, rate, first = _watch(path, folder)
-        note = f"{rate:.1f} KB/s, first picture after {first:.2f} s; tt-smi as published: {_TT_SMI[chips]} %"
-        report.figure(f"{chips} chips", f"{share:.2f} %", note)
+        path = str(folder / f"top-{chips}.sock")
+        with _Changing(path, chips), _window(path, folder) as window:
+            window.wait_for(_chips_seen)
+            cost = window.cost()
+            # A line for each chip as far as the window reaches, the processes, and what the chosen chip holds.
+            _insist(cost.pictures > 0.9 * _HZ and cost.lines >= min(chips + 2, 24), cost, window)
+        report.figure(f"{chips} chips", f"{cost.share:.2f} %", f"{_told(cost)}; tt-smi {_TT_SMI[chips]} %")
         if chips == 32:
-            report.budget("ttmem top, 32 chips all changing, 2 Hz", share, 2, "%")
+            report.budget("ttmem top, 32 chips all changing, 2 Hz", cost.share, 2, "%")
+    report.figure("tt-smi as published: 10 Hz, fake chips", "", f"{_TT_SMI_RATE}")
+
+    report.title(f"`ttmem top` at {_HZ} Hz, {_COLUMNS}x{_LINES}, 32 chips of a simulated decode: share of a core")
+    with stage(None) as place, _playing(place, "decode", "galaxy"):
+        for key, view in enumerate(_VIEWS, 1):
+            with _window(place.path, folder) as window:
+                window.wait_for(_chips_seen, "chips")
+                window.press(str(key))
+                cost = window.cost()
+                _insist(cost.pictures > 0.9, cost, window)  # at least the clock in the corner moves
+            report.figure(f"view {key}, {view}", f"{cost.share:.2f} %", _told(cost))
+            report.budget(f"  view {key}, {view}, a simulated decode on 32 chips", cost.share, 2, "%")
+        firsts, worked = [], []
+        for _ in range(rounds):
+            began = time.monotonic()
+            with _window(place.path, folder) as window:
+                while not _chips_seen(window.screen.text):
+                    window.read()
+                firsts.append(time.monotonic() - began)
+                worked.append(window.cpu())
+    report.figure("from the command to the first picture, s", "", spread(firsts, 1, 2))
+    report.figure("  of these at work, all else is waiting for a core, s", "", spread(worked, 1, 2))
+    report.budget("ttmem top, first picture of 32 chips", statistics.median(firsts), 1, "s")
+
+
+def _told(cost: _Cost) -> str:
+    return f"{cost.rate:.1f} KB/s, {cost.pictures:.1f} pictures/s, {cost.lines:.0f} lines change"
+
+
+def _chips_seen(text: str) -> bool:
+    """Does the overview show chips with numbers?"""
+    return text.count("0G") > 0 and "%" in text
+
+
+def _insist(true: bool, cost: _Cost, window: _Window) -> None:
+    if not true:
+        raise AssertionError(f"this is not what was to be measured ({_told(cost)}):\n{window.screen.text}")
+
+
+class _Window(Terminal):
+    """A terminal that counts what is written to it."""
+
+    written = 0
+
+    def read(self, wait: float = 0.05) -> bool:
+        if not select.select([self.mine], [], [], wait)[0]:
+            return False
+        data = os.read(self.mine, 1 << 16)
+        self.written += len(data)
+        self.screen.feed(self._decode(data))
+        return True
+
+    def cost(self) -> _Cost:
+        """Of the next seconds, once what is seen at first is drawn."""
+        self._pass(_WARM_SECONDS)
+        cpu, written, began = self.cpu(), self.written, time.monotonic()
+        changes = self._pass(_SECONDS)
+        took = time.monotonic() - began
+        return _Cost(
+            100 * (self.cpu() - cpu) / took,
+            (self.written - written) / took / 1000,
+            len(changes) / took,
+            statistics.median(changes) if changes else 0,
+        )
+
+    def _pass(self, seconds: float) -> list[int]:
+        """Read on; how many lines differed from picture to picture. A pause in the writing ends a picture."""
+        changes, before, until = [], self.screen.lines, time.monotonic() + seconds
+        while time.monotonic() < until:
+            if not self.read(0.05) and self.screen.lines != before:
+                now = self.screen.lines
+                changes.append(sum(old != new for old, new in zip(before, now)))
+                before = now
+        return changes
+
+    def cpu(self) -> float:
+        """Seconds of all its threads: the clock ticks of /proc/PID/stat are coarse beside what is measured."""
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
+@contextmanager
+def _window(path: str, folder: Path) -> Iterator[_Window]:
+    config = tempfile.mkdtemp(dir=folder)  # one each: which view was open is remembered
+    env = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", "XDG_CONFIG_HOME": config}
+    for name in ("NO_COLOR", "PYTHONDONTWRITEBYTECODE"):
+        env.pop(name, None)
+    arguments = ("top", "--socket", path, "-r", str(1000 // _HZ), "--readonly")
+    window = _Window(env, sys.executable, "-m", "ttmem", *arguments, size=(_LINES, _COLUMNS))
+    try:
+        yield window
+    finally:
+        window.kill()
+        window.close()
+
+
+@contextmanager
+def _playing(place: Stage, workload: str, devices: str) -> Iterator[None]:
+    """A workload that goes on at the pace of a demo."""
+    place.cast(workload, devices, parts_of(workload, devices), 1 << 40)
+    ended = threading.Event()
+
+    def play() -> None:
+        while not ended.wait(_STEP):
+            place.beat()
+            place.go_on()
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 class _Changing:
     """Answers like a server on whose chips everything moves."""
 
-    def __init__(self, path: Path, chips: int) -> None:
+    def __init__(self, path: str, chips: int) -> None:
         account = Account()
         for number in range(chips):
             account.tracked(4000 + number, str(77000 + number), dram=1 << 30, l1=1 << 20)
@@ -55,7 +188,7 @@ class _Changing:
         self._picture = merge(account.picture(), machine(*seen))
         assert len(self._picture["chips"]) == chips
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.bind(str(path))
+        self._socket.bind(api_path(path))
         self._socket.listen(16)
 
     def __enter__(self) -> None:
@@ -70,9 +203,9 @@ class _Changing:
                 asker, _ = self._socket.accept()
             except OSError:
                 return
-            with asker:
+            with asker, suppress(OSError):  # a window that was closed does not wait
                 path = asker.recv(4096).split(b" ")[1]
-                body = json.dumps(self._moved() if path.startswith(b"/snapshot") else {}).encode()
+                body = json.dumps(self._moved() if path.startswith(b"/snapshot") else {"chips": []}).encode()
                 asker.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
     def _moved(self) -> dict[str, Any]:
@@ -93,43 +226,3 @@ class _Changing:
             for share in process["chips"]:
                 share["dram"], share["l1"] = random.randrange(12 << 30), random.randrange(90 << 20)
         return picture
-
-
-def _watch(path: Path, folder: Path) -> tuple[float, float, float]:
-    """(percent of a core, KB/s, seconds to the first picture)."""
-    started = time.monotonic()
-    pid, terminal = pty.fork()
-    if pid == 0:
-        env = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", "XDG_CONFIG_HOME": str(folder / "config")}
-        for name in ("NO_COLOR", "PYTHONDONTWRITEBYTECODE"):
-            env.pop(name, None)
-        command = [sys.executable, "-m", "ttmem", "top", "--socket", str(path), "-r", "500", "--readonly"]
-        os.execve(sys.executable, command, env)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", _SIZE[1], _SIZE[0], 0, 0))
-    first = 0.0
-    seen = 0
-
-    def drain(until: float) -> None:
-        nonlocal first, seen
-        while (left := until - time.monotonic()) > 0:
-            if select.select([terminal], [], [], left)[0]:
-                data = os.read(terminal, 1 << 16)
-                seen += len(data)
-                if not first and b"Overview" in data:
-                    first = time.monotonic() - started
-
-    drain(time.monotonic() + _WARM_SECONDS)
-    before, bytes_before, begun = _cpu(pid), seen, time.monotonic()
-    drain(begun + _SECONDS)
-    took = time.monotonic() - begun
-    share = 100 * (_cpu(pid) - before) / took
-    rate = (seen - bytes_before) / took / 1000
-    os.write(terminal, b"q")
-    os.waitpid(pid, 0)
-    os.close(terminal)
-    return share, rate, first
-
-
-def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

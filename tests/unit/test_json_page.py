@@ -11,7 +11,7 @@ from typing import Any
 from tests import machines
 from tests.pictures import Account, counters, driver_chip, holder, machine, slot, unreadable
 from ttmem.account import blank
-from ttmem.account.events import Allocated, ProcessExited
+from ttmem.account.events import Allocated, Failed, ProcessExited
 from ttmem.account.kinds import KINDS, Kind
 from ttmem.sources import notes, umd
 from ttmem.sources.machine import Machine
@@ -52,7 +52,7 @@ def everything(folder: Path) -> Iterator[dict[str, Any]]:
     account = Account()
     account.tracked(7, "77", dram=MIB, l1=MIB)
     source = account.source(6)
-    account.apply(source, Allocated(0, Kind.DRAM, 1, 5), ProcessExited())
+    account.apply(source, Allocated(0, Kind.DRAM, 1, 5), Failed(0, "info:\nOut of Memory"), ProcessExited())
     chip = driver_chip(0)
     chip["telemetry"].update(implausible={"power_w": "65535"})
     files = [counters(77, slot(7, 5), slot(8, 6), slot(9, 7, state="dead")), unreadable(78)]

@@ -17,12 +17,12 @@ PACKAGE = Path(ttmem.__file__).parent
 # Lowest first; those that share a line know nothing of each other.
 LAYERS = [
     {"account"},
-    {"wire"},
+    {"wire", "explain"},
     {"api"},
     {"collect"},
     {"sim", "sources", "agent"},
     {"server"},
-    {"run"},
+    {"run", "imports"},
     {"doctor"},
     {"show"},
     {"cli"},

@@ -16,7 +16,7 @@ from ttmem.account.parties import Source
 from ttmem.run.collect import Collector
 from ttmem.run.launch import Ended
 from ttmem.run.report import Report, cause_of
-from ttmem.run.summary import render
+from ttmem.show.summary import render
 
 KIB = 1024
 GEOMETRY = board_geometry("n150", Arch.WORMHOLE_B0)
@@ -53,7 +53,8 @@ class Story:
         self.tell(source, 9, DeviceClosed(0), ProcessExited())
 
     def report(self, code: int = 0, unseen: dict[int, str] | None = None) -> Report:
-        return Report(["python", "model.py"], Ended(code, 10.0, unseen or {}), self.collector, "host")
+        took = self.collector.clock.now() - self._began  # 10 s and what the test took
+        return Report(["python", "model.py"], Ended(code, took, unseen or {}), self.collector, "host")
 
 
 def buffer(kind: Kind, address: int, kib: int, tag: str | None = None) -> Allocated:
@@ -115,7 +116,7 @@ def test_the_highest_is_that_of_one_chip(story: Story) -> None:
 def test_the_data(told: Story) -> None:
     data = told.report(7).data()
     assert json.loads(json.dumps(data)) == data
-    assert (data["schema"], data["exit_code"], data["duration_s"]) == ("ttmem.run/1", 7, 10.0)
+    assert (data["schema"], data["exit_code"], round(data["duration_s"])) == ("ttmem.run/1", 7, 10)
     assert data["command"] == ["python", "model.py"]
     (peak,), (final,) = (data[picture]["chips"] for picture in ("peak", "final"))
     assert (peak["memory"]["dram"]["used"], peak["memory"]["l1"]["buffers"]) == (80 * KIB, 32 * KIB)
@@ -157,6 +158,12 @@ def test_the_summary(told: Story) -> None:
         "      16.0 KiB  DRAM buffer      0x8000",
         "  at the peak of L1 buffers, 32.0 KiB after 2.50 s, the largest were:",
         "      32.0 KiB  L1 buffer        0x2000     ttnn.relu",
+        "",
+        "all that was live at the peak of the buffers, 120.0 KiB after 2.50 s, by operation:",
+        "    64.0 KiB       1 x  ttnn.zeros   dram 64.0 KiB",
+        "    32.0 KiB       1 x  ttnn.relu   l1 32.0 KiB",
+        "    16.0 KiB       1 x  no ttnn operation   dram 16.0 KiB",
+        "     8.0 KiB       1 x  ttnn.add   cb 8.0 KiB",
         "",
         "left at the end: 29.0 KiB in 4 things",
         "  tensors: 16.0 KiB in 1 buffer that nobody freed, largest:",

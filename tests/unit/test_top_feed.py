@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -94,6 +95,28 @@ def test_what_a_view_wants(api: Api) -> None:
     answers = feed.round().answers
     assert answers["/things?limit=2"].data == {"things": []}
     assert (answers["/nothing"].data, answers["/nothing"].trouble) == (None, "the server says: no such thing")
+
+
+def test_what_takes_a_server_long_is_asked_less_often(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=time.time, monotonic=lambda: now))
+
+    def slow(connection: socket.socket) -> None:
+        nonlocal now
+        now += 2.0
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n{}")
+
+    api.answers |= {"/things": slow, "/cores": {}}
+    feed = Feed(never, api=api.path)
+    feed.want(["/things", "/cores"], 0.5)
+    assert set(feed.round().answers) == {"/things", "/cores"}
+    for now, expected in ((102.5, {"/cores"}), (111.9, {"/cores"}), (112.1, {"/things", "/cores"})):
+        assert set(feed.round().answers) == expected, now
+    feed.want(["/cores"], 0.5)
+    feed.round()
+    feed.want(["/things"], 0.5)
+    assert set(feed.round().answers) == {"/things"}, "whoever comes back to it sees the state of now"
+    assert api.asked.count("/things") == 3
 
 
 @pytest.mark.parametrize("said", [b"{", b"[1]", b"\xff\xfe", b"1", b"{}", b'{"schema": "ttmem.snapshot/9"}'])

@@ -147,6 +147,8 @@ def process(pid: int | None, state: str) -> Json:
         "sources": [],
         "holds": [],
         "chips": [],
+        "failed": 0,
+        "last_failure": None,
         "anomalies": dict.fromkeys(ANOMALIES, 0),
     }
 

@@ -78,6 +78,10 @@ class Groups:
         order = sorted(self._groups.items(), key=lambda item: (-item[1].bytes, item[0] or ""))
         return [group.json(self._by, key) for key, group in order[:limit]]
 
+    @property
+    def bytes(self) -> int:
+        return sum(group.bytes for group in self._groups.values())
+
     def __len__(self) -> int:
         return len(self._groups)
 

@@ -70,9 +70,12 @@ class FloorFinder:
     def result(self) -> Headroom:
         geometry = self.chip.geometry
         floor = self.holder.address if self.holder is not None else geometry.l1_size if geometry else None
-        reaches = {
-            program: Reach(program, end, None if floor is None else floor - end) for program, end in self._ends.items()
-        }
-        launched = [reaches[program] for program, _ in self.chip.resident if program in reaches]
-        worst = max(reaches.values(), key=lambda reach: reach.end, default=None)
+
+        def reach(program: Program) -> Reach:
+            end = self._ends[program]
+            return Reach(program, end, None if floor is None else floor - end)
+
+        launched = [reach(program) for program, _ in self.chip.resident if program in self._ends]
+        highest = max(self._ends, key=self._ends.__getitem__, default=None)
+        worst = None if highest is None else reach(highest)
         return Headroom(floor, self.holder, launched, worst)

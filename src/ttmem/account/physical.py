@@ -12,7 +12,7 @@ once, and as an overlap. What has no place that anybody told is counted as such,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from heapq import merge
 from itertools import chain
 from typing import NamedTuple
@@ -208,7 +208,7 @@ class Survey:
         geometry = self.map.geometry
         for y in range(geometry.grid_y):
             for x in range(geometry.grid_x):
-                self._add_core(x, y, columns)
+                yield from self._add_core(x, y, columns)
             yield
 
     def _unite(self) -> Iterator[None]:
@@ -252,7 +252,7 @@ class Survey:
             if not count % _SLICE:
                 yield
 
-    def _add_core(self, x: int, y: int, columns: dict[tuple[int, ...], _Column]) -> None:
+    def _add_core(self, x: int, y: int, columns: dict[tuple[int, ...], _Column]) -> Iterator[None]:
         found, bit = self.map, 1 << (y * ROW + x)
         worst = self._worst_on(bit)
         here = tuple(cores for cores in found.parts if cores & bit)
@@ -260,7 +260,7 @@ class Survey:
         key = (*here, *doubtful)
         column = columns.get(key)
         if column is None:
-            column = columns[key] = self._column(here, doubtful)
+            column = columns[key] = yield from self._column(here, doubtful)
         program = next((program for program, mask in reversed(found.chip.resident) if mask & bit), None)
         if column.top is not None:
             program = column.top.holding.programs.get(column.top.program, program)
@@ -280,20 +280,24 @@ class Survey:
         program = thing.holding.programs.get(thing.program)
         return None if program is None else Reach(program, end, self.map.floor - end)
 
-    def _column(self, here: tuple[int, ...], doubtful: Span) -> _Column:
+    def _column(self, here: tuple[int, ...], doubtful: Span) -> Generator[None, None, _Column]:
         """Buffers and what programs have on these cores, as a union."""
         found = self.map
         parts = sorted(part for cores in here for part in found.parts[cores])
         taken = union((start, end) for start, end, _, _ in parts)
-        new, guessed = (
-            sum(spans.covered(*span) for span in taken for spans in sought)
-            for sought in ((found.free, found.small_free), (found.unknown,))
-        )
+        new = guessed = 0
+        for count, span in enumerate(taken, 1):
+            new += found.free.covered(*span) + found.small_free.covered(*span)
+            guessed += found.unknown.covered(*span)
+            if not count % _SLICE:
+                yield
         used = found.used.total + new + guessed
         blocked = Spans(union(sorted([*taken, doubtful])))
         open_ = found.free.covered(*doubtful) - sum(
             found.free.covered(*span) for span in Spans(taken).inside(*doubtful)
         )
+        if len(taken) > _SLICE:
+            yield
         sizes = found.geometry.l1_base + found.buffer_bytes + sum(end - start for start, end, _, _ in parts)
         top = max(parts, key=lambda part: part[1], default=None)
         return _Column(

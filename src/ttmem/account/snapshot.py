@@ -7,7 +7,7 @@ integers, None is "not known", and keys are only ever added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain as join
 from operator import attrgetter
 from typing import Any
@@ -151,9 +151,9 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
     dram_pool, l1_pool = chip.pools[Pool.DRAM], chip.pools[Pool.L1]
     confidence = dict.fromkeys((c.label for c in reversed(Confidence)), 0)
     for holding in chip.holdings:
-        for leaf in holding.leaves:
-            if leaf is not None and leaf.counts:
-                confidence[holding.source.confidence.label] += leaf.used
+        counted = [leaf.used for leaf in filter(None, holding.leaves) if leaf.counts]
+        if counted:
+            confidence[holding.source.confidence.label] += sum(counted)
     basis = None if geometry is None else "live" if geometry.live else "table"
     return {
         "dram": {
@@ -211,6 +211,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
 
 def _process(process: Process, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]) -> Json:
     info = process.info
+    seen = may_see(info.uid)
     numbers: dict[str, list[int]] = {}
     for number, chip in process.numbers.items():
         numbers.setdefault(chip.uid, []).append(number)
@@ -226,7 +227,7 @@ def _process(process: Process, user_of: Callable[[int], str | None], may_see: Ca
         "uid": info.uid,
         "user": user_of(info.uid) if info.uid is not None else None,
         "name": info.name,
-        "command": info.command if may_see(info.uid) else None,
+        "command": info.command if seen else None,
         "container": None,
         "state": "tracked" if process.exited is None else "exited",
         "seen": process.seen,
@@ -240,8 +241,18 @@ def _process(process: Process, user_of: Callable[[int], str | None], may_see: Ca
         "chips": [
             _share(uid, share, numbers.get(uid, []), kinds.get(share.chip, {})) for uid, share in process.shares.items()
         ],
+        "failed": process.failures.count,
+        "last_failure": _last_failure(process) if seen else None,
         "anomalies": anomalies(process.anomalies),
     }
+
+
+def _last_failure(process: Process) -> Json | None:
+    """What the runtime said when it last refused memory; the backtrace is not part of it."""
+    if not process.failures.last:
+        return None
+    time, event = process.failures.last[-1]
+    return {"time": time, "text": event.text, "operation": event.tag, "line": line_of(event.stack)}
 
 
 def _share(uid: str, share: Share, numbers: list[int], kinds: dict[str, int]) -> Json:
@@ -345,16 +356,14 @@ class PeakFinder:
                 if item.born <= peak.seq:
                     keep_largest(heap, item)
 
-    def result(self, may_see: Callable[[int | None], bool] = lambda uid: True) -> list[Json]:
+    def results(self, may_see: Callable[[int | None], bool] = lambda uid: True) -> Iterator[Json]:
         """Each peak: bytes, time, and the largest things of it."""
-        out = []
         for name, peak, heap in self._corners:
             largest = [
                 thing(item, see_tag=may_see(item.holding.source.process.info.uid))
                 for item in peak.largest(item for _, _, item in heap)
             ]
-            out.append({**name, "bytes": peak.value, "time": peak.time, "largest": largest})
-        return out
+            yield {**name, "bytes": peak.value, "time": peak.time, "largest": largest}
 
 
 def peaks(ledger: Ledger, *, recent: bool = False) -> list[Json]:
@@ -362,4 +371,4 @@ def peaks(ledger: Ledger, *, recent: bool = False) -> list[Json]:
     finder = PeakFinder(ledger, recent=recent)
     for item in ledger.things():
         finder.add(item)
-    return finder.result()
+    return [*finder.results()]

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show what is allocated now: per device and kind, large and small, each thing where there are few.
 
+With --by, put together by what made it: the ttnn operation, the line or stack of Python (of processes under
+`ttmem run --stacks`), the shape of the tensor, the program, the kind.
+
 With --reports, what tt-metal's own memory reports (CSV files) in a folder say, beside what a server tracks if one
 answers. Exit code 1 if a file could not be read completely; the others are shown.
 """
@@ -23,18 +26,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.dump/1" or "ttmem.reports/1"')
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--kernels", action="store_true", help="only kernels, each with its age")
+    what.add_argument(
+        "--by", choices=("op", "line", "stack", "shape", "kind", "program"), help="what is live, put together by this"
+    )
     what.add_argument("--reports", metavar="DIR", help="read tt-metal's memory reports there, often generated/reports")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.reports is not None:
         return _reports(args)
+    if args.by is not None:
+        return _by(args)
     what = "kernels" if args.kernels else "all"
     form = "json" if args.json else "text"
     try:
         sys.stdout.buffer.write(get(f"/dump?format={form}&what={what}", socket_path=args.api, timeout=60.0))
     except ApiError as error:
         raise CommandError(str(error)) from None
+    return 0
+
+
+def _by(args: argparse.Namespace) -> int:
+    from ttmem.show.groups import render
+
+    try:
+        found = get_json(f"/groups?by={args.by}&limit=10000", socket_path=args.api, timeout=60.0)
+    except ApiError as error:
+        raise CommandError(str(error)) from None
+    print(json.dumps(found) if args.json else render(found))
     return 0
 
 

@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from ttmem.account.events import Allocated, Claimed, DeviceOpened, Event, Freed, ProgramRun, Viewed
+from ttmem.account.events import Allocated, Claimed, Described, DeviceOpened, Event, Freed, ProgramRun, Viewed
 from ttmem.account.grid import format_ranges, ranges_of
 from ttmem.account.parties import Source
+from ttmem.account.sites import line_of
 from ttmem.account.things import Thing
 
 BACKLOG = 10_000
@@ -75,7 +76,7 @@ def _sse(item: Item, may_see: Callable[[int | None], bool]) -> bytes:
     return b"data: " + json.dumps(item, separators=(",", ":")).encode() + b"\n\n"
 
 
-_PRIVATE = ("tag", "text", "name")  # the workload's own words
+_PRIVATE = ("tag", "text", "name", "shape", "line", "stack")  # the workload's own words
 
 
 def event_json(time: float, source: Source | None, event: Event, thing: Thing | None) -> Item:
@@ -100,6 +101,9 @@ def event_json(time: float, source: Source | None, event: Event, thing: Thing | 
             "program": event.program or None,
             "tag": extra.tag if extra is not None else None,
         }
+    elif isinstance(event, Described):
+        out |= {"device": event.device, "kind": event.kind.label, "id": hex(event.address)}
+        out |= {"tag": event.extra.tag, "shape": event.extra.shape, "line": line_of(event.extra.stack)}
     elif isinstance(event, DeviceOpened):
         out |= {"device": event.device, "chip": event.chip.uid}
     elif isinstance(event, ProgramRun):

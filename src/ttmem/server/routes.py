@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 from ttmem.account import snapshot as snap
 from ttmem.account.events import PeaksReset
+from ttmem.account.groups import KEYS, Groups
 from ttmem.account.kinds import KIND_BY_LABEL, KINDS
 from ttmem.account.l1map import FloorFinder, Reach
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Process
 from ttmem.account.phases import phase_entries, phases_head
-from ttmem.account.things import Thing
+from ttmem.account.things import Holding, Thing
 from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
 from ttmem.api.leaks import OLDER, LeakFinder
 from ttmem.server import metrics
@@ -29,7 +30,7 @@ from ttmem.server.history import History
 from ttmem.server.http import HttpError, Request, Response, json_response, json_text
 from ttmem.server.ingest import Ingest
 from ttmem.server.lookout import Lookout
-from ttmem.server.slices import SLICE, slices
+from ttmem.server.slices import SLICE, in_turns, slices
 from ttmem.sources.processes import user
 
 _MAX_LIMIT = 10_000
@@ -87,6 +88,7 @@ class Api:
                 self._things,
                 ("chip", "device", "kind", "pid", "min_size", "tag", "sort", "limit", "offset"),
             ),
+            Route("GET", "/groups", self._groups, ("by", "chip", "device", "kind", "pid", "min_size", "tag", "limit")),
             Route("GET", "/peaks", self._peaks, ("since", "pid")),
             Route("POST", "/peaks/reset", self._reset_peaks),
             Route("GET", "/phases", self._phases, ("pid",)),
@@ -178,17 +180,14 @@ class Api:
         alone = request.query.get("machine") in ("0", "false")
         await self._cores.refresh()
         picture, may_see = self.account(request.uid), sees(request.uid)
-        # In a thread: with many chips and processes it is megabytes, and the loop has others to serve.
-        return await asyncio.to_thread(
-            lambda: Response(_rows_text(picture if alone else self._lookout.merged(picture, may_see)).encode() + b"\n")
-        )
+        return await _written(lambda: picture if alone else self._lookout.merged(picture, may_see))
 
     async def _processes(self, request: Request) -> Response:
         state = request.query.get("state")
         if state not in (None, *_STATES):
             raise HttpError(400, f"state is one of {', '.join(_STATES)}, not {state!r}")
         found = (await self.snapshot(request.uid))["processes"]
-        return json_response({"processes": [p for p in found if state in (None, p["state"])]})
+        return await _written(lambda: {"processes": [p for p in found if state in (None, p["state"])]})
 
     async def _process(self, request: Request) -> Response:
         pid = _whole(request.path.rsplit("/", 1)[1], "pid")
@@ -217,7 +216,7 @@ class Api:
     async def _things(self, request: Request) -> Response:
         query = request.query
         may_see = sees(request.uid)
-        wanted = _filter(query, may_see)
+        here, wanted = _holdings_filter(query), _filter(query, may_see)
         order = _SORTS.get(query.get("sort", "size"))
         if order is None:
             raise HttpError(400, f"sort is one of {', '.join(_SORTS)}, not {query['sort']!r}")
@@ -226,7 +225,7 @@ class Api:
         keep = min(limit + offset, 100_000)
         best: list[tuple[tuple[int, int], int, Thing]] = []
         matched = size = 0
-        async for items in self._slices():
+        async for items in slices(filter(here, self._ledger.holdings())):
             for item in items:
                 if item.refs and wanted(item):
                     matched += 1
@@ -243,6 +242,21 @@ class Api:
         ]
         return json_response({"matched": matched, "bytes": size, "offset": offset, "things": page})
 
+    async def _groups(self, request: Request) -> Response:
+        query = request.query
+        by = query.get("by", "op")
+        if by not in KEYS:
+            raise HttpError(400, f"by is one of {', '.join(KEYS)}, not {by!r}")
+        may_see = sees(request.uid)
+        here, wanted = _holdings_filter(query), _filter(query, may_see)
+        limit = min(_whole(query.get("limit", "100"), "limit"), _MAX_LIMIT)
+        groups = Groups(by, may_see)
+        async for items in slices(filter(here, self._ledger.holdings())):
+            for item in items:
+                if item.refs and wanted(item):
+                    groups.add(item)
+        return json_response({"by": by, "groups": groups.result(limit), "count": len(groups), "bytes": groups.bytes})
+
     async def _peaks(self, request: Request) -> Response:
         since = request.query.get("since", "start")
         if since not in ("start", "reset"):
@@ -256,13 +270,9 @@ class Api:
         async for items in self._slices():
             for item in items:
                 finder.add(item)
-        return json_response(
-            {
-                "since": since,
-                "reset": None if reset is None else rfc3339(reset),
-                "peaks": finder.result(sees(request.uid)),
-            }
-        )
+        peaks = await in_turns(finder.results(sees(request.uid)))
+        told = {"since": since, "reset": None if reset is None else rfc3339(reset), "peaks": peaks}
+        return await _written(lambda: told)
 
     async def _phases(self, request: Request) -> Response:
         ledger, pid = self._ledger, request.query.get("pid")
@@ -294,10 +304,9 @@ class Api:
         finders = {c.uid: FloorFinder(c) for c in snap.shown_chips(self._ledger) if wanted in (None, c.uid)}
         if wanted is not None and not finders:
             raise HttpError(404, f"there is no chip {wanted!r}; /snapshot lists those there are")
-        async for items in self._slices():
-            for item in items:
-                finder = finders.get(item.holding.chip.uid)
-                if finder is not None:
+        for finder in finders.values():
+            async for items in slices(finder.chip.holdings):
+                for item in items:
                     finder.add(item)
         may_see = sees(request.uid)
 
@@ -396,6 +405,11 @@ class Api:
         return Response(page, content_type=metrics.CONTENT_TYPE)
 
 
+async def _written(make: Callable[[], dict[str, Any]]) -> Response:
+    """In a thread: with many chips and processes it is megabytes, and the loop has others to serve."""
+    return await asyncio.to_thread(lambda: Response(_rows_text(make()).encode() + b"\n"))
+
+
 def _rows_text(picture: dict[str, Any]) -> str:
     """The same as ``json_text``, row by row: while the encoder is at work no other thread can run.
 
@@ -444,25 +458,27 @@ def _kind(text: str | None) -> str | None:
     return text
 
 
-def _filter(query: dict[str, str], may_see: Callable[[int | None], bool]) -> Callable[[Thing], bool]:
-    """The condition a /things request asks for; a tag that the reader may not see matches nothing."""
-    label = _kind(query.get("kind"))
-    kind = KIND_BY_LABEL[label] if label is not None else None
-    chip, tag = query.get("chip"), query.get("tag")
+def _holdings_filter(query: dict[str, str]) -> Callable[[Holding], bool]:
+    """Whose things a /things request is about."""
+    chip = query.get("chip")
     device = _whole(query["device"], "device") if "device" in query else None
     pid = _whole(query["pid"], "pid") if "pid" in query else None
+    return lambda holding: (
+        (chip is None or holding.chip.uid == chip)
+        and (device is None or holding.number == device)
+        and (pid is None or holding.source.process.info.pid == pid)
+    )
+
+
+def _filter(query: dict[str, str], may_see: Callable[[int | None], bool]) -> Callable[[Thing], bool]:
+    """What a /things request asks of each thing; a tag that the reader may not see matches nothing."""
+    label = _kind(query.get("kind"))
+    kind = KIND_BY_LABEL[label] if label is not None else None
+    tag = query.get("tag")
     least = _whole(query.get("min_size", "0"), "min_size")
 
     def wanted(item: Thing) -> bool:
-        holding = item.holding
-        return (
-            (kind is None or item.kind is kind)
-            and item.size >= least
-            and (chip is None or holding.chip.uid == chip)
-            and (device is None or holding.number == device)
-            and (pid is None or holding.source.process.info.pid == pid)
-            and (tag is None or tagged(item))
-        )
+        return (kind is None or item.kind is kind) and item.size >= least and (tag is None or tagged(item))
 
     def tagged(item: Thing) -> bool:
         found = item.extra.tag if item.extra is not None else None

@@ -4,33 +4,50 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterable
 from time import monotonic
+from typing import TypeVar
 
 from ttmem.account.things import Holding, Thing
 
-SLICE = 1000
+T = TypeVar("T")
+
+SLICE = 500
+_LARGE = 100_000  # things: to copy so many is a turn's work
 _TURN = 0.002  # seconds of work before others have their turn
 
 
 async def slices(holdings: Iterable[Holding]) -> AsyncIterator[list[Thing]]:
     """Live things, a slice at a time; what is freed meanwhile may still be among them."""
+    batch: list[Thing] = []
+    tables = 0
     for holding in list(holdings):
-        batch: list[Thing] = []
-        for things in [list(table.values()) for table in holding.tables()]:
+        for table in holding.tables():
+            things = list(table.values())  # others may change it at each pause
+            tables += 1
+            if len(things) > _LARGE:
+                # Each collection would go through a list that is young, for longer than a turn: let all be old.
+                gc.freeze()
+                gc.unfreeze()
+            if len(things) > _LARGE or tables % SLICE == 0:
+                await asyncio.sleep(0)
             for start in range(0, len(things), SLICE):
-                batch += things[start : start + SLICE]
-                if len(batch) >= SLICE:
+                some = things[start : start + SLICE]
+                if len(batch) + len(some) > SLICE:
                     yield batch
                     batch = []
                     await asyncio.sleep(0)
-        yield batch
+                batch += some
+    yield batch
 
 
-async def in_turns(steps: Iterable[None]) -> None:
-    """Do all steps, with a pause whenever a turn's time is over."""
-    began = monotonic()
-    for _ in steps:
+async def in_turns(steps: Iterable[T]) -> list[T]:
+    """All that the steps give, with a pause whenever a turn's time is over."""
+    out, began = [], monotonic()
+    for step in steps:
+        out.append(step)
         if monotonic() - began > _TURN:
             await asyncio.sleep(0)
             began = monotonic()
+    return out

@@ -86,6 +86,11 @@ def _of_file(file: Json, chip: Json | None) -> Iterator[tuple[str, str]]:
         yield "shm-doubt", f"{file['path']}: {file['why']}"
 
 
+def _sentence(text: str) -> str:
+    """What tt-metal said, without where in its source that is: "TT_FATAL @ file: condition, info:, the sentence"."""
+    return text.rpartition("info:")[2].strip().partition("\n")[0]
+
+
 def _of_process(process: Json, names: dict[str, str], doubted: Container[tuple[int, str]]) -> Iterator[Json]:
     for share in process["chips"]:
         if share["shm"] is not None and (process["pid"], share["uid"]) in doubted:
@@ -100,6 +105,12 @@ def _of_process(process: Json, names: dict[str, str], doubted: Container[tuple[i
                     f"{', '.join(differs)}; they miss other threads"
                 )
                 yield _note("shm-differs", text, share["uid"], process["pid"])
+    if process["failed"]:
+        times = "once" if process["failed"] == 1 else f"{process['failed']:,} times"
+        last = process["last_failure"]
+        why = f", last in {last['operation']}" if last and last["operation"] else ""
+        said = f": {_sentence(last['text'])}" if last else ""
+        yield _note("refused", f"pid {process['pid']} was refused memory {times}{why}{said}", None, process["pid"])
     told = {share["uid"] for share in process["chips"]}
     silent = [uid for uid in process["holds"] if uid not in told]
     if process["state"] == "untracked" and silent:

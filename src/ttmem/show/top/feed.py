@@ -22,6 +22,8 @@ Json = dict[str, Any]
 
 EVENTS = "/events"
 _PATIENCE = 2.0  # seconds for a server to answer
+_LONGER_PATIENCE = 10.0  # for what may need a look at every live thing
+_REST = 5  # times as long as an answer took it is not asked for again: with many things that is a server's work
 _KEPT_EVENTS = 1000
 _STREAM_PATIENCE = 20.0  # the server says something every 15 s
 _AGAIN = 1.0  # seconds until a stream that broke is asked for again
@@ -47,6 +49,7 @@ class Feed:
         self._style = Style(ascii=ascii)
         self._look = Look(root)
         self._wants: tuple[str, ...] = ()
+        self._rests: dict[str, float] = {}  # until when what took long is not asked again
         self._wake = threading.Event()
         self._closed = False
         self._answered = False  # has the server, since it was last found absent?
@@ -88,7 +91,7 @@ class Feed:
         """Ask for everything once."""
         trouble = None
         try:
-            picture: Json | None = self._ask("/snapshot")
+            picture: Json | None = self._ask("/snapshot", _PATIENCE)
             if picture is None or picture.get("schema") != blank.SCHEMA:
                 raise ApiError(f"what answers /snapshot does not speak {blank.SCHEMA}")
             self._answered = True
@@ -107,12 +110,20 @@ class Feed:
     def _answers(self) -> dict[str, Answer]:
         answers = {}
         wants = self._wants
+        rests, self._rests = self._rests, {}
         for path in wants:
+            began = time.monotonic()
+            if began < rests.get(path, began):
+                self._rests[path] = rests[path]
+                continue
             try:
-                found = self._events() if path == EVENTS else self._ask(path)
+                found = self._events() if path == EVENTS else self._ask(path, _LONGER_PATIENCE)
                 answers[path] = Answer(found, None, time.monotonic())
             except ApiError as error:
                 answers[path] = Answer(None, str(error), time.monotonic())
+            now = time.monotonic()
+            if _REST * (now - began) > self.interval:
+                self._rests[path] = now + _REST * (now - began)
         if EVENTS not in wants and self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -122,8 +133,8 @@ class Feed:
         self._stream = self._stream or _Stream(self._api, self._clean)
         return self._stream.answer()
 
-    def _ask(self, path: str) -> Json:
-        body = get(path, socket_path=self._api, timeout=_PATIENCE)
+    def _ask(self, path: str, patience: float) -> Json:
+        body = get(path, socket_path=self._api, timeout=patience)
         try:
             found = json.loads(body)
         except ValueError:

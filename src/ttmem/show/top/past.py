@@ -76,25 +76,30 @@ class Kept(Generic[T]):
 class _Ring:
     """Buckets of one width. Single precision does for drawing, and for sizes with a decimal."""
 
-    __slots__ = ("high", "length", "low", "newest", "step")
+    __slots__ = ("high", "least", "length", "low", "most", "newest", "step")
 
     def __init__(self, step: float, length: int) -> None:
         self.step, self.length, self.newest = step, length, _NEVER
+        self.least = self.most = nan  # of the newest bucket
         self.low = array("f", [nan]) * length
         self.high = array("f", [nan]) * length
 
     def put(self, bucket: int, low: float, high: float) -> None:
         slot = bucket % self.length
         if bucket > self.newest:
-            for skipped in range(max(self.newest + 1, bucket - self.length + 1), bucket):
-                self.low[skipped % self.length] = self.high[skipped % self.length] = nan
+            if bucket > self.newest + 1:
+                for skipped in range(max(self.newest + 1, bucket - self.length + 1), bucket):
+                    self.low[skipped % self.length] = self.high[skipped % self.length] = nan
             self.low[slot], self.high[slot], self.newest = low, high, bucket
+            self.least, self.most = low, high
         elif bucket > self.newest - self.length:
             # Also true of an empty bucket: nothing compares with nan.
             if not low >= self.low[slot]:
                 self.low[slot] = low
             if not high <= self.high[slot]:
                 self.high[slot] = high
+            if bucket == self.newest:
+                self.least, self.most = self.low[slot], self.high[slot]
 
     def get(self, first: int, end: int) -> Range | None:
         """Lowest and highest of some buckets."""
@@ -125,6 +130,8 @@ class _Series:
     def add(self, time: float, buckets: list[int], value: float, hold: float) -> None:
         held = time - self.time <= hold
         for ring, bucket in zip(self.rings, buckets):
+            if bucket == ring.newest and ring.least <= value <= ring.most:
+                continue  # as with most values and the wider buckets
             if held and bucket - ring.newest > 1:
                 for between in range(ring.newest + 1, bucket):
                     ring.put(between, self.last, self.last)

@@ -3,17 +3,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from ttmem.account.kinds import KINDS, POOL_OF, Kind, Pool
 from ttmem.account.parties import Chip
+from ttmem.account.sites import line_of, short
 from ttmem.account.snapshot import anomalies
 from ttmem.account.things import Thing
 from ttmem.account.units import human
 from ttmem.api.words import anomaly_line
+from ttmem.explain.words import headline
 from ttmem.run.report import Report, cause_of
+from ttmem.show.explain import block
+from ttmem.show.groups import WORDS, rows
+from ttmem.show.text import style_of
 
 _SHOWN = 5
+_GROUPS = 8
 _NAMES = {
     Kind.DRAM: "DRAM buffers",
     Kind.TRACE: "trace buffers",
@@ -29,8 +36,8 @@ _NAMES = {
 _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
 
 
-def render(report: Report) -> str:
-    """The whole summary."""
+def render(report: Report, by: str = "op") -> str:
+    """The whole summary; ``by`` is what things at the peak are put together by."""
     lines = ["", _headline(report)]
     chips = [chip for chip in report.ledger.chips.values() if any(total.peak.value for total in chip.kinds)]
     if not chips:
@@ -38,8 +45,9 @@ def render(report: Report) -> str:
     for chip in chips:
         lines += ["", *_chip(report, chip), *_peak(report, chip)]
     if chips:
+        lines += _groups(report, by)
         lines += ["", *_left(report)]
-    lines += ["", *_odd(report)]
+    lines += ["", *_odd(report), *_failed(report)]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -97,6 +105,38 @@ def _peak(report: Report, chip: Chip) -> list[str]:
     return lines
 
 
+def _groups(report: Report, by: str) -> list[str]:
+    """Who made what was live at the peak of all buffers, over all chips."""
+    groups = report.groups(by)
+    if not groups or all(group[by] is None for group in groups):
+        return []
+    total = sum(group["bytes"] for group in groups)
+    after = max(0.0, report.peak_time - report.started_at) if report.peak_time else 0.0
+    lines = ["", f"all that was live at the peak of the buffers, {human(total)} after {after:.2f} s, by {WORDS[by]}:"]
+    lines += (f"  {row}" for row in rows(groups[:_GROUPS], by))
+    rest = groups[_GROUPS:]
+    if rest:
+        lines.append(f"  {human(sum(group['bytes'] for group in rest)):>10}  in {len(rest):,} more")
+    return lines
+
+
+def _failed(report: Report) -> list[str]:
+    """The last failure, explained, if the command did not end well; else that there were some."""
+    if not report.failures:
+        return []
+    last = report.failures[-1]
+    before = max(0.0, report.ended_at - last.time)
+    if not report.ended.exit_code:
+        times = "once" if report.failed == 1 else f"{report.failed:,} times"
+        said = headline(last.verdict)
+        return ["", f"Memory was refused {times}, and the command went on; --json has why. The last: {said}"]
+    place = f"Memory was refused, {before:.1f} s before the end"
+    lines = ["", *block(place, last.verdict, style_of(sys.stderr))]
+    if report.failed > 1:
+        lines.append(f"  {report.failed - 1:,} refusals before that are in --json")
+    return lines
+
+
 def _left(report: Report) -> list[str]:
     if not report.left_known:
         return ["left at the end: not known; devices were closed among the records that were lost"]
@@ -140,7 +180,9 @@ def _line(thing: Thing) -> str:
     program = f"  program {thing.program}" if thing.program else ""
     name = _NAMES.get(thing.kind, thing.kind.label).removesuffix("s")
     place = "" if thing.kind in (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL) else f"{thing.address:#x}"
-    return f"{human(thing.size):>10}  {name:<16} {place:<10} {tag}{program}"
+    made = short(line_of(thing.extra.stack)) if thing.extra is not None else None
+    where = f"  {made}" if made else ""
+    return f"{human(thing.size):>10}  {name:<16} {place:<10} {tag}{program}{where}"
 
 
 def _odd(report: Report) -> list[str]:

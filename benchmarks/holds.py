@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long the server's loop is held while it answers: everybody else, the workload's reports too, waits so long.
+
+A real server with a large account is asked over its socket. Of each question the longest piece of work without a
+pause is taken, in time of the processor, and of several rounds the median: what else the machine does is not measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from asyncio.events import Handle
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.pictures import counters, driver_chip, holder, machine, slot
+
+from benchmarks.report import Report, spread
+from ttmem.account.events import Allocated, DeviceOpened, Extra, ProgramCompiled, ProgramRun
+from ttmem.account.geometry import BOARDS
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.api.client import get
+from ttmem.server.cores import Cores
+from ttmem.server.daemon import Options, Server
+from ttmem.wire.endpoint import api_path
+
+_BUDGET_MS = 20.0
+_MILLION = 1_000_000
+_ROUNDS = 3  # at most: of what the processor did there is little to be averaged
+_SOME_CORES = (1 << 8) - 1
+_CHIP = "?chip=77000"
+_OF_THINGS = ("/things?limit=90", "/things?limit=90&sort=newest&tag=kv", f"/headroom{_CHIP}", f"/cores{_CHIP}&core=0,0")
+_OF_ALL = ("/snapshot", "/processes", "/peaks", "/leaks", "/metrics", "/dump")
+
+
+def _source(ledger: Ledger, pid: int, chips: Iterable[int] = (0,)) -> Source:
+    source = ledger.source(0.0, ProcessInfo(pid, 1, 0, "python"), "agent", Confidence.EXACT)
+    board = BOARDS["n150"]
+    for number in chips:
+        info = ChipInfo(str(77000 + number), None, None, board.arch, None, False, board._replace(live=True))
+        ledger.apply(0.0, source, DeviceOpened(number, info))
+    return source
+
+
+def _spread_out(server: Server) -> None:
+    """A million things of eight processes on 32 chips."""
+    _things(server.ledger, [_source(server.ledger, 100 + number, range(32)) for number in range(8)], 32)
+
+
+def _on_one_chip(server: Server) -> None:
+    """A million things of one process on one chip."""
+    _things(server.ledger, [_source(server.ledger, 100)], 1)
+
+
+def _things(ledger: Ledger, sources: list[Source], chips: int) -> None:
+    """As many in L1 as it has room for, one beside the other, the others in DRAM."""
+    for number in range(_MILLION):
+        place = number // chips
+        kind = Kind.L1 if 0x20000 + place * 32 < 0x160000 else Kind.DRAM
+        extra = Extra(64 * 32, tag="kv cache")
+        ledger.allocated(
+            0.0, sources[number % len(sources)], number % chips, kind, 0x20000 + place * 32, 1024, 0, extra
+        )
+
+
+def _overlapping(server: Server) -> None:
+    """A hundred thousand L1 buffers of one chip that all overlap."""
+    source = _source(server.ledger, 100)
+    for number in range(100_000):
+        extra = Extra(64 * 1024 * 1024)
+        server.ledger.allocated(0.0, source, 0, Kind.L1, 0x20000 + number * 8, 1024, 0, extra)
+
+
+def _programs(server: Server) -> None:
+    """A hundred thousand programs of ten parts each on one chip."""
+    _cached(server.ledger, 100_000, 10)
+
+
+def _large_program(server: Server) -> None:
+    """One program of twenty thousand parts, the last that ran."""
+    _cached(server.ledger, 1, 20_000)
+
+
+def _cached(ledger: Ledger, programs: int, parts: int) -> None:
+    source = _source(ledger, 100)
+    for program in range(1, programs + 1):
+        ledger.apply(0.0, source, ProgramCompiled(0, program, 4096, program))
+        for part in range(parts):
+            kind = Kind.CB if part % 2 else Kind.KERNEL
+            event = Allocated(0, kind, 0x20000 + part * 64, 512, program, extra=Extra(cores=_SOME_CORES))
+            ledger.apply(0.0, source, event)
+    ledger.apply(0.0, source, ProgramRun(0, programs, _SOME_CORES))
+
+
+def _crowd(server: Server) -> None:
+    """Two hundred processes on ten of 32 chips each, and 64 slots in tt-metal's counters of each chip."""
+    for pid in range(100, 300):
+        chips = [(pid + step * 3) % 32 for step in range(10)]
+        source = _source(server.ledger, pid, chips)
+        for number in chips:
+            for kind in (Kind.DRAM, Kind.L1):
+                server.ledger.allocated(0.0, source, number, kind, 0x20000 + pid * 64, 64)
+    seen = [driver_chip(number, asic_id=f"{77000 + number:X}") for number in range(32)]
+    slots = [slot(pid, 64, 64, start=1) for pid in range(100, 164)]
+    files = [counters(77000 + number, *slots, metal_id=number) for number in range(32)]
+    look = machine(*seen, processes=[holder(pid, *range(32), start=1) for pid in range(100, 300)], shm=files)
+    # As if the lookout had seen it: to lay out so many processes in files would not change what is measured.
+    server.lookout._machine = object()  # type: ignore[assignment]
+    server.lookout._seen, server.lookout._time = look, time.monotonic() + 3600
+
+
+_CASES: dict[str, tuple[Callable[[Server], None], tuple[str, ...]]] = {
+    "spread": (_spread_out, (*_OF_THINGS, *_OF_ALL)),
+    "one-chip": (_on_one_chip, (*_OF_THINGS, "/snapshot")),
+    "overlapping": (_overlapping, (*_OF_THINGS, "/snapshot")),
+    "programs": (_programs, (*_OF_THINGS, *_OF_ALL)),
+    "large-program": (_large_program, (f"/cores{_CHIP}&core=0,0", "/snapshot")),
+    "crowd": (_crowd, ("/snapshot", "/processes", "/metrics")),
+}
+
+
+def run(report: Report, folder: Path, rounds: int) -> None:
+    report.title("Holds of the server's loop, ms: median (range) of the longest in each answer")
+    for case, (fill, _) in _CASES.items():
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.holds",
+            case,
+            str(folder / f"{case}.sock"),
+            str(min(rounds, _ROUNDS)),
+        ]
+        answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        found: dict[str, dict[str, list[float]]] = json.loads(answer.stdout)
+        report.figure(str(fill.__doc__).rstrip("."), "")
+        worst, where = 0.0, ""
+        for path, one in found.items():
+            took = sorted(one["took"])[len(one["took"]) // 2]
+            report.figure(f"  {path}", "", f"{spread(one['holds'], 1e3, 1)}, answered after {took * 1e3:,.0f} ms")
+            median = sorted(one["holds"])[len(one["holds"]) // 2] * 1e3
+            worst, where = max((worst, where), (median, path))
+        report.budget(f"longest hold, {case}: {where}", worst, _BUDGET_MS, "ms")
+
+
+async def _measure(case: str, path: str, rounds: int) -> dict[str, Any]:
+    server = Server(Options(path, legacy_path=None, quiet=True, machine=None))
+    fill, paths = _CASES[case]
+    ready = asyncio.Event()
+    serving = asyncio.create_task(server.run(ready.set))
+    await ready.wait()
+    fill(server)
+    out: dict[str, Any] = {each: {"holds": [], "took": []} for each in paths}
+    for _ in range(rounds):
+        for each in paths:
+            with _Watch() as watch:
+                began = time.monotonic()
+                await asyncio.to_thread(get, each, socket_path=api_path(path), timeout=120)
+                out[each]["took"].append(time.monotonic() - began)
+            out[each]["holds"].append(watch.longest)
+            server.api._cores = Cores(server.ledger)  # what was made for this question would serve the next one
+            await asyncio.sleep(0.1)
+    server.stop()
+    await serving
+    return out
+
+
+class _Watch:
+    """Times every callback of the loop."""
+
+    longest = 0.0
+
+    def __enter__(self) -> _Watch:
+        self._run = run = Handle._run
+
+        def timed(handle: Handle) -> None:
+            began = time.thread_time()
+            run(handle)
+            self.longest = max(self.longest, time.thread_time() - began)
+
+        Handle._run = timed  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        Handle._run = self._run  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    json.dump(asyncio.run(_measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))), sys.stdout)

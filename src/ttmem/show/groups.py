@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Things put together by what made them, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ttmem.account.sites import short
+from ttmem.account.units import human
+
+Json = dict[str, Any]
+WORDS = {
+    "op": "operation",
+    "line": "line",
+    "stack": "stack",
+    "shape": "shape",
+    "kind": "kind",
+    "program": "program",
+}
+_NONE = {
+    "op": "no ttnn operation",
+    "line": "no line is known",
+    "stack": "no stack is known",
+    "shape": "no shape is known",
+    "program": "no program",
+}
+
+
+def rows(groups: Iterable[Json], by: str) -> Iterator[str]:
+    """A line for each group, and for stacks one for each further frame."""
+    for group in groups:
+        key = group[by]
+        first, *frames = key.split("\n") if by == "stack" and key else [short(key) if by == "line" else key]
+        kinds = ", ".join(f"{kind} {human(size)}" for kind, size in group["kinds"].items() if by != "kind")
+        row = f"{human(group['bytes']):>10} {group['count']:>7,} x  {first or _NONE[by]}"
+        yield f"{row}   {kinds}" if kinds else row
+        yield from (f"{'':22}{frame}" for frame in frames)
+
+
+def render(found: Json) -> str:
+    """An answer of GET /groups."""
+    by = found["by"]
+    if not found["groups"]:
+        return "Nothing is allocated."
+    lines = [f"{human(found['bytes'])} by {WORDS[by]}:", *rows(found["groups"], by)]
+    left = found["count"] - len(found["groups"])
+    if left:
+        lines.append(f"and {left:,} more")
+    return "\n".join(lines)

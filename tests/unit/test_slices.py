@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going through all live things in slices: each once, with pauses, whatever happens to them in the pauses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.things import Thing
+from ttmem.server.slices import SLICE, in_turns, slices
+
+
+def few_large(ledger: Ledger, count: int) -> None:
+    source = ledger.source(0.0, ProcessInfo(1, 1), "agent", Confidence.EXACT)
+    for number in range(count):
+        ledger.allocated(0.0, source, number % 2, Kind.DRAM, 64 * (number + 1), 64)
+
+
+def many_processes(ledger: Ledger, count: int) -> None:
+    for pid in range(count):
+        source = ledger.source(0.0, ProcessInfo(pid + 1, 1), "agent", Confidence.EXACT)
+        ledger.allocated(0.0, source, 0, Kind.DRAM, 64, 64)
+
+
+def many_programs(ledger: Ledger, count: int) -> None:
+    source = ledger.source(0.0, ProcessInfo(1, 1), "agent", Confidence.EXACT)
+    for program in range(count):
+        ledger.allocated(0.0, source, 0, Kind.CB, 64, 64, program + 1)
+
+
+async def gathered(ledger: Ledger, meanwhile: Callable[[], object] = lambda: None) -> tuple[list[Thing], int]:
+    """All things, and how often others had their turn."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            meanwhile()
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    found = []
+    async for some in slices(ledger.holdings()):
+        assert len(some) <= SLICE
+        found += some
+    task.cancel()
+    return found, turns
+
+
+@pytest.mark.parametrize("fill", [few_large, many_processes, many_programs])
+def test_each_thing_once_and_others_have_their_turn(fill: Callable[[Ledger, int], None]) -> None:
+    ledger = Ledger()
+    fill(ledger, 10 * SLICE)
+    found, turns = asyncio.run(gathered(ledger))
+    assert Counter(found) == Counter(ledger.things())
+    assert turns >= 9
+
+
+def test_what_comes_and_goes_meanwhile_hurts_nobody() -> None:
+    ledger = Ledger()
+    few_large(ledger, 10 * SLICE)
+    many_programs(ledger, 10)
+    source = next(iter(ledger.processes.values())).sources["agent"]
+    before = set(ledger.things())
+    address = iter(range(64, 1 << 40, 64))
+
+    def change() -> None:
+        here = next(address)
+        ledger.freed(0.0, source, here // 64 % 2 ^ 1, Kind.DRAM, here, 64)
+        ledger.allocated(0.0, source, 0, Kind.DRAM, (1 << 40) + here, 64)
+        ledger.allocated(0.0, source, 0, Kind.CB, here, 64, 1000 + here)
+
+    found, _ = asyncio.run(gathered(ledger, change))
+    assert len(found) == len(set(found))
+    assert {thing for thing in before if thing.refs} <= set(found), "one that was there all the time was missed"
+
+
+def test_steps_give_what_they_give() -> None:
+    assert asyncio.run(in_turns(number * number for number in range(5))) == [0, 1, 4, 9, 16]
