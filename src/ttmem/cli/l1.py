@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The L1 of a chip, core by core: how full each is, and how close circular buffers are to L1 buffers.
 
-With --core the map of that core: what lies at which address, and whose it is. Asks the server.
+With --core the map of that core: what lies at which address, and whose it is. Asks the server, or folds an event file.
 
-Exit codes: 0 fine, 1 no server, no such chip or core, or another error, 2 wrong usage.
+Exit codes: 0 fine, 1 no server, no such file, chip or core, or another error, 2 wrong usage.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 from typing import Any
 from urllib.parse import urlencode
 
+from ttmem.account.ledger import Ledger
 from ttmem.api.client import ApiError, get_json
 from ttmem.cli import CommandError
+from ttmem.cli.replay import replay
+from ttmem.server.cores import Cores
+from ttmem.server.http import HttpError, Request
 from ttmem.show.chips import Names
 from ttmem.show.l1view import render
 from ttmem.show.pick import UnknownChip, names_of, only
@@ -31,7 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--core", metavar="X,Y", help="also the map of this core, in logical coordinates")
     parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.cores/1"')
-    parser.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
+    where.add_argument(
+        "--file", metavar="FILE", help="of an event file instead: `ttmem serve --record`, `ttmem import`"
+    )
+    parser.add_argument("--at", metavar="TIME", help="with --file: stop there, as in `ttmem replay`")
     parser.add_argument(
         "--ascii", action="store_true", help="nothing but ASCII (so also where the locale is not UTF-8)"
     )
@@ -39,11 +49,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.at is not None and args.file is None:
+        raise CommandError("--at is for --file; the server shows what is now")
     try:
-        picture = get_json("/snapshot", socket_path=args.api, timeout=_PATIENCE)
+        recorded = None if args.file is None else replay(args.file, args.at)
+        if recorded is None:
+            picture = get_json("/snapshot", socket_path=args.api, timeout=_PATIENCE)
+        else:
+            picture = recorded.picture
         chip = _chosen(args.chip, picture["chips"], picture)
         query = {"chip": chip["uid"], **({} if args.core is None else {"core": args.core})}
-        found = get_json(f"/cores?{urlencode(query)}", socket_path=args.api, timeout=_PATIENCE)
+        if recorded is None:
+            found = get_json(f"/cores?{urlencode(query)}", socket_path=args.api, timeout=_PATIENCE)
+        else:
+            found = _cores(recorded.ledger, query)
     except (ApiError, UnknownChip) as error:
         raise CommandError(str(error)) from None
     if args.json:
@@ -58,6 +77,16 @@ def run(args: argparse.Namespace) -> int:
         more = f"{', '.join(others[:8])}{' ...' if len(others) > 8 else ''}"
         print("\n" + "\n".join(wrap(f"`ttmem l1 CHIP` shows another chip: {more}", style)))
     return 0
+
+
+def _cores(ledger: Ledger, query: dict[str, str]) -> Any:
+    """What the server would answer if this were its account."""
+    try:
+        answer = asyncio.run(Cores(ledger).answer(Request("GET", "/cores", query, None), lambda uid: True))
+    except HttpError as error:
+        raise CommandError(str(error)) from None
+    assert isinstance(answer.body, bytes)
+    return json.loads(answer.body)
 
 
 def _chosen(name: str | None, chips: list[dict[str, Any]], picture: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nodes of a graph capture as steps: what came, went, was made or was merely seen, when, and in which operation.
+
+The nodes themselves are read by ``collect.ttnn_graph``, as in a workload that ``ttmem.instrument()`` follows. Here is
+what only a file needs: the forms of older releases, the time, and what was there before the capture began.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Union
+
+from ttmem.account.kinds import BUFFER_KINDS, Kind
+from ttmem.account.snapshot import LAYOUTS
+from ttmem.collect.ttnn_graph import Buffer, Node, Program, read
+
+MOST_DEVICES, MOST_BYTES = 1 << 16, 1 << 48  # anything above is no number of ttnn's
+TICK = 1e-6  # seconds that a node takes at least, so that no two are at one time
+_LAYOUT_CODES = {name.upper(): code for code, name in LAYOUTS.items()}
+_BUFFERS = ("buffer_allocate", "buffer_deallocate")
+_PARTS = ("circular_buffer_allocate", "dataflow_buffer_allocate", "scratchpad_allocate")
+_OF_PROGRAMS = (*_PARTS, "circular_buffer_deallocate_all")
+
+
+class NotACapture(ValueError):
+    """What was read is nothing that ttnn recorded, or not in a form that is known; the text says why."""
+
+
+class Seen(NamedTuple):
+    """A buffer that an operation was given, so it was there; a capture tells neither when it came nor its banks."""
+
+    mesh: int
+    kind: Kind
+    address: int
+    size: int
+
+
+class Listed(NamedTuple):
+    """An entry of ttnn's list of buffers."""
+
+    mesh: int
+    kind: Kind
+    address: int
+    per_bank: int
+
+
+class Ended(NamedTuple):
+    """An operation is over; ttnn may have listed all buffers then, under this number."""
+
+    number: int
+
+
+Item = Union[Buffer, Program, Seen, Ended]
+
+
+class Step(NamedTuple):
+    """One thing that a capture tells. ``time`` is in seconds from its beginning."""
+
+    time: float
+    operation: str | None
+    item: Item
+    layout: int | None = None
+    cores: int = 0  # that a sharded buffer has data on
+
+
+class Recording:
+    """All that a file tells, in the order in which it happened."""
+
+    def __init__(self, form: str) -> None:
+        self.form = form  # of the file, in words
+        self.version: str | None = None  # of ttnn
+        self.began: float | None = None  # seconds since 1970
+        self.steps: list[Step] = []
+        self.listings: dict[int, list[Listed]] = {}  # after the operation of that number
+        self._entries: dict[Listed, Listed] = {}  # most of a list is that of the operation before: one object each
+        self.devices: list[Mapping[str, Any]] = []  # ttnn's figures of each device, mesh or chip
+        self.descriptor = ""  # of the machine's chips, as YAML
+        self.complete = False  # are the listings known to be of all buffers, not only of those that the capture saw?
+        self.renumbered = False  # are device ids other than those of the process?
+        self.lines: dict[str, deque[str]] = {}  # where Python called, by operation, in order
+        self.meshes: dict[int, set[int]] = {}  # chips, as far as tensors or circular buffers name them
+        self.executed: dict[int, set[int]] = {}  # chips on which a mesh's programs ran
+        self.nodes = self.operations = self.cached = self.stray = 0
+        self.virtual = False  # captured without executing
+        self.timed = False
+        self._now = 0.0
+        self._node: Node = {}
+        self._functions: list[tuple[str, float]] = []
+        self._operation: str | None = None
+        self._line: str | None = None
+        self._tensors: dict[int, tuple[int, Kind, int]] = {}  # of the operation at hand: mesh, kind, address by counter
+        self._allocated: dict[int, Mapping[str, Any]] = {}  # by the counter of their buffer node
+
+    def listed(self, number: int, mesh: int, kind: int, address: int, per_bank: int) -> None:
+        """After an operation ttnn's list had this buffer."""
+        entry = Listed(mesh, BUFFER_KINDS[kind], address, per_bank)
+        self.listings.setdefault(number, []).append(self._entries.setdefault(entry, entry))
+
+    # -- taking nodes in -----------------------------------------------------------------------------------------
+
+    def add(self, nodes: Iterable[Any], number: int | None = None, line: str | None = None) -> None:
+        """Nodes of a capture, or of one operation with a number of its own and the line that called it."""
+        for operation in _operations(self._checked(nodes)):
+            self._add_operation(operation, number, line)
+
+    def _checked(self, nodes: Iterable[Any]) -> Iterator[Node]:
+        for node in nodes:
+            self.nodes += 1
+            if not (isinstance(node, dict) and isinstance(node.get("node_type"), str)):
+                raise NotACapture(f"entry {self.nodes} is not a node of a graph capture: it has no node_type")
+            if not isinstance(node.get("params"), (dict, type(None))):
+                raise NotACapture(f"node {self.nodes}, {node['node_type']}: params is no object")
+            yield node
+
+    def _add_operation(self, nodes: list[Node], number: int | None, line: str | None) -> None:
+        self._tensors.clear()
+        self._functions.clear()
+        self._operation = None
+        self._line = line
+        self.stray += _mark_programs(nodes)
+        try:
+            for item in read(self._passing(nodes)):
+                self._step(item)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            what = f"{self._node.get('node_type')} {self._node.get('counter', '')}".strip()
+            raise NotACapture(f"node {what} is not as ttnn writes it: {type(error).__name__}: {error}") from None
+        if self._operation is not None:
+            counter = next(node.get("counter", -1) for node in nodes if node["node_type"] == "function_start")
+            self.operations += 1
+            self.steps.append(Step(self._now, self._operation, Ended(int(counter) if number is None else number)))
+
+    def _step(self, item: Buffer | Program) -> None:
+        """What was found at the node that passed last."""
+        for one in item.parts if isinstance(item, Program) else [item]:
+            device = one.mesh if isinstance(one, Buffer) else one.device
+            if not (0 <= device < MOST_DEVICES and 0 <= one.address < MOST_BYTES and 0 <= one.size < MOST_BYTES):
+                raise ValueError(f"device {device}, address {one.address}, size {one.size}")
+        if isinstance(item, Program):
+            self.cached += item.cached
+            for part in item.parts:
+                self.virtual |= not part.address and not part.shared
+                if part.address:
+                    self.meshes.setdefault(item.mesh, set()).add(part.device)
+            self.steps.append(Step(self._now, self._operation, item))
+            return
+        params = self._node["params"]
+        self.virtual |= item.came and not item.address and item.kind is not Kind.HOST
+        layout = _LAYOUT_CODES.get(str(params.get("layout")))
+        self.steps.append(Step(self._now, self._operation, item, layout, int(params.get("num_cores") or 0)))
+
+    def _passing(self, nodes: list[Node]) -> Iterator[Node]:
+        """Nodes on their way to the reader, in the form of today; the clock goes with them."""
+        for node in nodes:
+            self._now += TICK
+            what, params = node["node_type"], node["params"] or {}
+            if what == "function_start":
+                self._start(str(params["name"]))
+            elif what == "function_end":
+                self._end(node)
+            elif what == "tensor":
+                self._tensor(node.get("counter"), params)
+            elif what == "buffer":
+                self._buffer(node, params)
+            elif what == "program_execution":
+                self.executed.setdefault(int(params["device_id"]), set()).add(int(params["physical_device_id"]))
+            elif what in _BUFFERS:
+                node = {**node, "params": self._modern(node, params)}
+            self._node = node
+            yield node
+
+    def _start(self, name: str) -> None:
+        lines = self.lines.get(name)
+        line = lines.popleft() if lines else None
+        if not self._functions:
+            line = self._line or line
+            self._operation = name if line is None else f"{name} at {line}"
+        self._functions.append((name, self._now))
+
+    def _end(self, node: Node) -> None:
+        took = node.get("duration_ns")
+        if self._functions:
+            _, began = self._functions.pop()
+            if took is not None:
+                self.timed = True
+                self._now = max(self._now, began + int(took) / 1e9)
+
+    def _tensor(self, counter: Any, params: Mapping[str, Any]) -> None:
+        """Which chips a mesh has, and where a tensor lies."""
+        several = params.get("device_tensors")
+        for one in json.loads(several) if isinstance(several, str) else several or ():
+            self.meshes.setdefault(int(one["mesh_device_id"]), set()).add(int(one["device_id"]))
+        if counter is not None and None not in (params.get("device_id"), params.get("buffer_type")):
+            place = int(params.get("address") or 0)
+            self._tensors[counter] = int(params["device_id"]), BUFFER_KINDS[int(params["buffer_type"])], place
+
+    def _buffer(self, node: Node, params: Mapping[str, Any]) -> None:
+        """A buffer that is new to the capture. If a tensor in it has passed already, it was there before."""
+        for counter in node.get("connections") or ():
+            if counter in self._tensors and self._tensors[counter][2]:
+                seen = Seen(*self._tensors[counter], int(params["size"]))
+                self.steps.append(Step(self._now, self._operation, seen, _LAYOUT_CODES.get(str(params.get("layout")))))
+                return
+
+    def _modern(self, node: Node, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The params of a buffer as releases since 0.69 write them; bytes in a bank are 0 if they are not told."""
+        connected = node.get("connections") or [None]
+        if "address" not in params:  # then it is told only where it was allocated
+            params = {**self._allocated.get(connected[0], {}), **params}
+        if node["node_type"] == "buffer_allocate":
+            self._allocated[connected[0]] = params
+        kind = {"buffer_type": Kind[str(params["type"])].value} if "buffer_type" not in params else {}
+        return {"max_size_per_bank": 0, "device_id": 0, **kind, **params}
+
+
+def _operations(nodes: Iterable[Node]) -> Iterator[list[Node]]:
+    """Nodes by outermost function, each with all that is in it; what is in none comes by itself."""
+    depth, held = 0, []
+    for node in nodes:
+        held.append(node)
+        depth += {"function_start": 1, "function_end": -1}.get(node["node_type"], 0)
+        if depth <= 0:
+            yield held
+            depth, held = 0, []
+    if held:
+        yield held
+
+
+def _mark_programs(nodes: list[Node]) -> int:
+    """Make the functions that executed a program known as such, as releases do that tell cache hits.
+
+    Returns the number of parts that are in no function, of which nothing is known but that they exist.
+    """
+    open_: list[dict[str, Any]] = []
+    stray = 0
+    for node in nodes:
+        what = node["node_type"]
+        if what == "function_start":
+            open_.append(node["params"] or {})
+        elif what == "function_end":
+            del open_[-1:]
+        elif what in _OF_PROGRAMS and not any("program_cache_hit" in params for params in open_):
+            stray += what in _PARTS and not open_
+            if open_:
+                open_[-1]["program_cache_hit"] = False
+    return stray

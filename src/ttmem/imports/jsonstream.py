@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a JSON file of any size piece by piece: the entries of its lists and objects, as deep as is asked for.
+
+A detailed report has a line for each page of each buffer and may be many gigabytes. Only one entry is in memory at a
+time, so only an entry has a limit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+CHUNK = 1 << 20  # characters
+MAX_ENTRY = 256 << 20  # the same
+_SPACE = " \t\n\r"
+_CLOSES = {"[": "]", "{": "}"}
+_UNFINISHED = ("", ".", *(f"{letter}{sign}" for letter in "eE" for sign in ("", "+", "-")))  # a number may go on
+
+
+class JsonError(ValueError):
+    """The file is not whole, or not JSON; the text says where."""
+
+
+class JsonStream:
+    """Goes through a file once, from the beginning.
+
+    >>> from io import StringIO
+    >>> stream = JsonStream(StringIO('{"a": [1, {"b": 2}], "c": "d"}'))
+    >>> [(key, list(stream.entries()) if stream.opens() == "[" else stream.value()) for key in stream.names()]
+    [('a', [1, {'b': 2}]), ('c', 'd')]
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._decode = json.JSONDecoder().raw_decode
+        self._text = ""
+        self._at = 0
+        self._before = 0  # characters that are no longer in the text
+
+    def opens(self) -> str:
+        """The character that the next value begins with; empty at the end of the file."""
+        while True:
+            while self._at < len(self._text):
+                if self._text[self._at] not in _SPACE:
+                    return self._text[self._at]
+                self._at += 1
+            if not self._more():
+                return ""
+
+    def names(self) -> Iterator[str]:
+        """The keys of an object; the value of each must be taken, or skipped, before the next."""
+        for _ in self._inside("{"):
+            key = self.value()
+            if not isinstance(key, str):
+                raise self._wrong("a key that is no text")
+            self._take(":")
+            yield key
+
+    def entries(self) -> Iterator[Any]:
+        """The values of a list."""
+        for _ in self._inside("["):
+            yield self.value()
+
+    def skip(self) -> None:
+        """Pass over a value, a list or object entry by entry."""
+        begin = self.opens()
+        if begin == "[":
+            for _ in self._inside("["):
+                self.value()
+        elif begin == "{":
+            for _ in self.names():
+                self.skip()
+        else:
+            self.value()
+
+    def value(self) -> Any:
+        """The next value, whole."""
+        self.opens()
+        wanted = CHUNK
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                # Where an entry is cut off by the end of the text, it is not wrong before its end.
+                if error.pos < len(self._text) - 16 and not error.msg.startswith("Unterminated"):
+                    raise self._wrong(error.msg, error.pos) from None
+            except RecursionError:
+                raise self._wrong("lists or objects nested too deeply") from None
+            else:
+                if self._text[end : end + 3] not in _UNFINISHED:
+                    self._at = end
+                    return value
+            if len(self._text) - self._at > MAX_ENTRY:
+                raise JsonError(
+                    f"an entry is longer than {MAX_ENTRY >> 20} Mi characters, which is the most that is read"
+                )
+            if not self._more(wanted):
+                try:
+                    value, self._at = self._decode(self._text, self._at)
+                except json.JSONDecodeError:
+                    raise self._cut() from None
+                return value
+            wanted *= 2
+
+    def end(self) -> None:
+        """There must be nothing more."""
+        if self.opens():
+            raise self._wrong("more after the end")
+
+    def _inside(self, begin: str) -> Iterator[None]:
+        """Once for each entry, whose text must be taken meanwhile."""
+        self._take(begin)
+        close = _CLOSES[begin]
+        if self.opens() != close:
+            yield
+            while self.opens() == ",":
+                self._at += 1
+                yield
+        self._take(close)
+
+    def _take(self, wanted: str) -> None:
+        found = self.opens()
+        if not found:
+            raise self._cut()
+        if found != wanted:
+            raise self._wrong(f"{found!r} where {wanted!r} is due")
+        self._at += 1
+
+    def _more(self, wanted: int = CHUNK) -> bool:
+        try:
+            new = self._file.read(wanted)
+        except UnicodeDecodeError as error:
+            raise JsonError(f"not text in UTF-8: {error.reason}") from None
+        self._before += self._at
+        self._text = self._text[self._at :] + new
+        self._at = 0
+        return bool(new)
+
+    def _cut(self) -> JsonError:
+        return JsonError(
+            f"the file ends inside a value, after {self._before + len(self._text)} characters: it is cut off"
+        )
+
+    def _wrong(self, what: str, place: int | None = None) -> JsonError:
+        return JsonError(f"not JSON: {what} at character {self._before + (self._at if place is None else place)}")

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the event file of a recording and says what is in it, as data, schema "ttmem.import/1"."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import KINDS, POOL_OF
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Chip
+from ttmem.imports.events import Translation, operation_at
+from ttmem.wire.journal import MAGIC, JournalWriter
+
+SCHEMA = "ttmem.import/1"
+SOURCE = "capture"
+Json = dict[str, Any]
+
+
+def write(translation: Translation, out: Path, name: str) -> tuple[Ledger, int]:
+    """Write all events, and fold them: the account they make, and how many they are. A file is whole or not there."""
+    ledger = Ledger()
+    process = ProcessInfo(pid=0, name=name, connection=1)
+    source = ledger.source(translation.began, process, SOURCE, translation.confidence)
+    count = 0
+    handle, scratch = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)  # readable for its owner only
+    try:
+        with open(handle, "wb") as file:
+            journal = JournalWriter(file)
+            for time, event in translation.events():
+                count += 1
+                journal.write(time, source, event)
+                ledger.apply(time, source, event)
+        os.replace(scratch, out)
+    except BaseException:
+        os.unlink(scratch)
+        raise
+    return ledger, count
+
+
+def may_replace(out: Path) -> bool:
+    """Is there nothing yet, or an event file?"""
+    try:
+        with open(out, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except FileNotFoundError:
+        return True
+
+
+def summary(translation: Translation, ledger: Ledger, events: int) -> Json:
+    """What was read, what was written, the peaks of each chip, and what the file cannot tell."""
+    recording = translation.recording
+    return {
+        "schema": SCHEMA,
+        "form": recording.form,
+        "ttnn": recording.version,
+        "virtual": recording.virtual,
+        "confidence": translation.confidence.label,
+        "completeness": None,
+        "nodes": recording.nodes,
+        "operations": recording.operations,
+        "events": events,
+        "programs": translation.programs,
+        "cached_runs": recording.cached,
+        "began": recording.began,
+        "clock": "durations" if recording.timed else "counted",
+        "unsized": translation.unsized,
+        "lacks": translation.lacks(),
+        "anomalies": dict(ledger.anomalies),
+        "chips": [_chip(translation, chip) for chip in ledger.chips.values()],
+    }
+
+
+def _chip(translation: Translation, chip: Chip) -> Json:
+    geometry = chip.geometry
+    numbers = {holding.number for holding in chip.holdings}
+    return {
+        "uid": chip.uid,
+        "device": min(numbers, default=None),
+        "board": chip.info.board,
+        "geometry": None if geometry is None else "live" if geometry.live else "table",
+        "kinds": {
+            kind.label: {
+                "pool": POOL_OF[kind].label,
+                "used": total.used,
+                "reserved": total.reserved_bytes if total.known or not total.count else None,
+                "things": total.count,
+                "peak": total.peak.value,
+                "peak_after_s": round(total.peak.time - translation.began, 6),
+                "peak_operation": operation_at(translation.recording, total.peak.time - translation.began),
+            }
+            for kind, total in zip(KINDS, chip.kinds)
+            if total.peak.value
+        },
+    }

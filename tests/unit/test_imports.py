@@ -1,0 +1,497 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ttnn recorded, as an account: beside ttnn's own account of the moment when the capture ended."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ttmem.account.events import Allocated, DeviceOpened, Freed, Sees
+from ttmem.account.geometry import BOARDS, Arch
+from ttmem.account.grid import mask_from
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.imports.events import BEFORE, Translation, operation_at
+from ttmem.imports.files import find, read
+from ttmem.imports.graph import NotACapture, Recording
+from ttmem.imports.machine import Machine, describe
+from ttmem.imports.summary import may_replace, summary, write
+from ttmem.wire.journal import JournalReader
+
+DATA = Path(__file__).parent.parent / "data" / "imports"
+ACCOUNTS = json.loads((DATA / "accounts.json").read_text())
+ALL = "{[0-0 - 7-7]}"
+Node = dict[str, Any]
+
+
+def fold(translation: Translation) -> tuple[Ledger, Source]:
+    ledger = Ledger()
+    source = ledger.source(0.0, ProcessInfo(pid=0), "capture", translation.confidence)
+    for time, event in translation.events():
+        ledger.apply(time, source, event)
+    return ledger, source
+
+
+def places(source: Source) -> Counter[tuple[int, int, int]]:
+    return Counter(
+        (holding.number, int(thing.kind), thing.address)
+        for holding in source.holdings.values()
+        for thing in holding.buffers.values()
+    )
+
+
+def by_ttnn(name: str) -> Counter[tuple[int, int, int]]:
+    account = ACCOUNTS[name]
+    return Counter((chip, kind, at) for chip in account["chips"] for kind, at in account["buffers"])
+
+
+@pytest.fixture
+def database(folder: Path) -> Path:
+    """The report database as ttnn wrote it."""
+    path = folder / "db.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript((DATA / "n300_db.sql").read_text())
+    connection.close()
+    return path
+
+
+def changed(path: Path, *statements: str) -> Path:
+    with sqlite3.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+    return path
+
+
+# -- nodes made by hand ---------------------------------------------------------------------------------------------
+
+
+def node(what: str, counter: int = 0, connections: tuple[int, ...] = (), **params: Any) -> Node:
+    return {"node_type": what, "counter": counter, "connections": [*connections], "params": params or None}
+
+
+def start(name: str, hit: bool | None = None) -> Node:
+    return node("function_start", name=name, **({} if hit is None else {"program_cache_hit": hit}))
+
+
+def end(took: int | None = None) -> Node:
+    return node("function_end", name="any") | ({} if took is None else {"duration_ns": took})
+
+
+def buffer(what: str, address: Any, size: Any = 8192, kind: Any = 1, **more: Any) -> Node:
+    given = {"device_id": 1, "buffer_type": kind, "address": address, "size": size, "max_size_per_bank": 128}
+    return node(f"buffer_{what}", **{**given, **more})
+
+
+def cb(address: int, size: int, device: int = 0, cores: str = ALL, shared: str = "0") -> Node:
+    what = "circular_buffer_allocate"
+    return node(what, device_id=device, address=address, size=size, core_range_set=cores, globally_allocated=shared)
+
+
+def recorded(*nodes: Node) -> Recording:
+    recording = Recording("by hand")
+    recording.add(nodes)
+    return recording
+
+
+def account(*nodes: Node, board: str | None = "n150") -> tuple[Ledger, Source]:
+    return fold(Translation(recorded(*nodes), board))
+
+
+PROGRAM = node("circular_buffer_deallocate_all", device_id=1)
+
+
+# -- real files -----------------------------------------------------------------------------------------------------
+
+
+def test_a_bare_capture_has_all_buffers_but_one_that_nothing_touched() -> None:
+    recording = read(DATA / "n150_capture.json")
+    ledger, source = fold(Translation(recording, "n150"))
+    (missing,) = (by_ttnn("n150_capture.json") - places(source)).items()
+    assert missing == ((0, Kind.L1, 1462272), 1)  # made before and left alone
+    assert not places(source) - by_ttnn("n150_capture.json")
+    assert not ledger.anomalies
+    chip = ledger.chips["assumed:0"]
+    views = ACCOUNTS["n150_capture.json"]["views"]
+    # Everything of L1_SMALL came during the capture, so what it takes of the banks is known, too.
+    assert chip.kinds[Kind.L1_SMALL].reserved_bytes == views["L1_SMALL"]["allocated_per_bank"] * 64
+    assert chip.kinds[Kind.L1].reserved_bytes is not None
+    assert chip.kinds[Kind.DRAM].reserved_bytes is None  # of weights from before only the size is told
+    assert (recording.version, recording.began, recording.timed, recording.cached) == (None, None, True, 1)
+    assert operation_at(recording, chip.kinds[Kind.L1_SMALL].peak.time) == "ttnn.conv2d"
+
+
+def test_circular_buffers_of_a_real_capture() -> None:
+    """Added up by hand from the nodes: two additions of 3 x 4096 on 64 cores; halo and convolution on 32."""
+    nodes = json.loads((DATA / "n150_capture.json").read_text())
+    told = [n["params"] for n in nodes if n["node_type"] == "circular_buffer_allocate"]
+    own = sum(p["size"] * mask_from(p["core_range_set"]).bit_count() for p in told if p["globally_allocated"] == "0")
+    ledger, source = fold(Translation(read(DATA / "n150_capture.json")))
+    assert ledger.chips["assumed:0"].kinds[Kind.CB].used == own == 2 * 3 * 4096 * 64 + (2 * 16 + 3 * 2048 + 64) * 32
+    assert len(told) > 15
+    programs = source.holdings[0].programs.values()
+    assert sum(thing.refs for program in programs for thing in program.parts.values()) == len(told)
+    assert {program.tag for program in programs} == {
+        "ttnn.add, BinaryNgDeviceOperation", "ttnn.conv2d, HaloDeviceOperation", "ttnn.conv2d, Conv2dDeviceOperation",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["report", "database"])
+def test_a_detailed_report_has_everything(form: str, database: Path) -> None:
+    (database.parent / "cluster_descriptor.yaml").write_text(
+        json.loads((DATA / "n300_report.json").read_text())["cluster_descriptor"]
+    )
+    translation = Translation(read(DATA / "n300_report.json" if form == "report" else database))
+    ledger, source = fold(translation)
+    assert places(source) == by_ttnn("n300_report.json")
+    assert not ledger.anomalies
+    views = ACCOUNTS["n300_report.json"]["views"]
+    assert [chip.info.board for chip in ledger.chips.values()] == ["n300", "n300"]
+    for chip in ledger.chips.values():
+        assert chip.uid.isdecimal()
+        assert chip.geometry is not None
+        assert (chip.geometry.live, chip.geometry.arch, chip.geometry.cores) == (True, Arch.WORMHOLE_B0, 56)
+        assert chip.geometry.l1_small_size == views["L1_SMALL"]["total_per_bank"]
+        for kind in (Kind.DRAM, Kind.L1):
+            view = views[kind.name]
+            assert chip.kinds[kind].reserved_bytes == view["allocated_per_bank"] * view["banks"]
+        assert chip.kinds[Kind.CB].used == 3 * 4096 * 56
+    assert translation.machine.meshes == {0: [0, 1]}  # the mesh bears the number of a chip
+    assert "buffers from before that nothing touched" not in translation.lacks()
+    tags = {t.extra.tag for h in source.holdings.values() for t in h.buffers.values() if t.extra is not None}
+    assert {tag.partition(":")[0] for tag in tags if tag} == {
+        BEFORE, "ttnn.add at ttnn_import.py", "ttnn.matmul at ttnn_import.py"
+    }  # fmt: skip
+    stamp = json.loads((DATA / "n300_report.json").read_text())["metadata"]
+    assert translation.began == stamp["capture_timestamp_ns"] / 1e9
+
+
+def test_a_capture_without_execution() -> None:
+    translation = Translation(read(DATA / "n150_virtual.json"), "n150")
+    assert translation.confidence is Confidence.ESTIMATED
+    events = [event for _, event in translation.events()]
+    parts = [e for e in events if isinstance(e, Allocated) and e.kind >= Kind.CB]
+    base = BOARDS["n150"].l1_base
+    assert [(e.kind, e.address, e.size) for e in parts] == [
+        *((Kind.CB, base + n * 4096, 4096 * 64) for n in range(3)),
+        *((Kind.DFB, base + n * 4096, 4096 * 64) for n in range(3)),
+    ]
+    ledger, _ = fold(translation)
+    assert not ledger.anomalies
+    chip = ledger.chips["assumed:0"]
+    assert chip.kinds[Kind.CB].used == 0  # the next program takes their place
+    assert chip.kinds[Kind.DFB].used == chip.kinds[Kind.CB].peak.value == 3 * 4096 * 64
+    without = fold(Translation(read(DATA / "n150_virtual.json")))[0].chips["assumed:0"]
+    assert [total.peak.value for total in without.kinds] == [total.peak.value for total in chip.kinds]
+
+
+def test_what_is_written_is_what_was_folded(folder: Path) -> None:
+    out = folder / "out.events"
+    assert may_replace(out)
+    translation = Translation(read(DATA / "n300_report.json"))
+    ledger, count = write(translation, out, "n300_report.json")
+    again = Ledger()
+    with open(out, "rb") as file:
+        JournalReader(file).replay(again)
+    assert [
+        (chip.uid, [(t.used, t.reserved, t.peak.value, t.peak.time) for t in chip.totals()])
+        for chip in again.chips.values()
+    ] == [
+        (chip.uid, [(t.used, t.reserved, t.peak.value, t.peak.time) for t in chip.totals()])
+        for chip in ledger.chips.values()
+    ]
+    assert may_replace(out)
+    said = summary(translation, ledger, count)
+    assert said["chips"][1]["kinds"]["l1"]["peak_operation"].startswith("ttnn.matmul at ttnn_import.py:")
+    assert json.loads(json.dumps(said)) == said
+    assert [path.name for path in folder.iterdir()] == ["out.events"]
+    out.write_text("notes of mine")
+    assert not may_replace(out)
+
+
+def test_a_failed_write_leaves_nothing(folder: Path) -> None:
+    translation = Translation(recorded(start("ttnn.add"), buffer("allocate", 4096), end()))
+    (folder / "out.events").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write(translation, folder / "out.events", "x")
+    assert [path.name for path in folder.iterdir()] == ["out.events"]
+
+
+# -- by hand --------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_freed_or_used_without_having_come_was_there_before() -> None:
+    tensor = {"device_id": 1, "buffer_type": 0, "address": 64, "size": 100}
+    nodes = [
+        start("ttnn.add"),
+        node("tensor", 2, **tensor),
+        node("buffer", 3, (2,), device_id=1, buffer_type=0, size=128, layout="INTERLEAVED"),
+        node("tensor", 8, **{**tensor, "address": 0}),  # in a buffer that has no place
+        node("buffer", 9, (8,), device_id=1, buffer_type=0, size=128, layout="INTERLEAVED"),
+        buffer("allocate", 4096, layout="HEIGHT_SHARDED", num_cores=4),
+        node("tensor", 5, **{**tensor, "buffer_type": 1, "address": 4096}),  # its own result
+        end(),
+        start("deallocate"),
+        buffer("deallocate", 8192, size=640),
+        end(),
+    ]
+    translation = Translation(recorded(*nodes), "n150")
+    events = [event for _, event in translation.events()]
+    came = [e for e in events if isinstance(e, Allocated)]
+    assert [(e.kind, e.address, e.size, e.extra and e.extra.tag, e.extra and e.extra.reserved) for e in came] == [
+        (Kind.DRAM, 64, 128, BEFORE, None),
+        (Kind.L1, 8192, 640, BEFORE, 128 * 64),
+        (Kind.L1, 4096, 8192, "ttnn.add", 128 * 64),
+    ]
+    assert came[2].extra is not None
+    assert (came[2].extra.layout, came[2].extra.core_count) == (2, 4)
+    assert [e.address for e in events if isinstance(e, Freed)] == [8192]
+
+
+def test_an_address_is_used_again_after_a_free_that_was_not_told() -> None:
+    ledger, source = account(start("a"), buffer("allocate", 4096, 100), buffer("allocate", 4096, 300), end())
+    assert [thing.size for thing in source.holdings[0].buffers.values()] == [300]
+    assert ledger.chips["assumed:0"].kinds[Kind.L1].peak.value == 300
+    assert not ledger.anomalies
+
+
+def test_numbers_may_be_text_and_older_releases_say_less() -> None:
+    """Before 0.69: no buffer_type, no bytes in a bank; still older: a free names its buffer only by the node."""
+    nodes = [
+        start("ttnn::add"),
+        node("buffer_allocate", 2, (1,), address="4096", size="8192", type="L1", layout="INTERLEAVED", device_id="1"),
+        node("buffer_allocate", 4, (3,), address="64", size="512", type="DRAM", layout="INTERLEAVED", device_id="1"),
+        PROGRAM,
+        cb(105824, 2048, shared="0"),
+        end(),
+        node("buffer_deallocate", 6, (3,), size="512", type="DRAM", layout="INTERLEAVED", device_id="1"),
+    ]
+    ledger, source = account(*nodes)
+    assert places(source) == {(0, Kind.L1, 4096): 1}
+    chip = ledger.chips["assumed:0"]
+    assert (chip.kinds[Kind.L1].used, chip.kinds[Kind.L1].reserved_bytes) == (8192, None)
+    assert (chip.kinds[Kind.DRAM].used, chip.kinds[Kind.DRAM].peak.value) == (0, 512)
+    assert chip.kinds[Kind.CB].used == 2048 * 64
+    assert not ledger.anomalies
+
+
+def test_circular_buffers_of_cached_programs_are_unknown_not_none() -> None:
+    ran = [start("add", hit=True), PROGRAM, node("program_execution", device_id=1, physical_device_id=3), end()]
+    translation = Translation(recorded(*ran), "n150")
+    (sees,) = (event for _, event in translation.events() if isinstance(event, Sees))
+    assert not sees.kinds >> Kind.CB & 1
+    assert "cached before (1 run here)" in (sees.trouble or "")
+    made = Translation(recorded(start("add", hit=False), PROGRAM, cb(105824, 64), end()), "n150")
+    (sees,) = (event for _, event in made.events() if isinstance(event, Sees))
+    assert sees.kinds >> Kind.CB & 1
+    assert not sees.kinds >> Kind.DFB & 1
+    assert translation.machine.meshes == {1: [3]}
+
+
+def test_a_mesh_and_its_chips() -> None:
+    """The mesh has the number of one of its chips; its buffers are told once, circular buffers for each chip."""
+    tensors = json.dumps([{"device_id": chip, "mesh_device_id": 4, "address": 64} for chip in (4, 5, 6)])
+    nodes = [
+        start("ttnn.add"),
+        buffer("allocate", 4096, device_id=4),
+        node("tensor", 3, device_id=4, buffer_type=1, address=4096, device_tensors=tensors),
+        start("Add", hit=False),
+        node("circular_buffer_deallocate_all", device_id=4),
+        cb(105824, 64, 5),
+        end(),
+        end(),
+    ]
+    ledger, source = account(*nodes)
+    assert places(source) == {(chip, Kind.L1, 4096): 1 for chip in (4, 5, 6)}
+    assert [chip.kinds[Kind.CB].used for chip in ledger.chips.values()] == [0, 64 * 64, 0]
+
+
+def test_views_of_one_tensor() -> None:
+    """Counted with the tensor; two of one size are two, of another size one more view of the same."""
+    views = [cb(4096, 512, shared="1"), cb(4096, 512, shared="1"), cb(4096, 64, shared="1"), cb(105824, 16)]
+    ledger, source = account(start("Move", hit=False), PROGRAM, *views, end())
+    (program,) = source.holdings[0].programs.values()
+    assert [(t.address, t.size, t.refs) for t in program.parts.values()] == [(4096, 512 * 64, 2), (105824, 1024, 1)]
+    assert ledger.chips["assumed:0"].kinds[Kind.CB].used == 1024
+    assert not ledger.anomalies
+
+
+def test_time_is_what_the_functions_took() -> None:
+    nodes = [
+        start("first"),
+        start("inner"),
+        buffer("allocate", 64),
+        end(took=5_000_000),
+        buffer("allocate", 128),
+        end(took=20_000_000),
+        start("second"),
+        buffer("allocate", 192),
+        end(took=1_000),
+    ]
+    recording = recorded(*nodes)
+    times = [step.time for step in recording.steps if hasattr(step.item, "came")]
+    assert times == pytest.approx([0, 0.005, 0.02], abs=1e-5)
+    assert times == sorted(set(times))
+    assert [operation_at(recording, time) for time in (0.0, *times, 9.0)] == [None, "first", "first", "second", None]
+    assert not recorded(start("a"), buffer("allocate", 64), end()).timed
+
+
+def test_parts_outside_of_any_operation_are_said_to_be_left_out() -> None:
+    recording = recorded(PROGRAM, cb(105824, 64), start("a"), buffer("allocate", 64), end())
+    assert recording.stray == 1
+    assert "whose 1 parts of programs outside of any operation are" in Translation(recording).lacks()
+
+
+def test_a_capture_that_ends_inside_an_operation() -> None:
+    ledger, source = account(
+        start("ttnn.add"), start("Add", hit=False), buffer("allocate", 4096), PROGRAM, cb(105824, 64)
+    )
+    assert places(source) == {(0, Kind.L1, 4096): 1}
+    assert ledger.chips["assumed:0"].kinds[Kind.CB].used == 64 * 64
+
+
+# -- the machine ----------------------------------------------------------------------------------------------------
+
+ROW = {
+    "device_id": 1, "num_x_compute_cores": 11, "num_y_compute_cores": 10, "worker_l1_size": 1572864,
+    "address_at_first_l1_cb_buffer": 111744, "l1_bank_size": 1461120,
+}  # fmt: skip
+
+
+def machine(board: str | None = None, **more: Any) -> Machine:
+    recording = recorded(start("a"), buffer("allocate", 4096), end())
+    recording.devices = [{**ROW, **more}]
+    return Machine(recording, board)
+
+
+def test_a_database_does_not_tell_dram_and_it_is_not_guessed() -> None:
+    assert machine().info(0).geometry is None  # a p100 has fewer banks than a p150
+    told = machine("p100").info(0).geometry
+    assert told is not None
+    assert (told.arch, told.cores, told.dram_banks, told.live) == (Arch.BLACKHOLE, 110, 7, True)
+    row = {"arch": "BLACKHOLE", "num_dram_channels": 8, "dram_size_per_channel": 4278190080}
+    assert machine(**row).reserved(1, Kind.DRAM, 65) == 128 * 8
+    assert machine(**row).reserved(1, Kind.L1, 64) == 64 * 110
+    assert machine(**row).reserved(1, Kind.L1, 0) is None
+
+
+def test_chips_of_a_database_have_no_names_if_it_counted_them_anew() -> None:
+    nodes = [start("a", hit=True), PROGRAM, node("program_execution", device_id=1, physical_device_id=6), end()]
+    recording = recorded(*nodes, start("b"), buffer("allocate", 4096), end())
+    recording.meshes = {1: {2}}
+    recording.descriptor = "chip_unique_ids:\n  2: 12345\n  6: 66666\n"
+    assert Machine(recording, None).info(2).uid == "12345"
+    recording.renumbered = True
+    assert Machine(recording, None).info(2).uid == "assumed:2"
+    recording.executed = {1: {2}}
+    assert Machine(recording, None).info(2).uid == "12345"
+
+
+def test_a_descriptor_that_is_none() -> None:
+    assert describe("") == describe("chip_unique_ids: {}\nboards: []\n\n- 4") == ({}, {})
+
+
+# -- files that cannot be read --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "the file is empty"),
+        ("hello", "neither JSON of ttnn nor an SQLite database"),
+        ('[{"node_type": "capture_start", "params": null}, {"node_ty', "it is cut off"),
+        ("[1, 2]", "entry 1 is not a node of a graph capture"),
+        ('[{"node_type": "buffer_allocate", "params": {"size": 1}}]', "is not as ttnn writes it: KeyError"),
+        ('[{"node_type": "buffer_allocate", "params": [1]}]', "params is no object"),
+        (json.dumps([buffer("allocate", 64, size=1 << 70)]), "device 1, address 64, size 1180591620717411303424"),
+        ('{"a": 1, "b": [2]}', "a JSON object without a graph, so no report of ttnn; it has a, b"),
+        ('{"graph": [], "version": 2}', "a report of version 2; this ttmem reads version 1"),
+        ('{"graph": [], "per_operation_buffers": {"1": [{}]}}', "the buffers after operation 1 are not as ttnn lists"),
+        ("[] []", "not JSON: more after the end"),
+        ('{"graph" []}', "not JSON: '[' where ':' is due"),
+        ("\udcff", "not text in UTF-8"),
+        ("[" * 100_000, "nested too deeply"),
+        ("TTMEMEVT\1\0\0\0\0\0\0\0", "this is a ttmem event file already"),
+        ("SQLite format 3\0 and then nothing", "SQLite cannot read it"),
+    ],
+)
+def test_a_bad_file_gets_a_clear_answer(content: str, words: str, folder: Path) -> None:
+    path = folder / "file"
+    path.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(NotACapture, match=words.replace("[", r"\[")):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("statements", "words"),
+    [
+        (["UPDATE report_metadata SET value = '4.0' WHERE key = 'schema_version'"], "schema 4.0; this ttmem reads"),
+        (["DROP TABLE buffers", "DROP TABLE captured_graph"], "neither table buffers nor captured_graph"),
+        (["UPDATE captured_graph SET captured_graph = '[{'"], "the graph of operation 1 is not whole"),
+        (["UPDATE captured_graph SET captured_graph = '{}'"], "the graph of operation 1 is no list of nodes"),
+        (["INSERT INTO operations VALUES (1, 'x', 0, 1)"], "it holds ranks 0, 1; choose one with --rank"),
+    ],
+)
+def test_a_database_that_cannot_be_read(statements: list[str], words: str, database: Path) -> None:
+    with pytest.raises(NotACapture, match=words):
+        read(changed(database, *statements))
+
+
+def test_one_rank_of_several(database: Path) -> None:
+    changed(database, "INSERT INTO operations VALUES (1, 'x', 0, 1)")
+    assert read(database, rank=0).operations == 2
+    assert read(database, rank=1).operations == 1
+    with pytest.raises(NotACapture, match="there is no rank 7 in it; it holds 0, 1"):
+        read(database, rank=7)
+    with pytest.raises(NotACapture, match="--rank is for databases"):
+        read(DATA / "n300_report.json", rank=0)
+
+
+def test_a_database_without_graphs(database: Path) -> None:
+    """As older releases wrote them: only a list of buffers after each operation, and no number of a schema."""
+    changed(database, "DROP TABLE captured_graph", "DROP TABLE report_metadata", "ALTER TABLE buffers DROP COLUMN rank")
+    recording = read(database)
+    assert recording.form == "report database, a schema without a number, as before 0.67"
+    translation = Translation(recording)
+    ledger, source = fold(translation)
+    # Nothing tells the chips of mesh 0, so it is taken for chip 0. A report would know of one free more, after the end.
+    assert translation.machine.meshes == {0: [0]}
+    assert places(source) == Counter({key: 1 for key in by_ttnn("n300_report.json") if key[0] == 0})
+    view = ACCOUNTS["n300_report.json"]["views"]["L1"]
+    assert ledger.chips["assumed:0"].kinds[Kind.L1].used == view["allocated_per_bank"] * view["banks"]
+
+
+def test_a_damaged_database(database: Path) -> None:
+    whole = database.read_bytes()
+    database.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(NotACapture, match="SQLite cannot read it"):
+        read(database)
+
+
+def test_a_folder_has_one_thing_to_read(folder: Path) -> None:
+    with pytest.raises(NotACapture, match="a folder without a report"):
+        find(folder)
+    (folder / "db.sqlite").touch()
+    for other in ("config.json", "report.python_io.json"):
+        (folder / other).touch()
+    assert find(folder).name == "db.sqlite"
+    (folder / "report.json").touch()
+    assert find(folder).name == "report.json"  # the database has less
+    (folder / "report2.json").touch()
+    with pytest.raises(NotACapture, match=r"a folder with 2 of them: report\.json, report2\.json; name one"):
+        find(folder)
+
+
+def test_opened_devices_come_first() -> None:
+    translation = Translation(read(DATA / "n300_report.json"))
+    events = [event for _, event in translation.events()]
+    assert [type(event) for event in events[:3]] == [Sees, DeviceOpened, DeviceOpened]
+    times = [time for time, _ in translation.events()]
+    assert times == sorted(times)
