@@ -7,6 +7,7 @@ difference.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,9 +21,10 @@ from tests.unit.test_smi_properties import width_of
 from tests.unit.test_smi_screens import RENEW
 from tests.unit.test_top_processes import SCREENS, SIZES, text_of
 from ttmem.account import blank
-from ttmem.show.top.cores import HEADROOM, USED, Cores
+from ttmem.show.top.cores import Cores
+from ttmem.show.top.heat import HEADROOM, USED
 from ttmem.show.top.model import Answer, Model
-from ttmem.show.top.rows import STYLES, Row, Signs, Size
+from ttmem.show.top.rows import HEAT, STYLES, Row, Signs, Size
 
 Json = dict[str, Any]
 
@@ -36,6 +38,11 @@ def picture_of(server: bool = True, chips: int = 2) -> Json:
     return picture
 
 
+def asked(view: Cores, model: Model) -> list[str]:
+    """What it wants to know of cores; it also draws the past where there is room."""
+    return [path for path in view.wants(model) if path.startswith("/cores?")]
+
+
 class Screen:
     """The view with a model in which every question is answered as a server would, from one account."""
 
@@ -46,7 +53,7 @@ class Screen:
 
     def styled(self) -> list[Row]:
         for _ in range(2):
-            for path in self.view.wants(self.model):
+            for path in asked(self.view, self.model):
                 query = {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
                 assert self.account is not None
                 if query["chip"] == "77":
@@ -114,9 +121,12 @@ def test_arrows_and_clicks_choose_a_core() -> None:
     assert screen.asked == "7,7"
     text = screen.rows()
     line = next(number for number, row in enumerate(text) if row.startswith("  5 "))
-    assert screen.view.click(4 + 3 * 4 + 1, line, screen.model)
+    x = text[line].index("20%", text[line].index("20%") + 1)  # cells are as large as there is room
+    cell = x - text[line].index("20%")
+    assert screen.view.click(4 + 3 * cell + 1, line, screen.model)
     assert "core 3,5" in "\n".join(screen.rows())
-    assert not screen.view.click(4 + 3 * 4 + 1, line + 3, screen.model)  # a dispatch core
+    dispatch = next(number for number, row in enumerate(text) if row.startswith("  8 "))
+    assert not screen.view.click(4 + 3 * cell + 1, dispatch, screen.model)
     assert not screen.view.click(0, 0, screen.model)
 
 
@@ -126,8 +136,8 @@ def test_the_heat_map_shows_use_or_headroom() -> None:
     headroom = screen.press("m")
     assert screen.view.heat == HEADROOM
     # 424 KiB of 1464 are used; 974 KiB of the 1361 that programs and buffers share are between them.
-    assert next(row for row in used if row.startswith("  0 ")).startswith("  0 ▒29 ▒29")
-    assert next(row for row in headroom if row.startswith("  0 ")).startswith("  0 ▓71 ▓71")
+    assert re.match(r"  0 \[ +29% *\] +29% +29%", next(row for row in used if row.startswith("  0 ")))
+    assert re.match(r"  0 \[ +71% *\] +71% +71%", next(row for row in headroom if row.startswith("  0 ")))
     screen.press("m")
     assert screen.view.heat == USED
 
@@ -144,7 +154,7 @@ def test_w_goes_to_the_core_with_the_least_headroom() -> None:
 
 def test_dispatch_cores_are_marked_and_harvested_ones_counted() -> None:
     text = Screen(decode()).rows()
-    assert next(row for row in text if row.startswith("  8 ")).startswith("  8  D   D ")
+    assert re.match(r"  8 ( +D){8} ", next(row for row in text if row.startswith("  8 ")))
     legend = " ".join(row.partition("│")[0].strip() for row in text)
     assert "8 cores switched off" in legend
 
@@ -152,7 +162,50 @@ def test_dispatch_cores_are_marked_and_harvested_ones_counted() -> None:
 def test_a_clash_is_red() -> None:
     screen = Screen(clash(), board="p150")
     styles = {style for row in screen.styled() for text, style in row if "97!" in text}
-    assert styles == {"bad", "bad select"}
+    assert styles == {"heat5", "title"}  # the chosen core keeps its sign
+
+
+def test_the_grounds_follow_the_numbers() -> None:
+    """Every number stands on the ground that the key below the grid has for it."""
+    limits = (10, 25, 50, 75, 90, 101)
+    for make, board in SCENES.values():
+        screen = Screen(make(), Size(200, 60), board)
+        for row in screen.styled():
+            for text, style in row:
+                for number in re.findall(r" (\d+)% ", text) if style in HEAT and "<" not in text else ():
+                    step = HEAT.index(style)
+                    assert ([0, *limits][step]) <= int(number) <= limits[step]
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 22), (120, 38), (200, 58), (300, 78)])
+def test_cells_grow_with_the_window(width: int, height: int) -> None:
+    """The grid fills its half, in one direction at least, and every core is where a click finds it."""
+    screen = Screen(decode(), Size(width, height))
+    text = screen.rows()
+    places = [
+        (row, at.start())
+        for row, line in enumerate(text)
+        if row
+        for at in re.finditer(r"\b29(?=%|\]| )", line[: width // 2])
+    ]
+    form = screen.view._form
+    assert form is not None
+    high, wide = form.lines * form.cell.height / height, form.width / (width / 2)
+    assert width < 120 or max(high, wide) >= 0.7
+    assert len(places) >= 32
+    for number, (y, x) in enumerate(places[:32]):
+        assert screen.view.click(x, y, screen.model)
+        assert screen.view._core == (number % 8, number // 8)
+
+
+@pytest.mark.parametrize("charts", ["block", "ascii"])
+def test_the_gap_is_drawn_to_scale_up_to_the_wall(charts: str) -> None:
+    screen = Screen(decode())
+    screen.signs = Signs(charts)
+    (row,) = [row for row in screen.rows() if re.search(r"[-─] headroom 974", row)]
+    begin, end = (row.index(sign) for sign in ("<>" if charts == "ascii" else "├┤"))
+    strip = 120 - row.index("|" if charts == "ascii" else "│") - 2
+    assert abs((end - begin) / strip - 974.2 / 1464) < 2 / strip + 0.01
 
 
 def test_without_a_server_or_a_chip_it_says_so() -> None:
@@ -181,7 +234,7 @@ def test_a_smaller_chip_has_no_such_core() -> None:
         screen.press("right", "down") if screen.rows() else None
     assert screen.asked == "10,9"
     screen.model.choose(1)
-    with_core, without = screen.view.wants(screen.model)
+    with_core, without = asked(screen.view, screen.model)
     screen.model.answers[with_core] = Answer(None, "the server says: there is no core 10,9", 0.0)
     screen.model.answers[without] = Answer({**answer(decode()), "chip": "78"}, None, 0.0)
     assert "core 7,7" in " ".join(text_of(screen.view.rows(screen.model, screen.size, screen.signs)))
@@ -200,7 +253,7 @@ def test_every_screen_fits(found: Json, width: int, height: int, charts: str, ke
     model, view = Model(), Cores()
     model.take(picture_of(), 0.0, 0.0)
     for key in [*keys, "m"]:
-        for path in view.wants(model):
+        for path in asked(view, model):
             model.answers[path] = Answer(found, None, 0.0)
         rows = view.rows(model, Size(width, height), Signs(charts))
         text = ["".join(piece for piece, _ in row) for row in rows]

@@ -206,13 +206,16 @@ def with_walls(*answers: Json) -> tuple[Overview, Model]:
 
 
 def test_how_close_the_wall_is() -> None:
-    lines = shown(*with_walls(walls()), Size(120, 30))
-    last, cached = (next(line for line in lines if name in line) for name in ("wall, last run", "wall, any cached"))
-    assert re.search(r"300\.0 KiB / 1\.3 MiB +23% +1000\.0 KiB left below ttnn\.add of pid 4711", last)
-    assert re.search(r"1\.2 MiB / 1\.3 MiB +92% +100\.0 KiB left", cached)
+    view, model = with_walls(walls())
+    lines = shown(view, model, Size(120, 30))
+    last, cached = (next(line for line in lines if name in line) for name in ("headroom now", "headroom worst"))
+    assert re.search(r"1000\.0 KiB left of 1\.3 MiB +to the wall: ttnn\.add of pid 4711", last)
+    assert re.search(r"100\.0 KiB left of 1\.3 MiB +when program 6 of pid 4711 runs", cached)
+    styles = {text: name for row in view.rows(model, Size(120, 30), Signs()) for text, name in row}
+    assert [styles[f"{size} left"] for size in ("1000.0 KiB", " 100.0 KiB")] == ["bold good", "bold bad"]
     text = "\n".join(shown(*with_walls(walls(floor_holder=None, worst_cached=None))))
-    assert "below the end of L1" in text
-    assert "any cached" not in text
+    assert "the wall: the end of L1" in text
+    assert "worst" not in text
     over = {"program": 5, "pid": 4711, "end": 1400 << 10, "headroom": -(100 << 10)}
     assert "100.0 KiB TOO MUCH" in "\n".join(shown(*with_walls(walls(launched=[over]))))
 
@@ -221,7 +224,40 @@ def test_how_close_the_wall_is() -> None:
     "answer", [[], [walls(floor=None)], [walls(launched=[], worst_cached=None)], [walls(chip="b")]]
 )
 def test_no_wall_is_known(answer: list[Json]) -> None:
-    assert "wall" not in "\n".join(shown(*with_walls(*answer)))
+    assert "headroom" not in "\n".join(shown(*with_walls(*answer)))
+
+
+def test_who_eats_l1_stands_beside_the_headroom() -> None:
+    """The most first, on this chip alone, and no more than there is room for."""
+    picture = many(2)
+    for pid, uid, cb in ((10, "chip-1", 90), (11, "chip-0", 5), (12, "chip-0", 40)):
+        process = {**blank.process(pid, "tracked"), "name": f"job{pid}"}
+        process["chips"] = [{**blank.share(uid), "kinds": {"dram": 7 * MIB, "l1": MIB, "cb": cb * MIB}}]
+        picture["processes"].append(process)
+    picture["chips"][0]["memory"]["l1"]["used"] = 45 * MIB
+    view, model = Overview(), model_of(picture)
+    rows = [row for row in view.rows(model, Size(100, 40), Signs()) if "holds in L1" in text_of(row)]
+    assert [text_of(row).split()[:2] for row in rows] == [["12", "job12"], ["11", "job11"]]
+    assert [(text.strip(", "), name) for text, name in rows[0][2:]] == [
+        ("circular buffers 40.0 MiB", "cb"),
+        ("L1 buffers 1.0 MiB", "l1"),
+    ]
+
+
+def test_spare_rows_show_the_last_minutes() -> None:
+    """Lines where there are few, a chart where there are more, a chart each for DRAM and L1 where there are many."""
+    picture = many(1)
+    picture["server"] = {"pid": 9, "events": 1, "version": "1", "since": "x"}
+    picture["chips"][0]["memory"]["dram"].update(used=MIB, capacity=4 * MIB)
+    picture["chips"][0]["memory"]["l1"].update(used=MIB, at_once=MIB, capacity=2 * MIB)
+    view, model = Overview(), model_of(picture)
+    found = ["\n".join(shown(view, model, Size(100, height))) for height in (8, 16, 24, 40)]
+    assert ["-5m" in text for text in found] == [False, False, True, True]
+    assert "D " in found[1]
+    assert found[3].count("-5m") == 2
+    assert [path.split("?")[0] for path in view.wants(model)] == ["/headroom", "/history"]
+    shown(view, model, Size(100, 8))
+    assert [path.split("?")[0] for path in view.wants(model)] == ["/headroom"], "what is not drawn is not asked for"
 
 
 def test_without_a_server_nothing_is_asked() -> None:

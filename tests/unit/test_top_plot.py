@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttmem.show.top.past import Columns, Kept, Range
-from ttmem.show.top.plot import Frame, Line, chart, dots, draw, nice, plot_width, spark
+from ttmem.show.top.plot import Frame, Line, chart, dots, draw, look, nice, plot_width, spark
 from ttmem.show.top.rows import Row, Signs, width_of
 
 BRAILLE, BLOCK, ASCII = Signs(), Signs("block"), Signs("ascii")
@@ -96,9 +96,12 @@ def test_later_lines_lie_over_earlier_ones() -> None:
 
 def test_a_mark_and_a_peak_show_where_no_line_is() -> None:
     values: list[Range | None] = [None, (0, 0), (90, 90), None, (0, 0), (0, 0)]
-    frame = Frame(0, 5, str, peaks=True, marks=[0, 3])
-    rows = text(chart([line(values)], 5, 4, ASCII, frame))
+    frame = Frame(0, 5, str, marks=[0, 3])
+    rows = text(chart([line(values)._replace(peak=90)], 5, 4, ASCII, frame))
     assert rows == [":*.:.", ":* : ", ":* : ", "*  **"], "the fall is joined to nothing: there was a gap"
+    late = [None] * 3 + values[2:]
+    rows = text(chart([line(late)._replace(peak=90)], 6, 4, ASCII, Frame(0, 6, str)))
+    assert rows[0] == "  *...", "a peak begins where there is something that has one"
 
 
 def test_a_limit_is_a_line() -> None:
@@ -142,8 +145,9 @@ def test_every_chart_has_its_size(
 ) -> None:
     count = plot_width(width, height)[1] * dots(signs)[0] + 1
     values = (some * count)[:count]
-    lines = [line(values), line(values[::-1], 50.0, "l1", "+")]
-    frame = Frame(1e9, 1e9 + 300, lambda part: f"{part:.2f}", peaks, limit, marks)
+    peak = 70.0 if peaks else None
+    lines = [line(values)._replace(peak=peak), line(values[::-1], 50.0, "l1", "+")]
+    frame = Frame(1e9, 1e9 + 300, lambda part: f"{part:.2f}", limit, marks)
     rows = chart(lines, width, height, signs, frame)
     assert [width_of(row) for row in rows] == [width] * height
     assert chart(lines, width, height, signs, frame) == rows, "the same data, the same picture"
@@ -163,6 +167,19 @@ def test_cells_that_were_kept_are_those_drawn_anew(values: list[Range | None], s
         one = Line(columns, 100.0, "dram", "*")
         assert draw([one], cells, 5, signs, kept=kept) == draw([one], cells, 5, signs)
         assert spark(columns, 100.0, cells, signs, sparks) == spark(columns, 100.0, cells, signs)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(ranges, min_size=25, max_size=25), ranges, st.floats(0, 100), st.sampled_from([BRAILLE, BLOCK, ASCII]))
+def test_what_looks_the_same_is_drawn_the_same(
+    values: list[Range | None], last: Range | None, peak: float, signs: Signs
+) -> None:
+    """Charts are kept as long as nothing they depend on has changed: so nothing else may change them."""
+    count = 12 * dots(signs)[0] + 1
+    frame, one = Frame(0, 300, str), line(values[:count])._replace(columns=Columns(values[:count], 1.0, -1, count - 2))
+    other = one._replace(columns=one.columns._replace(ranges=[*values[: count - 1], last]), peak=peak)
+    both = [(look([it], 12, 5, signs, frame), chart([it], 12, 5, signs, frame)) for it in (one, other)]
+    assert both[0][0] != both[1][0] or both[0][1] == both[1][1]
 
 
 def test_a_spark() -> None:

@@ -165,6 +165,49 @@ def test_programs_that_take_turns_in_l1_are_marked() -> None:
     assert rows[3] == " * all cached programs, which share L1 in time"
 
 
+@pytest.mark.parametrize("charts", ["block", "ascii"])
+def test_bars_are_in_proportion_and_in_the_colours_of_kinds(charts: str) -> None:
+    """Two chips alike share a bar; programs that take turns may have more L1 than there is: they fill it."""
+    shares = [
+        {**blank.share(uid), "kinds": kinds, "source": "server"}
+        for uid, kinds in (
+            ("u0", {"dram": 6 * GIB, "trace": 3 * GIB, "l1": 60 * MIB, "cb": 60 * MIB}),
+            ("u1", {"dram": 6 * GIB, "trace": 3 * GIB, "l1": 60 * MIB, "cb": 60 * MIB}),
+            ("u2", {"dram": 3 * GIB}),
+        )
+    ]
+    picture = picture_of(process(7, chips=shares))
+    for chip in picture["chips"]:
+        chip["memory"]["dram"]["capacity"], chip["memory"]["l1"]["capacity"] = 12 * GIB, 90 * MIB
+    screen = Screen(picture, Size(160, 40))
+    screen.signs = Signs(charts)
+    rows = screen.view.rows(screen.model, screen.size, screen.signs)
+    bars = [row for row in rows if row[1:2] in ([("DRAM ", "head")], [("L1   ", "head")])]
+    assert [text.strip() for (text, _), *_ in bars] == ["chip 0-1 each", "", "chip 2"]
+    lengths = [{name: len(text) for text, name in row[2:] if not set(text) - set("#tLC.█▓░")} for row in bars]
+    for found, parts in zip(lengths, ((6, 3, 3), (60, 60), (3, 9))):
+        width = sum(found.values())
+        assert list(found.values()) == pytest.approx([part / sum(parts) * width for part in parts], abs=1)
+    assert [list(found) for found in lengths] == [["dram", "trace", "track"], ["l1", "cb"], ["dram", "track"]]
+    assert [" ".join("".join(text for text, _ in row).split()[-4:]) for row in bars] == [
+        "6.0 GiB trace 3.0 GiB".partition(" ")[2], "MiB cb 60.0 MiB", "of 12.0 GiB 25%"
+    ]  # fmt: skip
+
+
+def test_a_chosen_process_without_kinds_has_no_bars() -> None:
+    screen = Screen(picture_of(process(7, "untracked", holds=["u0"])))
+    assert not [row for row in screen.rows() if " DRAM " in row and "of" in row]
+
+
+def test_columns_are_as_wide_as_what_is_in_them() -> None:
+    """The chips are not cut, and neither is the command: what a short name leaves is theirs."""
+    one = process(7, dram=GIB, command="python -m serve --model llama --batch 32 --devices all of them")
+    one["chips"] = [{**one["chips"][0], "uid": f"u{number}"} for number in (0, 2)]
+    row = Screen(picture_of(one), Size(200, 30)).rows()[2]
+    assert " 0,2 " in row
+    assert one["command"] in row
+
+
 def test_ages_are_those_of_the_processes() -> None:
     """Started 1000 s after the boot, which was 23045.7 s before the picture; the one that exited lived 500 s."""
     gone = process(8, "exited", exited=BOOTED + 1500.0)

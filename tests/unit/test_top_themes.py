@@ -8,7 +8,7 @@ from rich.color import Color
 from rich.style import Style
 
 from ttmem.cli import top
-from ttmem.show.top.rows import STYLES
+from ttmem.show.top.rows import HEAT, STYLES
 from ttmem.show.top.themes import THEMES, following, look_of
 
 QUIET = {"track", "free"}  # what is not there need not be read
@@ -50,9 +50,25 @@ def test_text_can_be_read(theme: str, style: str) -> None:
     if style == "bad" and theme == "high-contrast":
         least = 4.5  # white on red
     assert contrast(Style.parse(look_of(theme, style))) >= least
-    if style != "title":  # which is never chosen
+    if style != "title" and style not in HEAT:  # which are never chosen
         chosen = contrast(Style.parse(look_of(theme, f"{style} select".strip())))
         assert chosen >= (4.5 if theme == "high-contrast" else 3.0)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_steps_of_heat_are_told_apart(theme: str) -> None:
+    """By the ground that is written on; without colours by weight and lines."""
+    looks = [Style.parse(look_of(theme, name)) for name in HEAT]
+    grounds = {look if theme == "mono" else look.bgcolor for look in looks}
+    assert len(grounds) == len(HEAT)
+    assert theme == "mono" or Style.parse(look_of(theme, "")).bgcolor not in grounds
+
+
+@pytest.mark.parametrize("theme", [name for name in THEMES if name != "mono"])
+def test_what_is_empty_of_a_bar_is_fainter_than_what_is_full(theme: str) -> None:
+    track = contrast(Style.parse(look_of(theme, "track")))
+    for name in ("good", "warn", "bad", "bar", *STYLES[STYLES.index("dram") : STYLES.index("free")]):
+        assert contrast(Style.parse(look_of(theme, name))) >= max(3.0, track + 1)
 
 
 def test_mono_has_no_colours() -> None:

@@ -39,8 +39,8 @@ def thing(number: int, **values: Any) -> Json:
         "pid": 4711, "chip": f"u{number % 4}", "device": number % 4, "kind": KINDS[number % 5],
         "id": hex(4096 + 32 * number), "address": 4096 + 32 * number, "size": (100 - number) * MIB, "reserved": None,
         "refs": 1, "since": NOW - 10 * number, "program": None, "cores": None, "core": None, "shared": False,
-        "layout": None, "core_count": None, "tag": TAGS[number % 5], "source": "agent", "confidence": "exact",
-        "counted": True, **values,
+        "layout": None, "core_count": None, "tag": TAGS[number % 5], "shape": None, "line": None, "stack": None,
+        "source": "agent", "confidence": "exact", "counted": True, **values,
     }  # fmt: skip
 
 
@@ -107,6 +107,12 @@ def various() -> list[Json]:
         thing(23, core={"x": 3, "y": 4, "address": 0x3410, "what": "firmware"}, pid=None),
     ]
     return [thing(number) for number in range(20)] + odd
+
+
+def test_where_a_thing_was_made_is_said() -> None:
+    text = "\n".join(Screen([thing(0, shape="1x32x4096", line="model.py:42 in forward")]).rows())
+    assert "Made at model.py:42 in forward, of the shape 1x32x4096" in text
+    assert "Made at" not in "\n".join(Screen([thing(0)]).rows())
 
 
 @pytest.mark.parametrize("charts", ["block", "ascii"])

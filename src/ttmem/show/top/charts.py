@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
+from ttmem.show.top.histories import Histories
 from ttmem.show.top.model import Model
-from ttmem.show.top.past import Kept
 from ttmem.show.top.rows import Row, Signs, Size, fitted, width_of
 from ttmem.show.top.tiles import METRICS, Pen, Quantity
 
@@ -19,7 +18,6 @@ _WINDOW_WORDS = ("30 seconds", "minute", "5 minutes", "15 minutes", "hour", "6 h
 _FEW_CHIPS = 4  # so few may have their phases drawn in the grid
 _CHART = Size(24, 6)  # least size of a chart with a title; below that there are only rows
 _SPARK_WIDTH = 15
-_LONGEST_FINE = 3600  # what the server has second by second
 _PHASES = "/phases"
 
 
@@ -83,9 +81,8 @@ class Charts:
         self._top = 0  # first row of tiles that is seen
         self._until = 0.0
         self._tiles: list[_Tile] = []
-        self._kept: dict[tuple[str, str], Kept[Any]] = {}
-        self._asked: dict[tuple[str, str, int], int] = {}  # server, chip, step: the window that was taken in
-        self._asking: dict[tuple[str, str, int], str] = {}  # paths; they are not to change until there is an answer
+        self._kept: dict[tuple[str, str], Any] = {}
+        self._histories = Histories()
         self._phases_time = 0.0
 
     # -- what it asks for ----------------------------------------------------------------------------------------
@@ -97,31 +94,8 @@ class Charts:
         if answer is not None and answer.data is not None and answer.time != self._phases_time:
             self._phases_time = answer.time
             model.past.take_phases(answer.data, model.past.newest)
-        server = (model.picture or {}).get("server")
-        return out if not server or model.paused else [*out, *self._histories(model, str(server["since"]))]
-
-    def _histories(self, model: Model, server: str) -> list[str]:
-        """The next few answers that are missing. A server is asked once for each chip and window."""
-        window, newest = self._window(), model.past.newest
-        step, most = (1, 8) if window <= _LONGEST_FINE else (10, 2)
-        out: list[str] = []
-        for chip in sorted(model.chips, key=lambda chip: chip["uid"] != model.selected):
-            # Telemetry is under the PCI address there.
-            for name in dict.fromkeys((chip["uid"], chip["pci"] or chip["uid"])):
-                asked = self._asked.get((server, name, step), 0)
-                path = f"/history?step={step}&since={newest - window:.0f}&chip={quote(name, safe=':')}"
-                path = self._asking.setdefault((server, name, window), path)
-                answer = model.answers.pop(path, None)  # large, and needed once
-                if answer is not None:
-                    self._asked[server, name, step] = window
-                    if answer.data is not None:
-                        ahead = newest + answer.time - model.now - answer.data["until"]
-                        model.past.fill(chip["uid"], answer.data, ahead if abs(ahead) > 2 else 0.0)
-                elif asked < window:
-                    out.append(path)
-                    if len(out) == most:
-                        return out
-        return out
+        chips = sorted(model.chips, key=lambda chip: chip["uid"] != model.selected)
+        return [*out, *self._histories.wants(model, chips, self._window())]
 
     # -- keys and clicks -----------------------------------------------------------------------------------------
 

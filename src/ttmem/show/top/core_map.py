@@ -8,7 +8,7 @@ from typing import Any
 from ttmem.account.units import human
 from ttmem.show.l1view import WORDS, segment_text
 from ttmem.show.text import Style
-from ttmem.show.top.rows import Row, Signs
+from ttmem.show.top.rows import Row, Signs, Size, fitted
 
 Json = dict[str, Any]
 
@@ -50,6 +50,42 @@ def strip(segments: list[Json], size: int, width: int, signs: Signs) -> Row:
         else:
             row.append((sign, style))
     return row
+
+
+def picture(segments: list[Json], core: Json, data: Json, size: Size, signs: Signs) -> list[Row]:
+    """The strip, higher where there is room, and below it the gap between the program and the wall, to scale."""
+    whole = data["l1"]["size"]
+    row = strip(segments, whole, size.width, signs)
+    high = 3 if size.height >= 24 else 2 if size.height >= 18 else 1
+    rows = [row] * high
+    headroom, floor = core["headroom"], data["floor"]["address"]
+    if headroom is None or floor is None or size.height < 8:
+        return rows
+    end = data["l1"]["base"] if core["end"] is None else core["end"]
+    low, top = sorted((end, floor))
+    first, last = low * size.width // whole, max(low * size.width // whole + 1, top * size.width // whole - 1)
+    what = f" headroom {human(headroom)} " if headroom >= 0 else f" CLASH by {human(-headroom)} "
+    left, bar, right = ("<", "-", ">") if signs.ascii else ("├", "─", "┤")
+    arrow = left + f"{what:{bar}^{max(0, last - first - 1)}}"[: max(0, last - first - 1)] + right
+    if len(what) > last - first - 1:  # too narrow for words: they stand beside it
+        arrow = left + bar * max(0, last - first - 1) + right
+        before = first - len(what) >= 0
+        arrow = what + arrow if before else arrow + what
+        first = first - len(what) if before else first
+    name = headroom_style(headroom, data)
+    wall = "^ wall" if signs.ascii else "▲ wall"
+    row = [(" " * first, ""), (arrow, name)]
+    if headroom >= 0 and first + len(arrow) + len(wall) < size.width:
+        row.append((wall, "bold"))
+    return [*rows, fitted(row, size.width)]
+
+
+def headroom_style(headroom: int | None, data: Json) -> str:
+    """How much the reader is to worry about it."""
+    if headroom is None:
+        return "dim"
+    part = headroom / max(1, data["l1"]["size"] - data["l1"]["base"])
+    return "bad" if part < 0.02 else "warn" if part < 0.1 else "good"
 
 
 def map_rows(detail: Json, floor: int, style: Style, room: int) -> tuple[list[Row], int]:

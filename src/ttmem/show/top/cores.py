@@ -9,23 +9,23 @@ from urllib.parse import urlencode
 
 from ttmem.account.units import human
 from ttmem.show.chips import Names, percent, share
-from ttmem.show.l1view import clashes, owner_text, program_of, program_text, shade, worst_core
+from ttmem.show.l1view import owner_text, program_of, program_text, worst_core
 from ttmem.show.text import Style, wrap
-from ttmem.show.top.core_map import map_rows, strip
+from ttmem.show.top.core_map import headroom_style, map_rows, picture
+from ttmem.show.top.heat import HEADROOM, USED, Form, form_of, grid_rows, key_row, legend
 from ttmem.show.top.listing import finished, no_server, rule
-from ttmem.show.top.rows import Row, Signs, Size, fitted, width_of
+from ttmem.show.top.minutes import L1, Minutes
+from ttmem.show.top.rows import Row, Signs, Size, Span, fitted, width_of
 
 if TYPE_CHECKING:
     from ttmem.show.top.model import Model
 
 Json = dict[str, Any]
 
-USED, HEADROOM = "used", "headroom"
 _STEPS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "k": (0, -1), "down": (0, 1), "j": (0, 1)}
-_CELL = 4
 _PAGE = 5
-_MARGIN = 4  # numbers of the rows, left of the grid
-_BESIDE = 52  # columns that a core's map needs beside the grid
+_BESIDE = 60  # columns that a core's map needs beside the grid
+_BELOW = 12  # rows that it needs below the grid
 _LEGEND = 24  # and that the legend needs
 
 
@@ -47,7 +47,9 @@ class Cores:
         self._top: int | None = None  # rows of the map above what is seen; None: so that the gap is seen
         self._answer: Json | None = None  # the last one, until the next is there
         self._grid_row = 0  # where the first row of cores was drawn
+        self._form: Form | None = None  # and how
         self._shown = 0  # as _top was when it was drawn
+        self._minutes = Minutes()
 
     def wants(self, model: Model) -> list[str]:
         if model.picture is None or not model.picture["server"] or model.selected is None:
@@ -55,7 +57,7 @@ class Cores:
         paths = [self._path(model, core=True)]
         if self._data(model) is None:
             paths.append(self._path(model, core=False))  # the chosen core may not be on this chip
-        return paths
+        return [*paths, *self._minutes.wants(model)]
 
     def _path(self, model: Model, *, core: bool) -> str:
         query = {"chip": model.selected, **({"core": "{},{}".format(*self._core)} if core else {})}
@@ -87,17 +89,24 @@ class Cores:
             return finished([[(line, "")] for line in wrap(style.clean(why), style, "  ", " ")], size)
         head = [self._status(model, data, style), *self._warnings(data, style)[: max(0, size.height - 4)]]
         self._grid_row = len(head) + 1
-        grid = self._grid(data, signs)
-        width = max(width_of(row) for row in grid)
-        left = size.width - width - 3
-        if left >= _BESIDE:
-            legend = _said(_legend(data, self.heat), width, signs)
-            chosen = self._chosen(data, Size(left, size.height - len(head)), signs)
-            body = _beside([*grid, [], *legend], chosen, width, signs)
+        high = size.height - len(head)
+        least = form_of(data, Size(0, 0)).width
+        beside = size.width - least - 3 >= _BESIDE
+        room = Size(min(size.width // 2, size.width - _BESIDE - 3), high - 4) if beside else Size(0, high - _BELOW)
+        form = self._form = form_of(data, room)
+        grid = grid_rows(data, self.heat, self._core, form, signs)
+        words = legend(data, self.heat, form)
+        if beside:
+            left = [*grid, [], *key_row(self.heat, form.width, signs), *_said(words, form.width, signs)]
+            right = size.width - form.width - 3
+            chosen = self._chosen(data, Size(right, high), signs)
+            chosen += self._minutes.rows(model, L1, Size(right, high - len(chosen)), signs)
+            body = _beside(left, chosen, form.width, signs)
         else:
-            legend = _said(_legend(data, self.heat), left, signs) if left >= _LEGEND else []
-            grid = _beside(grid, legend[: len(grid)], width, signs) if legend else grid
-            body = [*grid, *self._chosen(data, Size(size.width, size.height - len(head) - len(grid)), signs)]
+            told = size.width - form.width - 3
+            said = [*key_row(self.heat, told, signs), *_said(words, told, signs)] if told >= _LEGEND else []
+            grid = _beside(grid, said[: len(grid)], form.width, signs) if said else grid
+            body = [*grid, *self._chosen(data, Size(size.width, high - len(grid)), signs)]
         return finished([*head, *body], size)
 
     def _nothing(self, model: Model) -> str | None:
@@ -123,7 +132,7 @@ class Cores:
         row: Row = [
             (f"Chip {self._name(model, style)} {chip['board'] or ''}".rstrip(), "title"),
             ("  least headroom ", ""),
-            (human(headroom), _headroom_style(headroom, data)),
+            (human(headroom), headroom_style(headroom, data)),
             (f"  used {human(data['used'])} of {human(capacity)}, {percent(share(data['used'], capacity))}", ""),
             (f"  fullest core {percent(share(data['max_core'], size))}", ""),
         ]
@@ -141,39 +150,6 @@ class Cores:
             rows.append([(f"? {missing} things are not in the map: {why}", "warn")])
         return [[(style.cut(text, style.width), name) for text, name in row] for row in rows]
 
-    def _grid(self, data: Json, signs: Signs) -> list[Row]:
-        cores = {(core["x"], core["y"]): core for core in data["cores"]}
-        dispatch = {(core["x"], core["y"]) for core in data["dispatch"]}
-        columns = max(x for x, _ in (*cores, *dispatch)) + 1
-        lines = max(y for _, y in (*cores, *dispatch)) + 1
-        rows: list[Row] = [[(" " * _MARGIN + "".join(f"{x:^{_CELL}}" for x in range(columns)), "dim")]]
-        for y in range(lines):
-            row: Row = [(f"{y:>3} ", "dim")]
-            for x in range(columns):
-                core = cores.get((x, y))
-                text, name = " D  " if (x, y) in dispatch else " " * _CELL, "dim"
-                if core is not None:
-                    text, name = self._cell(core, data, signs)
-                    name = f"{name} select" if (x, y) == self._core else name
-                if row[-1][1] == name:  # few spans are quicker to draw
-                    text = row.pop()[0] + text
-                row.append((text, name))
-            rows.append(row)
-        return rows
-
-    def _cell(self, core: Json, data: Json, signs: Signs) -> tuple[str, str]:
-        """A shade, a percentage, and a sign for what is wrong or not known."""
-        size, base, headroom = data["l1"]["size"], data["l1"]["base"], core["headroom"]
-        sign = "!" if clashes(core) else "?" if core["unknown"] else " "
-        if self.heat == HEADROOM:
-            if headroom is None:
-                return f"  -{sign}", "dim"
-            part = max(0.0, headroom / max(1, size - base))
-            return f"{shade(part, signs.ascii)}{min(99, int(100 * part)):>2}{sign}", _headroom_style(headroom, data)
-        part = core["used"] / size
-        style = "bad" if part >= 0.9 or clashes(core) else "warn" if part >= 0.75 else "good"
-        return f"{shade(part, signs.ascii)}{min(99, round(100 * part)):>2}{sign}", style
-
     def _chosen(self, data: Json, size: Size, signs: Signs) -> list[Row]:
         """The chosen core: its numbers, who is on both sides of its gap, and its map."""
         x, y = self._core
@@ -187,7 +163,7 @@ class Cores:
         detail = data["core"]
         if detail is None or (detail["x"], detail["y"]) != (x, y):
             return [*rows, [("asking...", "dim")]]
-        rows.append(strip(detail["segments"], data["l1"]["size"], size.width, signs))
+        rows += picture(detail["segments"], core, data, size, signs)
         room = size.height - len(rows)
         found, gap = map_rows(detail, data["floor"]["address"], style, room)
         most = max(0, len(found) - room)
@@ -216,7 +192,9 @@ class Cores:
         return True
 
     def click(self, x: int, y: int, model: Model) -> bool:
-        column, line = (x - _MARGIN) // _CELL, y - self._grid_row
+        if self._form is None:
+            return False
+        column, line = self._form.at(x, y - self._grid_row)
         if self._answer is None or not any((c["x"], c["y"]) == (column, line) for c in self._answer["cores"]):
             return False
         self._choose(column, line)
@@ -229,50 +207,40 @@ class Cores:
             self._top = None
 
 
-def _headroom_style(headroom: int | None, data: Json) -> str:
-    if headroom is None:
-        return "dim"
-    part = headroom / max(1, data["l1"]["size"] - data["l1"]["base"])
-    return "bad" if part < 0.02 else "warn" if part < 0.1 else "good"
-
-
-def _legend(data: Json, heat: str) -> str:
-    what = "percent of a core's L1 that is used" if heat == USED else "headroom in percent of a core's free L1"
-    words = [f"{what}; m shows {'headroom' if heat == USED else 'use'}"]
-    if any(clashes(core) for core in data["cores"]):
-        words.append("! overlap or clash")
-    if any(core["unknown"] for core in data["cores"]):
-        words.append("? not all is known")
-    if data["dispatch"]:
-        words.append("D dispatch")
-    if data["harvested"]:
-        words.append(f"{data['harvested']} cores switched off")
-    return "; ".join(words)
-
-
 def _numbers(core: Json, data: Json, style: Style) -> list[Row]:
     """What is used and free, and who owns both sides of the gap."""
     size = data["l1"]["size"]
-    unknown = f", not known {human(core['unknown'])}" if core["unknown"] else ""
-    text = (
-        f"used {human(core['used'])} {percent(share(core['used'], size))}, free {human(core['free'])}{unknown}, "
-        f"largest block {human(core['largest_free'])}, headroom "
-    )
-    rows: list[Row] = [[(text, ""), (human(core["headroom"]), _headroom_style(core["headroom"], data))]]
+    first: Span = (f"headroom {human(core['headroom'])}", headroom_style(core["headroom"], data))
+    said = [
+        f"largest block {human(core['largest_free'])}",
+        f"used {human(core['used'])} {percent(share(core['used'], size))}",
+    ]
+    said.append(f"free {human(core['free'])}")
+    if core["unknown"]:
+        said.append(f"not known {human(core['unknown'])}")
+    rows: list[Row] = [[first]]
+    for text in said:
+        if width_of(rows[-1]) + 2 + len(text) > style.width:
+            rows.append([(text, "")])
+        else:
+            rows[-1].append((f", {text}", ""))
     floor, owner = data["floor"]["address"], data["floor"]["owner"]
     above = (
         "the end of L1" if owner is None else f"L1 buffer of {human(owner['size'])}, {style.clean(owner_text(owner))}"
     )
     program = program_of(data, core["program"])
     ran = style.clean(program_text(program)) if program else "nothing" if core["headroom"] is not None else "not known"
-    rows.append([(f"{'wall':6}{floor:>8} ", "dim"), (above, "l1")])
-    rows.append([(f"{'last':6}{'-' if core['end'] is None else core['end']:>8} ", "dim"), (ran, "cb")])
+
+    def side(what: str, address: int | None, whose: str, name: str) -> Row:
+        head = f"{what:9}{'-' if address is None else address:>8} "
+        return [(head, "dim"), (style.cut(whose, max(0, style.width - len(head))), name)]
+
+    rows += [side("wall at", floor, above, "l1"), side("last to", core["end"], ran, "cb")]
     worst = core["worst"]
     if worst is not None and worst["end"] > (core["end"] or 0):
-        told = f"{style.clean(program_text(program_of(data, worst['program'])))}, headroom {human(worst['headroom'])}"
-        rows.append([(f"{'worst':6}{worst['end']:>8} ", "dim"), (told, "bad" if worst["headroom"] < 0 else "")])
-    return [[(style.cut(text, style.width), name) if n == 0 else (text, name) for n, (text, name) in enumerate(row)]
-            for row in rows]  # fmt: skip
+        told = f"{human(worst['headroom'])} left, {style.clean(program_text(program_of(data, worst['program'])))}"
+        rows.append(side("worst to", worst["end"], told, "bad" if worst["headroom"] < 0 else ""))
+    return rows
 
 
 def _said(text: str, width: int, signs: Signs) -> list[Row]:

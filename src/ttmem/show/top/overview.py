@@ -10,17 +10,19 @@ from ttmem.show.breakdown import breakdowns
 from ttmem.show.chips import Names, chip_table, too_full
 from ttmem.show.processes import process_table
 from ttmem.show.text import Style
+from ttmem.show.top.minutes import MEMORY, Minutes
 from ttmem.show.top.model import Model
-from ttmem.show.top.rows import Row, Signs, Size, fitted, over, spans, text_of, within
-from ttmem.show.top.wall import path_of, wall_rows
+from ttmem.show.top.rows import Fine, Row, Signs, Size, fitted, over, spans, text_of, within
+from ttmem.show.top.wall import NOW, WORDS, WORST, holder_rows, path_of, wall_rows
 
 Json = dict[str, Any]
 
 _TABLE = 101  # columns that the table has to itself before the chosen chip stands beside it
 _DETAILS = (90, 110)  # columns that one takes there, at least and at most
 _GAP = "   "
-_OF_L1 = ("L1 buffers", "L1_SMALL", "circular buffers", "dataflow buffers", "scratchpads", "kernels", "firmware")
-_OF_DRAM = ("DRAM buffers", "traces")
+_OF_DRAM = {"DRAM buffers": "dram", "traces": "trace"}
+_KINDS = {words: kind for kind, words in WORDS.items()} | _OF_DRAM  # a row of the breakdown: its colour
+_NAME = 19  # columns of the names there
 
 
 class Overview:
@@ -40,9 +42,10 @@ class Overview:
         self._top = 0  # the first chip that is shown
         self._shown: list[str] = []  # uids of the chips that are, from the second row down
         self._width = 0
+        self._minutes = Minutes()
 
     def wants(self, model: Model) -> list[str]:
-        return [] if self.brief else path_of(model)
+        return [] if self.brief else [*path_of(model), *self._minutes.wants(model)]
 
     def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
         picture = model.picture
@@ -54,9 +57,9 @@ class Overview:
         aside = min(size.width - _TABLE - len(_GAP), _DETAILS[1])
         beside = chip is not None and aside >= _DETAILS[0]
         width = size.width - aside - len(_GAP) if beside else size.width
-        style = Style(width, True, signs.ascii)
+        style = Fine(width, True, signs.ascii)
         names = Names(model.chips, style)
-        beyond = Style(aside if beside else width, True, signs.ascii)
+        beyond = Fine(aside if beside else width, True, signs.ascii)
         details = [] if chip is None else _details(model, chip, names, beyond)
         processes = self._processes(model, names, style)
         under = [] if beside else details
@@ -70,6 +73,8 @@ class Overview:
         rows += _cut(processes, room[2] - 1, "4 shows all processes")
         if beside:
             rows = _side_by_side(rows, _fewer(details, height), width)
+        if chip is not None:
+            rows += self._minutes.rows(model, MEMORY, Size(size.width, height - len(rows)), signs)
         rows += [[]] * (height - len(rows))
         return within(rows[:height] + note, size)
 
@@ -85,7 +90,7 @@ class Overview:
         self._top = max(0, min(max(self._top, chosen - count + 1), chosen, len(chips) - count))
         shown = chips[self._top : self._top + count]
         self._shown = [chip["uid"] for chip in shown]
-        head, *lines = _headed(chip_table(shown, names, style))
+        head, *lines = _headed(chip_table([_local(chip) for chip in shown], names, style))
         rows = [head]
         for uid, row in zip(self._shown, lines):
             rows.append(over(fitted(row, style.width), "select") if uid == model.selected else row)
@@ -160,23 +165,17 @@ def _fewer(rows: list[Row], room: int) -> list[Row]:
         kept = [item for item in kept if item[0] != number]
     (_, first), *others = kept
     left_out = len(rows) - len(kept)
-    note: Row = [(f"   {left_out} lines have no room", "dim")] if left_out else []
+    note: Row = [(f"   no room for {left_out} more line{'s' if left_out > 1 else ''}", "dim")] if left_out else []
     return [[*first, *note], *(row for _, row in others)]
 
 
 def _rank(text: str) -> int:
-    name = text[2:19].rstrip()
+    name = text[2:_NAME].rstrip()
     if text.startswith(" " * 6):
         return 4
-    return (
-        0
-        if name.endswith("total") or name.startswith("wall")
-        else 1
-        if name in _OF_L1
-        else 2
-        if name in _OF_DRAM
-        else 3
-    )
+    if name.endswith("total") or name in (NOW, WORST):
+        return 0
+    return 2 if name in _OF_DRAM else 1 if name in _KINDS or "holds in L1" in text else 3
 
 
 def _side_by_side(left: list[Row], right: list[Row], width: int) -> list[Row]:
@@ -196,7 +195,25 @@ def _details(model: Model, chip: Json, names: Names, style: Style) -> list[Row]:
         nothing = "  nobody reports what is allocated on it"
         return [[(title, "bold")], [(nothing, "dim")]]
     first, *rest = [spans(line) for line in lines]
-    return [first, *wall_rows(model, style), *rest]
+    holders = holder_rows(chip, model.processes, style)
+    return [first, *wall_rows(model, style), *holders, *map(_coloured, rest)]
+
+
+def _coloured(row: Row) -> Row:
+    """A row of the breakdown in the colour of its kind; one that warns keeps the colour of that."""
+    (text, name), *rest = row
+    kind = _KINDS.get(text[2:_NAME].rstrip())
+    if kind is None:
+        total = not name and text[:_NAME].rstrip().endswith("total")
+        return [(text[:_NAME], "bold"), (text[_NAME:], ""), *rest] if total else row
+    return [(text[:_NAME], kind), (text[_NAME:], name), *((t, kind if n == "good" else n) for t, n in rest)]
+
+
+def _local(chip: Json) -> Json:
+    """A chip for the table; R is what a board's remote chip is called, which has no telemetry of its own."""
+    if not chip["remote"] or chip["telemetry"] is not None:
+        return chip
+    return {**chip, "remote": None, "board": f"{chip['board'] or '-'} R"}
 
 
 def _on(chip: Json, processes: list[Json]) -> list[Json]:

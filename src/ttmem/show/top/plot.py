@@ -9,15 +9,15 @@ value stay empty.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from time import localtime, strftime
 from typing import NamedTuple
 
 from ttmem.show.text import fit
 from ttmem.show.top.past import Columns, Kept
 from ttmem.show.top.rows import Row, Signs
+from ttmem.show.top.timeaxis import times
 
 _DOTS = {"braille": (2, 4), "block": (1, 2), "ascii": (1, 1)}  # of a cell: columns, rows
 # The bits of a braille sign, from the bottom up, left column and right.
@@ -43,7 +43,7 @@ class Line(NamedTuple):
     style: str
     sign: str  # in ASCII
     label: str = ""  # at its end
-    peak: bool = True  # is a line to be drawn where it was highest?
+    peak: float | None = None  # where it was highest, if a line is to be drawn there
 
 
 class Frame(NamedTuple):
@@ -52,7 +52,6 @@ class Frame(NamedTuple):
     since: float
     until: float
     axis: Callable[[float], str]  # what a part of the axis is, from 0 to 1
-    peaks: bool = False
     limit: float | None = None  # part of the axis at which a line is drawn
     marks: Sequence[int] = ()  # columns of dots at which something began
 
@@ -82,6 +81,23 @@ def plot_width(width: int, height: int) -> tuple[int, int, int]:
 
 
 Cells = tuple[str, str]  # a column of cells from the top down, and whose each is
+Under = tuple[str, str, int]  # a row of signs below the lines: sign, style, the first cell
+
+
+def look(lines: Sequence[Line], width: int, height: int, signs: Signs, frame: Frame) -> Hashable:
+    """What a chart depends on: it is drawn the same as before if this is the same."""
+    _, inner, _ = plot_width(width, height)
+    count = height * dots(signs)[1]
+
+    def dots_of(line: Line) -> Hashable:
+        columns, top = line.columns, line.top
+        tail = columns.ranges[max(0, min(columns.final, columns.first + len(columns.ranges)) - columns.first - 1) :]
+        moving = tuple([here and (_dot(here[0], top, count), _dot(here[1], top, count)) for here in tail])
+        peak = None if line.peak is None else _dot(line.peak, top, count)
+        return columns.first, columns.version, columns.final, moving, peak, top, line.style, line.label
+
+    axis = times(frame.since, frame.until, inner)
+    return width, height, signs, axis, frame.limit, tuple(frame.marks), tuple(map(dots_of, lines))
 
 
 def chart(
@@ -104,7 +120,7 @@ def chart(
             row.append((f" {text:<{ends - 1}}", style))
         out.append(row)
     if below:
-        out.append([(" " * axis, ""), (_times(frame.since, frame.until, inner), "dim"), (" " * ends, "")])
+        out.append([(" " * axis, ""), (times(frame.since, frame.until, inner), "dim"), (" " * ends, "")])
     return out
 
 
@@ -113,11 +129,11 @@ def draw(
     width: int,
     height: int,
     signs: Signs,
-    unders: dict[int, tuple[str, str]] | None = None,
+    unders: dict[int, Under] | None = None,
     marks: Iterable[int] = (),
     kept: Kept[Cells] | None = None,
 ) -> list[Row]:
-    """The lines alone; later ones lie over earlier ones. ``unders`` are rows of a sign that show where no line is."""
+    """The lines alone; later ones lie over earlier ones. ``unders`` show where no line is."""
     made = _made(lines, width, height, signs, kept or Kept())
     at = {column // dots(signs)[0] for column in marks}
     names = {" ": "", "!": "mark", **{chr(97 + number): line.style for number, line in enumerate(lines)}}
@@ -125,9 +141,9 @@ def draw(
     texts, codes = zip(*made) if made else ((), ())
     for place, (text, code) in enumerate(zip(map("".join, zip(*texts)), map("".join, zip(*codes)))):
         if unders and place in unders:
-            under, names[_UNDER] = unders[place]
-            text = "".join([under if c == " " else t for t, c in zip(text, code)])
-            code = code.replace(" ", _UNDER)
+            under, names[_UNDER], begin = unders[place]
+            drawn = "".join([under if c == " " else t for t, c in zip(text[begin:], code[begin:])])
+            text, code = text[:begin] + drawn, code[:begin] + code[begin:].replace(" ", _UNDER)
         for x in at:
             if 0 <= x < len(code) and code[x] in (" ", _UNDER):
                 text = f"{text[:x]}{':' if signs.ascii else '┊'}{text[x + 1 :]}"
@@ -234,16 +250,16 @@ def peak_of(columns: Columns) -> float | None:
     return max(map(_HIGH, filter(None, columns.ranges[1:])), default=None)
 
 
-def _unders(lines: Sequence[Line], height: int, signs: Signs, frame: Frame) -> dict[int, tuple[str, str]]:
-    """Rows of dashes: where the limit is, and where each line was highest."""
-    out: dict[int, tuple[str, str]] = {}
-    if frame.peaks and height >= 4:
-        for line in lines:
-            peak = peak_of(line.columns) if line.peak else None
-            if peak:
-                out[place_of(peak / line.top, height, signs)] = ("." if signs.ascii else "┈", "peak")
+def _unders(lines: Sequence[Line], height: int, signs: Signs, frame: Frame) -> dict[int, Under]:
+    """Rows of dashes: where the limit is, and where each line was highest, from where there is something of it."""
+    out: dict[int, Under] = {}
+    for line in lines:
+        if line.peak and height >= 4:
+            begin = next((at for at, here in enumerate(line.columns.ranges[1:]) if here is not None), 0)
+            sign = "." if signs.ascii else "┈"
+            out[place_of(line.peak / line.top, height, signs)] = (sign, "peak", begin // dots(signs)[0])
     if frame.limit is not None:
-        out[place_of(frame.limit, height, signs)] = ("-" if signs.ascii else "╌", "bad")
+        out[place_of(frame.limit, height, signs)] = ("-" if signs.ascii else "╌", "bad", 0)
     return out
 
 
@@ -264,31 +280,3 @@ def _ends(lines: Sequence[Line], height: int) -> dict[int, tuple[str, str]]:
             row = min((row for row in range(height) if row not in out), key=lambda row: (abs(row - wanted), row))
             out[row] = (fit(line.label, _ENDS - 1), line.style)
     return out
-
-
-@lru_cache(maxsize=4)  # all charts of a grid have the same
-def _times(since: float, until: float, width: int) -> str:
-    """The axis of time: how long ago, or for long windows the time of day."""
-    span = until - since
-    clock = span >= 3600
-    # A label every fifteen cells or more, at round fractions of the window.
-    count = next((count for count in (6, 5, 4, 3, 2) if width // count >= 14), 1)
-    out = ""
-    for number in range(count):
-        ago = span * (1 - number / count)
-        text = strftime("%H:%M", localtime(until - ago)) if clock else f"-{duration(ago)}"
-        out = f"{out:<{round(width * number / count)}}{text}"
-    end = strftime("%H:%M", localtime(until)) if clock else "now"
-    return f"{out:<{width}}"[: max(0, width - len(end))] + end[:width]
-
-
-def duration(seconds: float) -> str:
-    """A time in few letters.
-
-    >>> duration(30), duration(90), duration(300), duration(3600), duration(86400)
-    ('30s', '1m30s', '5m', '1h', '24h')
-    """
-    whole = round(seconds)
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
-    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
-    return "".join(f"{value}{unit}" for value, unit in parts if value) or "0s"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _POOLS = ("dram", "l1", "peak_dram", "peak_l1")
+_BRANCHES = 9  # columns that a tree takes before names: three below each other
 _STATES = {"untracked": "warn", "stale": "dim", "exited": "dim"}
 _LEGEND = {
     "*": "* all cached programs, which share L1 in time",
@@ -42,21 +43,29 @@ class Entry(NamedTuple):
     below: Hashable = None  # the key of the process it belongs to, if it is a part of one
 
 
-def columns(width: int, processes: list[Json], chips: list[Json], names: Names) -> list[Column]:
-    """The columns that have something to say."""
+def columns(width: int, processes: list[Json], names: Names, branches: bool) -> list[Column]:
+    """The columns that have something to say, none wider than what is in it."""
     blank = [name for name in ("container", "command") if not any(process[name] for process in processes)]
-    longest = max((cells(names.short(chip["uid"])) for chip in chips), default=0)
-    return [column for column in _columns(width >= WIDE, min(12, longest)) if column.name not in blank]
+    # Most have one of a few users and sets of chips.
+    chips = {names.several(uids) for uids in {tuple(chips_of(process)) for process in processes}}
+    users = {user_of(process) for process in processes}
+    sources = {_sources(process) for process in processes}
+    called = {process["name"] or "" for process in processes}
+    widths = [max(map(cells, texts), default=0) for texts in (users, called, chips, sources)]
+    widths[1] += _BRANCHES if branches else 0
+    return [column for column in _columns(width >= WIDE, *widths) if column.name not in blank]
 
 
-def _columns(wide: bool, chip: int = 0) -> tuple[Column, ...]:
+def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: int = 0) -> tuple[Column, ...]:
+    """What is in the columns may be so wide."""
     size = 11 if wide else 6
+    least = max(6, min(12, chips))
     return (
         Column("pid", "PID", 7, 7, 0, right=True),
-        Column("user", "USER", 6, 12, 2),
-        Column("name", "NAME", 10, 32, 0),
+        Column("user", "USER", 6, max(6, min(12, user)), 2),
+        Column("name", "NAME", 10, max(10, min(32, name)), 0),
         Column("state", "STATE", 9, 11, 0),
-        Column("chips", "CHIPS", max(6, chip), 16, 0),
+        Column("chips", "CHIPS", least, max(least, min(40 if wide else 24, chips)), 0),
         Column("dram", "DRAM", size, size, 0, right=True, down=True),
         Column("l1", "L1", size, size, 0, right=True, down=True),
         Column("peak_dram", "PEAK DRAM", max(10, size), max(10, size), 6, right=True, down=True),
@@ -64,9 +73,9 @@ def _columns(wide: bool, chip: int = 0) -> tuple[Column, ...]:
         Column("age", "AGE", 7, 7, 3, right=True, down=True),
         Column("things", "THINGS", 7, 9, 4, right=True, down=True),
         Column("anomalies", "ODD", 4, 6, 1, right=True, down=True),
-        Column("sources", "SOURCES", 8, 20, 8),
+        Column("sources", "SOURCES", 8, max(8, min(20, sources)), 11),
         Column("container", "CONTAINER", 12, 26, 7),
-        Column("command", "COMMAND", 16, 16, 9),
+        Column("command", "COMMAND", 16, 16, 10),
     )
 
 
@@ -113,7 +122,8 @@ def sorter(column: str, names: Names, booted: float) -> Callable[[Json], Any]:
 
 def chips_of(process: Json) -> list[str]:
     told = [share["uid"] for share in process["chips"]]
-    return told + [uid for uid in process.get("holds", ()) if uid not in told]
+    holds = process.get("holds")
+    return told + [uid for uid in holds if uid not in told] if holds else told
 
 
 def parts(key: Hashable, process: Json, names: Names) -> Iterator[Entry]:

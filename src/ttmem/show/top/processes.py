@@ -24,6 +24,7 @@ from ttmem.show.top.listing import (
     no_server,
     rule,
 )
+from ttmem.show.top.process_bars import bar_rows
 from ttmem.show.top.process_details import details, title
 from ttmem.show.top.process_rows import DOWN, Entry, Scene, columns, matches, parts, sorter
 from ttmem.show.top.rows import Row, Signs, Size
@@ -85,7 +86,7 @@ class Processes:
         names = Names(model.chips, style)
         if self.sort not in tuple(DOWN):  # what was remembered may be anything
             self.sort = "dram"
-        self._placed = arrange(columns(size.width, model.processes, model.chips, names), size.width)
+        self._placed = arrange(columns(size.width, model.processes, names, self.tree), size.width)
         text = self._filter.lower()
         listed = [process for process in model.processes if matches(process, text)] if text else model.processes
         self._entries = list(self._listed(listed, names, signs))
@@ -107,6 +108,8 @@ class Processes:
             notes = (model.picture or {}).get("notes", [])
             rows.append(rule(style.clean(title(process)), size.width, signs))
             rows += details(process, notes, names, scene.now, self._booted, style)
+            if len(rows) + 1 < size.height:
+                rows += [[], *bar_rows(process, model.chips, names, style)]
         return finished(rows, size)
 
     def _status(self, model: Model, listed: int, width: int, style: Style) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ttmem.show.text import BOLD, DIM, GREEN, RED, YELLOW, cells, fit
+from ttmem.show.text import BOLD, DIM, GREEN, RED, YELLOW, Style, cells, fit
 
 if TYPE_CHECKING:
     from ttmem.show.top.model import Model
@@ -14,12 +14,15 @@ Span = tuple[str, str]  # text, style
 Row = list[Span]
 
 # The names of styles; several with spaces between, such as "warn select", are laid one over the other. Those from
-# "dram" on are the colours of kinds and of lines in charts, the same in every view.
+# "dram" on are the colours of kinds and of lines in charts, the same in every view. HEAT are grounds to write on, from
+# cold to hot.
 STYLES = (
     *("", "dim", "bold", "title", "head", "select", "key", "good", "warn", "bad", "bar", "track", "mark", "peak"),
     *("dram", "trace", "l1", "l1_small", "cb", "dfb", "scratchpad", "kernel", "firmware", "host", "free"),
     *("temperature", "power", "clock"),
+    *(HEAT := ("heat0", "heat1", "heat2", "heat3", "heat4", "heat5")),
 )
+_EIGHTHS = ("", *"▏▎▍▌▋▊▉")
 _NAMES = {RED: "bad", YELLOW: "warn", GREEN: "good", DIM: "dim", BOLD: "bold"}
 
 
@@ -38,6 +41,26 @@ class Signs(NamedTuple):
     @property
     def ascii(self) -> bool:
         return self.charts == "ascii"
+
+
+class Fine(Style):
+    """Bars that end in eighths of a cell, where such signs may be used.
+
+    >>> Fine(60).bar(0.28, 5)
+    ('█▍░░░', '32')
+    """
+
+    __slots__ = ()
+
+    def bar(self, share: float | None, width: int) -> tuple[str, str]:
+        text, colour = super().bar(share, width)
+        if share is None or self.ascii:
+            return text, colour
+        eighths = round(max(0.0, min(1.0, share)) * width * 8)
+        # What is neither nothing nor everything is never drawn as such.
+        eighths = max(1, min(8 * width - 1, eighths)) if 0 < share < 1 else eighths
+        full = "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
+        return full + "░" * (width - len(full)), colour
 
 
 class View(Protocol):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ttmem.show.chips import Names
 from ttmem.show.text import BOLD, DIM, NONE, RED, YELLOW, Column, Style, cells, table, wrap
+from ttmem.show.top.minutes import SENSORS, Minutes
 from ttmem.show.top.model import Model
 from ttmem.show.top.rows import Row, Signs, Size, fitted, over, spans, within
 
@@ -74,9 +75,10 @@ class Telemetry:
         self._top = 0  # the first chip that is shown, or the first reading
         self._rows_of: list[str] = []  # uids by row, from the second one on
         self._columns_of: list[tuple[int, str]] = []  # where the column of a chip ends
+        self._minutes = Minutes()
 
     def wants(self, model: Model) -> list[str]:
-        return []
+        return self._minutes.wants(model)
 
     def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
         self._rows_of, self._columns_of = [], []
@@ -88,7 +90,10 @@ class Telemetry:
         names = Names(model.chips, style)
         columns = self._as_columns(model, names, style)
         if columns is None:
-            return within(self._as_rows(model, names, style, size.height), size)
+            rows = self._as_rows(model, names, style, size.height)
+            rows += self._minutes.rows(model, SENSORS, Size(size.width, size.height - len(rows)), signs)
+            return within(rows, size)
+        columns += self._minutes.rows(model, SENSORS, Size(size.width, size.height - len(columns)), signs)
         head, *rest = columns
         self._top = max(0, min(self._top, len(rest) - size.height + 1))
         return within([head, *rest[self._top :]], size)

@@ -22,12 +22,13 @@ _LEGEND = {
 }
 
 
-def columns(wide: bool, chip: int) -> tuple[Column, ...]:
+def columns(wide: bool, chip: int, kind: int) -> tuple[Column, ...]:
+    """``chip`` and ``kind`` are how wide the names of those are."""
     size = 11 if wide else 6
     return (
         Column("pid", "PID", 7, 7, 0, right=True),
         Column("chip", "CHIP", max(4, chip), max(4, chip), 0),
-        Column("kind", "KIND", 8, 15 if wide else 10, 0),
+        Column("kind", "KIND", max(8, kind), max(8, kind), 0),
         Column("size", "SIZE", size, size, 0, right=True),
         Column("reserved", "RESERVED", max(9, size), max(9, size), 10, right=True),
         Column("address", "ADDRESS", 12, 18, 3, right=True),
@@ -113,6 +114,10 @@ def details(thing: Json, names: Names) -> Iterator[str]:
         yield "It lies inside an L1 buffer and adds nothing."
     if thing["tag"]:
         yield f"Tag: {thing['tag']}"
+    made = [f"at {thing['line']}"] if thing.get("line") else []
+    made += [f"of the shape {thing['shape']}"] if thing.get("shape") else []
+    if made:
+        yield f"Made {', '.join(made)}"
     core = thing["core"]
     if core is not None:
         yield f"Written to core {core['x']},{core['y']} at {core['address']:#x}: {core['what']}"

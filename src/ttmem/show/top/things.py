@@ -49,7 +49,7 @@ class Things:
         ("/", "filter: things by their tag, events by any of their text; escape clears all filters"),
         ("f", "only one kind of memory: the next one"),
         ("c", "only the chip that is chosen, or all"),
-        ("p", "only the process of the chosen row, or all"),
+        ("p", "only the process of the chosen row, or all processes"),
         ("m", "only from a size on, such as 1M"),
         ("pgup, pgdn, home, end", "turn pages"),
         ("F", "events: follow the newest, or hold still"),
@@ -131,7 +131,8 @@ class Things:
         height = max(1, size.height - 3 - panel)
         total = min(data["matched"], _REACH)
         self._seen = self._cursor.look([thing_rows.key(thing) for thing in things], height, first, total)
-        self._placed = arrange(thing_rows.columns(size.width >= WIDE, chip), size.width)
+        kind = max(len(thing["kind"]) for thing in things)
+        self._placed = arrange(thing_rows.columns(size.width >= WIDE, chip, kind), size.width)
         column, down = _SORTS[self._order()]
         rows = [status, heading(self._placed, size.width, signs, column, down)]
         writer = thing_rows.Writer(self._placed, names, time_of(model), style)

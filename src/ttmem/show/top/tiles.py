@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ttmem.show.chips import Names, percent, share, short_size
-from ttmem.show.text import Style, cells
+from ttmem.show.text import Style
 from ttmem.show.top import plot
 from ttmem.show.top.model import Model
-from ttmem.show.top.past import NAMES, Columns, Kept, Phase, values_of
+from ttmem.show.top.past import NAMES, Columns, Kept, values_of
 from ttmem.show.top.rows import Row, Signs, Size, fitted, width_of
+from ttmem.show.top.timeaxis import phase_bars
 
 Json = dict[str, Any]
 
@@ -32,11 +33,8 @@ class Quantity(NamedTuple):
 _DRAM, _L1 = Quantity("dram", "DRAM", "dram", "*"), Quantity("l1", "L1", "l1", "+")
 _PARTS = {
     _DRAM: (Quantity("trace", "trace", "trace", "t"),),
-    _L1: (
-        Quantity("kernel", "kernels", "kernel", "k"),
-        Quantity("cb", "CB", "cb", "c"),
-        Quantity("buffers", "buffers", "l1_small", "b"),
-    ),
+    # Not kernels: the past has those of all cached programs, more than are in L1 at once, and more than the whole.
+    _L1: (Quantity("cb", "CB", "cb", "c"), Quantity("buffers", "buffers", "l1_small", "b")),
 }
 METRICS = {
     "memory": (_DRAM, _L1),
@@ -51,9 +49,9 @@ class Pen:
     """Draws chips at one moment."""
 
     def __init__(
-        self, model: Model, signs: Signs, until: float, window: int, peaks: bool, kept: dict[tuple[str, str], Kept[Any]]
+        self, model: Model, signs: Signs, until: float, window: int, peaks: bool, kept: dict[tuple[str, str], Any]
     ) -> None:
-        self.kept = kept  # cells that were drawn before
+        self.kept = kept  # cells and charts that were drawn before
         self.past, self.signs, self.until, self.window, self.peaks = model.past, signs, until, window, peaks
         self.selected = model.selected
         self.style = Style(ascii=signs.ascii)
@@ -61,8 +59,10 @@ class Pen:
 
     def tile(self, chip: Json, quantities: Sequence[Quantity], size: Size, charts: bool, phases: bool) -> list[Row]:
         """A chip in a grid: its name and what is used now, above a chart or a few rows."""
-        if not charts:
-            return self._sparks(chip, quantities, size)
+        return self.chart(chip, quantities, size, phases) if charts else self.sparks(chip, quantities, size)
+
+    def chart(self, chip: Json, quantities: Sequence[Quantity], size: Size, phases: bool = True) -> list[Row]:
+        """All quantities in one chart."""
         return self._titled(chip, quantities, (), size, _percents if _known(chip, quantities) else None, phases)
 
     def zoom(self, chip: Json, quantities: Sequence[Quantity], size: Size) -> list[Row]:
@@ -85,7 +85,8 @@ class Pen:
         return self.past.columns(chip["uid"], name, width, end - count * across - 1, end)
 
     def _kept(self, chip: Json, name: str) -> Kept[Any]:
-        return self.kept.setdefault((chip["uid"], name), Kept())
+        found: Kept[Any] = self.kept.setdefault((chip["uid"], name), Kept())
+        return found
 
     def _titled(
         self,
@@ -105,18 +106,23 @@ class Pen:
             top, limit = _top(chip, quantity.name, now[quantity.name], columns)
             if quantity in parts and peak is None:
                 continue  # nobody has told of it
-            label = f"{quantity.title} {_short(quantity, now[quantity.name], top, axis is not None)}"
-            drawn.append(plot.Line(columns, top, quantity.style, quantity.sign, label, quantity in quantities))
+            label = _label(quantity, now[quantity.name], top, axis is not None, self.signs)
+            dashed = peak if self.peaks and quantity in quantities else None
+            drawn.append(plot.Line(columns, top, quantity.style, quantity.sign, label, dashed))
             if quantity in quantities:
                 values.append((quantity, now[quantity.name], peak))
         scale = axis or (lambda part: _axis(quantities[0], part * drawn[-1].top))
         begun = self.past.phases(chip["uid"], self.until - self.window) if phases else []
         marks = [int(phase.since // columns.width) - columns.first - 1 for phase in begun]
-        frame = plot.Frame(self.until - self.window, self.until, scale, self.peaks, limit, marks)
-        return [
-            self._title(chip, values, size.width),
-            *plot.chart(drawn, size.width, size.height - 1, self.signs, frame, self._kept(chip, quantities[0].name)),
-        ]
+        frame = plot.Frame(self.until - self.window, self.until, scale, limit, marks)
+        key = (chip["uid"], f"{quantities[0].name} chart")
+        look = (plot.look(drawn, size.width, size.height - 1, self.signs, frame), axis is None)
+        before = self.kept.get(key)
+        if before is None or before[0] != look:
+            cells = self._kept(chip, quantities[0].name)
+            rows = plot.chart(drawn, size.width, size.height - 1, self.signs, frame, cells)
+            before = self.kept[key] = (look, rows)
+        return [self._title(chip, values, size.width), *before[1]]
 
     def _title(self, chip: Json, values: list[tuple[Quantity, float | None, float | None]], width: int) -> Row:
         """The chip's name, then as many words on its values as there is room for."""
@@ -135,7 +141,8 @@ class Pen:
                     return [(head, look), (" " * room, ""), *said]
         return fitted([(short, look)], width)
 
-    def _sparks(self, chip: Json, quantities: Sequence[Quantity], size: Size) -> list[Row]:
+    def sparks(self, chip: Json, quantities: Sequence[Quantity], size: Size) -> list[Row]:
+        """The chip in a few rows, each a line filled down to the ground."""
         now = dict(zip(NAMES, values_of(chip)))
         name = self.style.cut(self.style.clean(self.names.full(chip["uid"])), size.width)
         sizes = [f"  {short_size(used)}/{short_size(size_)}" for used, size_ in _sizes(chip, quantities, now)]
@@ -176,31 +183,10 @@ class Pen:
         for depth in (0, 1):
             here = [phase for phase in found if (phase.path or "").count("/") == depth]
             if here:
-                text = _bars(here, since, self.until, self.window / inner, inner, self.style)
+                text = phase_bars(here, since, self.until, self.window / inner, inner, self.style)
                 head = "phases" if not out else ""
                 out.append([(f"{head:<{axis}}"[:axis], "dim"), (text, "mark"), (" " * ends, "")])
         return out
-
-
-def _bars(phases: Sequence[Phase], since: float, now: float, cell: float, width: int, style: Style) -> str:
-    """A bar for each phase in cells of so many seconds, with as much of its name as there is room for."""
-    out = [" "] * width
-    for phase in phases:
-        begin, end = (
-            int((time - since) // cell) for time in (phase.since, now if phase.until is None else phase.until)
-        )
-        first, last = max(0, begin), min(width - 1, end)
-        if last < first:
-            continue
-        open_, line, close = ("[", "=", "]") if style.ascii else ("╞", "═", "╡")
-        out[first : last + 1] = line * (last + 1 - first)
-        out[first] = open_ if begin >= 0 else line
-        if last > first and phase.until is not None:
-            out[last] = close
-        name = style.cut(style.clean((phase.path or "?").rpartition("/")[2]), last - first - 1)
-        if cells(name) == len(name):
-            out[first + 1 : first + 1 + len(name)] = name
-    return "".join(out)
 
 
 def _capacity(chip: Json, name: str) -> int | None:
@@ -243,11 +229,16 @@ def _axis(quantity: Quantity, value: float) -> str:
 
 
 def _short(quantity: Quantity, value: float | None, top: float, as_percent: bool) -> str:
-    if quantity.unit:
-        return "-" if value is None else f"{value:.0f}"
     if value is None:
         return "-"
     return percent(share(int(value), int(top))) if as_percent else short_size(int(value))
+
+
+def _label(quantity: Quantity, value: float | None, top: float, as_percent: bool, signs: Signs) -> str:
+    """What stands at the end of a line; of what has a unit there is one line alone, and the title names it."""
+    if quantity.unit:
+        return _number(quantity, value, signs)
+    return f"{quantity.title} {_short(quantity, value, top, as_percent)}"
 
 
 def _number(quantity: Quantity, value: float | None, signs: Signs) -> str:

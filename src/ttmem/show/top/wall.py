@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How close a chip's programs are to the wall: the L1 buffer that ttnn would refuse to overlap."""
+"""Who has L1 of a chip, and how close its programs are to the wall: the buffer that ttnn would refuse to overlap."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from typing import Any
 from urllib.parse import quote
 
 from ttmem.account.units import human
-from ttmem.show.chips import percent
 from ttmem.show.text import Style, cells
+from ttmem.show.top.eventlist import kind_style
 from ttmem.show.top.model import Model
 from ttmem.show.top.rows import Row, fitted, spans
 
 Json = dict[str, Any]
 
+NOW, WORST = "L1 headroom now", "L1 headroom worst"
+WORDS = {
+    "l1": "L1 buffers",
+    "l1_small": "L1_SMALL",
+    "cb": "circular buffers",
+    "dfb": "dataflow buffers",
+    "scratchpad": "scratchpads",
+    "kernel": "kernels",
+    "firmware": "firmware",
+}
 _BAR = 10
+_MOST = 4  # processes that are named
 
 
 def path_of(model: Model) -> list[str]:
@@ -34,26 +45,51 @@ def wall_rows(model: Model, style: Style) -> list[Row]:
         return []
     wall = found[0]
     launched = min(wall["launched"], key=lambda program: program["headroom"], default=None)
-    rows = [_row("wall, last run", launched, wall, style)] if launched else []
+    holder = wall["floor_holder"]
+    what = f"{holder['tag'] or holder['kind']} of pid {holder['pid'] or '?'}" if holder else "the end of L1"
+    rows = [_row(NOW, launched, wall, (f"to the wall: {what}", f"to {what}"), style)] if launched else []
     worst = wall["worst_cached"]
     if worst and (launched is None or worst["program"] != launched["program"]):
-        rows.append(_row("wall, any cached", worst, wall, style))
+        when = f"program {worst['program']} of pid {worst['pid'] or '?'}"
+        rows.append(_row(WORST, worst, wall, (f"when {when} runs", when), style))
     return rows
 
 
-def _row(name: str, program: Json, wall: Json, style: Style) -> Row:
-    """Like a row of the breakdown, but of one core: how far a program reaches up to the lowest buffer."""
-    end, floor, left = program["end"], wall["floor"], program["headroom"]
-    bar, warning = style.bar(end / floor if floor else 1.0, _BAR)
-    first = spans(f"  {name:<17} [{style.paint(bar, warning)}] {human(end):>10} / {human(floor):<9} ")
-    holder = wall["floor_holder"]
-    what = f"{holder['tag'] or holder['kind']} of pid {holder['pid'] or '?'}" if holder else "the end of L1"
-    room = f"{human(left)} left" if left >= 0 else f"{human(-left)} TOO MUCH"
-    row: Row = [
-        *first,
-        (f"{percent(min(1.0, end / floor) if floor else None):>4}  ", ""),
-        (room, "bad" if left <= 0 else "bold"),
-    ]
-    used = sum(cells(text) for text, _ in row)
-    rest = f" below {what}"
-    return fitted([*row, (style.cut(rest, max(0, style.width - used)), "dim")], style.width)
+def _row(name: str, program: Json, wall: Json, rests: tuple[str, str], style: Style) -> Row:
+    """Like a row of the breakdown, but of one core: what a program leaves below the lowest buffer."""
+    floor, left = wall["floor"], program["headroom"]
+    part = program["end"] / floor if floor else 1.0
+    bar, warning = style.bar(part, _BAR)
+    word = "left" if left >= 0 else "TOO MUCH"
+    alarm = "bad" if left <= 0 or part >= 0.9 else "warn" if part >= 0.75 else "good"
+    row = spans(f" [{style.paint(bar, warning)}] ")
+    row = [(f"  {name:<17}", "bold"), *row, (f"{human(abs(left)):>10} {word}", f"bold {alarm}")]
+    room = style.width - sum(cells(text) for text, _ in row)
+    # Who is there matters more than how much there would be without a program.
+    ways = [f"{of} {rest}" for of in (f" of {human(floor):<9}", " ") for rest in map(style.clean, rests)]
+    rest = next((text for text in ways if cells(text) <= room), ways[-1])
+    return fitted([*row, (style.cut(rest, max(0, room)), "")], style.width)
+
+
+def holder_rows(chip: Json, processes: list[Json], style: Style) -> list[Row]:
+    """Who has L1 of a chip, the most first, each with what it is, in the colours of kinds."""
+    found = []
+    for process in processes:
+        share = next((share for share in process["chips"] if share["uid"] == chip["uid"]), None)
+        if share is not None and process["state"] == "tracked":
+            kinds = [(kind, size) for kind, size in share["kinds"].items() if size and kind in WORDS]
+            if kinds:
+                found.append((sum(size for _, size in kinds), process, sorted(kinds, key=lambda one: -one[1])))
+    rows: list[Row] = []
+    for _, process, kinds in sorted(found, key=lambda one: -one[0])[:_MOST]:
+        who = style.cut(style.clean(f"{process['pid'] or '?'} {process['name'] or ''}".rstrip()), 17)
+        row: Row = [(f"  {who}{' ' * (17 - cells(who))} ", "bold"), ("holds in L1: ", "dim")]
+        for number, (kind, size) in enumerate(kinds):
+            text = f"{', ' if number else ''}{WORDS[kind]} {human(size)}"
+            if sum(cells(one) for one, _ in row) + cells(text) > style.width:
+                break
+            row.append((text, kind_style(kind)))
+        rows.append(row)
+    if len(found) > _MOST:
+        rows.append([(f"  and {len(found) - _MOST} more hold L1: 4 shows all processes", "dim")])
+    return rows

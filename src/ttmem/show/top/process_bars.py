@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process has of its chips as bars in the colours of kinds; chips of which it has the same share a bar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ttmem.account.kinds import KIND_BY_LABEL, POOL_OF
+from ttmem.account.units import human
+from ttmem.show.chips import Names, percent, share
+from ttmem.show.text import Style, cells
+from ttmem.show.top.eventlist import kind_style
+from ttmem.show.top.process_rows import parts
+from ttmem.show.top.rows import Row, fitted, width_of
+
+Json = dict[str, Any]
+
+_POOLS = {"dram": "DRAM", "l1": "L1"}
+_BAR = (10, 48)  # columns of a bar, at least and at most
+_WORDS = 80  # columns that are left for words where there is room
+_BLOCKS = {"trace": "▓", "kernel": "▒", "firmware": "▒", "l1": "▓", "l1_small": "▓"}  # the others are full
+_LETTERS = {"dram": "#", "trace": "t", "l1": "L", "l1_small": "s", "cb": "C", "dfb": "D", "scratchpad": "S"}
+_SMALL = {"kernel": "k", "firmware": "f"}
+
+
+def bar_rows(process: Json, chips: list[Json], names: Names, style: Style) -> list[Row]:
+    """Two rows for each group of chips: DRAM and L1, a bar and what it is made of."""
+    sizes = {chip["uid"]: chip["memory"] for chip in chips}
+    groups = [entry for entry in parts(None, process, names) if entry.share is not None and entry.kind is None]
+    labels = [_label(entry.uids, names, style) for entry in groups]
+    room = max(map(cells, labels), default=0)
+    rows: list[Row] = []
+    for entry, label in zip(groups, labels):
+        memory = sizes.get(entry.uids[0])
+        for pool, title in _POOLS.items():
+            held = entry.share["kinds"] if entry.share else {}
+            kinds = [(kind, size) for kind, size in held.items() if size and pool_of(kind) == pool]
+            if kinds:
+                head: Row = [(f" {label}{' ' * (room - cells(label))} ", "bold"), (f"{title:<5}", "head")]
+                rows.append(_row(head, kinds, memory[pool]["capacity"] if memory else None, style))
+                label = ""
+    return rows
+
+
+def _label(uids: Sequence[str], names: Names, style: Style) -> str:
+    each = " each" if len(uids) > 1 else ""
+    return style.cut(f"chip {names.several(uids)}", style.width // 3 - len(each)) + each
+
+
+def pool_of(kind: str) -> str | None:
+    known = KIND_BY_LABEL.get(kind)
+    return None if known is None else POOL_OF[known].label
+
+
+def _row(row: Row, kinds: list[tuple[str, int]], capacity: int | None, style: Style) -> Row:
+    """A bar behind what it is of, its size, and as many of its kinds as there is room for."""
+    total = sum(size for _, size in kinds)
+    whole = max(total, capacity or 0)
+    width = max(_BAR[0], min(_BAR[1], style.width - width_of(row) - _WORDS))
+    done = drawn = 0
+    for kind, size in kinds:
+        done += size
+        end = round(done / whole * width)
+        full = (_LETTERS | _SMALL).get(kind, "#") if style.ascii else _BLOCKS.get(kind, "█")
+        row.append((full * (end - drawn), kind_style(kind)))
+        drawn = end
+    row.append((("." if style.ascii else "░") * (width - drawn), "track"))
+    of = "" if not capacity else f" of {human(capacity)}"
+    # Cached programs share L1 in time: together they may have more than there is.
+    part = percent(share(total, capacity)) if capacity and total <= capacity else ""
+    row.append((f" {human(total)}{of} {part}".rstrip(), ""))
+    for kind, size in kinds if len(kinds) > 1 else ():
+        text = f"  {kind} {human(size)}"
+        if width_of(row) + len(text) > style.width:
+            break
+        row.append((text, kind_style(kind)))
+    return fitted([span for span in row if span[0]], style.width)
