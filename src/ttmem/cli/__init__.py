@@ -25,11 +25,14 @@ COMMANDS = {
     "smi": "one picture: chips, memory, processes",
     "top": "the live dashboard: views, charts, processes, every core's L1",
     "l1": "the L1 of a chip, core by core: how full, how close to a clash, whose it is",
+    "explain": "why tt-metal refused: out of memory, clashes, full rings and trace regions in a log",
     "doctor": "why do I see nothing: look at everything and say what to do",
     "dump": "what is allocated now",
     "leaks": "what is still held and why, with an exit code for CI",
     "replay": "fold a recorded event file again",
+    "import": "what ttnn itself recorded (graph captures, reports) as an event file",
 }
+_MODULES = {"import": "import_"}  # where the command's name is a word of Python
 
 
 class CommandError(Exception):
@@ -50,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"ttmem: there is no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    module = import_module(f"ttmem.cli.{name}")
+    module = import_module(f"ttmem.cli.{_MODULES.get(name, name)}")
     parser = argparse.ArgumentParser(prog=f"ttmem {name}", description=module.__doc__, formatter_class=_Formatter)
     module.add_arguments(parser)
     wrong: int = getattr(module, "ERROR", 1)

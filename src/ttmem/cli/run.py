@@ -26,9 +26,11 @@ from ttmem.run.collect import Collector
 from ttmem.run.launch import LaunchError
 from ttmem.run.launch import run as launch
 from ttmem.run.report import Report
-from ttmem.run.summary import render
+from ttmem.show.summary import render
 
 LEAKED, OVER_BUDGET, NOT_SEEN = 3, 4, 5
+BY = ("op", "line", "shape", "kind", "program")
+DEPTH = 24
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail-on-leak", action="store_true", help="exit 3 if tensors are left when the devices close")
     parser.add_argument("--max-l1", metavar="SIZE", type=_size, help="exit 4 if buffers took more L1 on a chip")
     parser.add_argument("--max-dram", metavar="SIZE", type=_size, help="exit 4 if buffers took more DRAM on a chip")
+    parser.add_argument("--stacks", action="store_true", help="take the Python stack and tensor shape of each buffer")
+    parser.add_argument(
+        "--depth", type=_depth, default=DEPTH, metavar="N", help=f"frames of a stack, 1 to 64 (default {DEPTH})"
+    )
+    parser.add_argument(
+        "--by", choices=BY, help="put what was live at the peak together by this (default: line with --stacks, else op)"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
 
@@ -46,6 +55,12 @@ def _size(text: str) -> int:
         return parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _depth(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 64:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of frames from 1 to 64")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
     gc.set_threshold(10_000, 5, 1_000_000)  # as the server does, and for the same reason
     with Collector(_warn) as collector:
         try:
-            ended = launch(command, collector, os.environ, args.socket)
+            stacks = args.depth if args.stacks else None
+            ended = launch(command, collector, os.environ, args.socket, stacks=stacks)
         except AgentMissing as error:
             raise CommandError(str(error)) from None
         except LaunchError as error:
@@ -69,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
                 json.dump(report.data(), file)
                 file.write("\n")
     if not args.quiet:
-        print(render(report), file=sys.stderr)
+        by = args.by or ("line" if args.stacks else "op")
+        print(render(report, by), file=sys.stderr)
     return _verdict(args, report)
 
 

@@ -11,17 +11,35 @@ import os
 import select
 import socket
 import tempfile
+from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
+from ttmem.account.events import Failed
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
+from ttmem.account.parties import Process, Source
 from ttmem.account.snapshot import counts
 from ttmem.account.things import Thing
 from ttmem.account.totals import WholeTotal
+from ttmem.explain.messages import parse
+from ttmem.explain.moment import verdict_at
+from ttmem.explain.verdicts import Verdict, verdict_on
 from ttmem.run.picture import Made, programs_of
 from ttmem.server.clock import Clock
 from ttmem.server.ingest import Ingest
 from ttmem.server.legacy_log import LegacyLog
+
+_MOST_FAILURES = 100  # kept, the last ones
+_MOST_VERDICTS = 200  # with the whole account, which takes some milliseconds
+
+
+class Failure(NamedTuple):
+    """The runtime could not have what it asked for, and why."""
+
+    time: float
+    pid: int
+    event: Failed
+    verdict: Verdict
 
 
 class Collector:
@@ -34,7 +52,11 @@ class Collector:
         self.ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=self.clock.now)
         self.ingest.warn = warn
         self.ingest.rings.closing = self._closing
+        self.ingest.rings.keep_sizes = True
         self._left: dict[tuple[int, int | None, int], tuple[list[Thing], list[Made]]] = {}
+        self.failures: deque[Failure] = deque(maxlen=_MOST_FAILURES)
+        self.failed = 0
+        self.ledger.failing = self._failing
         self._folder = tempfile.TemporaryDirectory(prefix="ttmem-run-")
         self.path = os.path.join(self._folder.name, "run.sock")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -80,6 +102,17 @@ class Collector:
     def programs_left(self) -> list[Made]:
         """The programs that were cached then."""
         return [program for _, programs in self._left.values() for program in programs]
+
+    def _failing(self, time: float, process: Process, event: Failed) -> None:
+        """Explained now, while the account stands where it stood; what fails over and over is looked at a few times."""
+        self.failed += 1
+        verdict = None
+        if self.failed <= _MOST_VERDICTS:
+            verdict = verdict_at(event, process)
+        elif (failure := parse(event.text)) is not None:
+            verdict = verdict_on(failure)
+        if verdict is not None:
+            self.failures.append(Failure(time, process.info.pid, event, verdict))
 
     def _closing(self, source: Source) -> None:
         process = source.process

@@ -9,6 +9,7 @@ from pathlib import Path
 from ttmem.agent import AgentMissing, require
 
 RUN_SOCKET = "TTMEM_RUN_SOCKET"
+STACKS = "TTMEM_STACKS"  # frames of Python to take with each event
 
 
 def preload(env: Mapping[str, str]) -> str:
@@ -29,11 +30,15 @@ def _check_path(library: Path) -> None:
         )
 
 
-def variables(env: Mapping[str, str], *, socket: str | None, run_socket: str | None = None) -> dict[str, str]:
+def variables(
+    env: Mapping[str, str], *, socket: str | None, run_socket: str | None = None, stacks: int | None = None
+) -> dict[str, str]:
     """What to add to an environment so that a ttnn process in it reports."""
     found = {"LD_PRELOAD": preload(env)}
     if socket is not None:
         found["TTMEM_SOCKET"] = socket
     if run_socket is not None:  # a `ttmem run` around this one goes on hearing
         found[RUN_SOCKET] = ":".join([run_socket, *filter(None, [env.get(RUN_SOCKET)])])
+    if stacks is not None:
+        found[STACKS] = str(stacks)
     return found

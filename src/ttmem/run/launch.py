@@ -34,9 +34,16 @@ class Ended(NamedTuple):
     unseen: dict[int, str]
 
 
-def run(command: Sequence[str], collector: Collector, env: Mapping[str, str], socket: str | None) -> Ended:
+def run(
+    command: Sequence[str],
+    collector: Collector,
+    env: Mapping[str, str],
+    socket: str | None,
+    *,
+    stacks: int | None = None,
+) -> Ended:
     """Start the command, collect until it ends."""
-    environment = {**env, **variables(env, socket=socket, run_socket=collector.path)}
+    environment = {**env, **variables(env, socket=socket, run_socket=collector.path, stacks=stacks)}
     started = time.monotonic()
     handlers = {number: signal.getsignal(number) for number in (*_FROM_TERMINAL, *_PASSED_ON)}
     handlers = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}

@@ -9,12 +9,15 @@ from typing import Any
 from ttmem.account import causes
 from ttmem.account import snapshot as snap
 from ttmem.account.causes import Cause
+from ttmem.account.groups import Groups
 from ttmem.account.kinds import Pool
 from ttmem.account.ledger import Ledger
 from ttmem.account.things import Thing
-from ttmem.run.collect import Collector
+from ttmem.explain import data as explain_data
+from ttmem.run.collect import Collector, Failure
 from ttmem.run.launch import Ended
-from ttmem.run.picture import account_of
+from ttmem.run.picture import account_of, programs_behind
+from ttmem.run.sizes import advice
 from ttmem.server.clock import rfc3339
 
 SCHEMA = "ttmem.run/1"
@@ -50,10 +53,13 @@ class Report:
         self.ended_at = collector.clock.now()
         self.started_at = self.ended_at - ended.duration
         self.at_peak = collector.at_peak()
+        self._programs_at_peak = programs_behind(self.at_peak)
         self.left = _by_size(collector.left())
         self._programs_left = collector.programs_left()
         self.completeness = collector.ingest.rings.completeness()
         self.counters = collector.ingest.rings.counters()
+        self.failures, self.failed = list(collector.failures), collector.failed
+        self.sizing = list(advice(collector.ingest.rings.sizes))
         self.left_known = not collector.ingest.rings.blind
         self.earlier = self._left_earlier(*collector.ingest.rings.wholesale)
         self.troubles = sorted(
@@ -90,12 +96,37 @@ class Report:
             "trouble": self.troubles,
             "agent": self.counters,
             "anomalies": snap.anomalies(self.ledger.anomalies),
+            "sizing": [
+                {"pid": pid, "chips": [chip.uid for chip in chips], "lines": [line._asdict() for line in lines]}
+                for pid, chips, lines in self.sizing
+            ],
+            "failed": self.failed,
+            "failures": [self._failure(failure) for failure in self.failures],
             "peaks": snap.peaks(self.ledger),
-            "peak": self._snapshot(account_of(self.at_peak), self.peak_time or self.ended_at),
+            "groups": {by: self.groups(by) for by in ("op", "line", "shape")},
+            "peak": self._snapshot(account_of(self.at_peak, self._programs_at_peak), self.peak_time or self.ended_at),
             "final": self._snapshot(final, self.ended_at),
             "left_known": self.left_known,
             "left_earlier": {"tensors": self.earlier[0], "bytes": self.earlier[1]},
             "left": [{**snap.thing(thing), "cause": cause_of(thing)} for thing in _by_size(final.things())],
+        }
+
+    def groups(self, by: str) -> list[Json]:
+        """What was live at the peak of all buffers, put together."""
+        groups = Groups(by)
+        for thing in account_of(self.at_peak, self._programs_at_peak).things():
+            groups.add(thing)
+        return groups.result()
+
+    def _failure(self, failure: Failure) -> Json:
+        stack = failure.event.stack
+        return {
+            "time": failure.time,
+            "pid": failure.pid,
+            "text": failure.event.text,
+            "operation": failure.event.tag,
+            "stack": stack.split("\n") if stack else None,
+            "verdict": explain_data.verdict(failure.verdict),
         }
 
     def _snapshot(self, ledger: Ledger, time: float) -> Json:

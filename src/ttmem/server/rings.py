@@ -47,6 +47,8 @@ class Rings:
         self.wholesale = (0, 0)  # tensors that only a closing freed, and their bytes; of agents that are gone
         self.records = 0  # of agents that are gone
         self.lost = 0
+        self.keep_sizes = False
+        self.sizes: list[tuple[Source, RingFold]] = []  # of whom they were kept, also when they are gone
         self._completeness: list[float] = []
         self._counters = dict.fromkeys(COUNTERS, 0)
 
@@ -71,6 +73,9 @@ class Rings:
         offset = self._ingest.now() - clock_gettime(CLOCK_MONOTONIC)
         fold = RingFold(ring, offset, lambda: self.closing(source))
         self._followers[owner] = Follower(fold, source, inode)
+        if self.keep_sizes:
+            fold.keep_sizes()
+            self.sizes.append((source, fold))
 
     def follow(self, deadline: float) -> bool:
         """Fold in what is new, all rings merged by time; True if there is more."""

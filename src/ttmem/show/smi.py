@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 _NOTES_SHOWN = 12
+_SUMS_FROM = 80  # columns
 _ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may be made of all chips at once
 
 
@@ -38,9 +39,21 @@ def render(picture: Json, style: Style | None = None, *, whole: bool = False) ->
     else:
         lines += wrap("No chip is known: the driver shows none, and no process has reported one.", style)
     lines += ["", *process_table(picture["processes"], chips, names, style, nobody(picture))]
+    if not whole and style.width >= _SUMS_FROM and _has_sums(picture):
+        from ttmem.show.sums import sums_table  # few machines need it
+
+        lines += ["", *sums_table(picture, names, style)]
     lines += breakdowns(picture, names, style, whole)
     lines += ["", *_footer(picture, style)]
     return "\n".join(fit_line(line.rstrip(), style.width) for line in lines).rstrip("\n")
+
+
+def _has_sums(picture: Json) -> bool:
+    """Is there a sum that no row of one chip or one process says already? An older server knows of none."""
+    found = picture.get("sums") or {"boards": [], "jobs": []}
+    boards = [len(board["chips"]) for board in found["boards"] if board["serial"] is not None]
+    jobs = [job["processes"] for job in found["jobs"] if job["id"] is not None]
+    return (len(boards) > 1 and max(boards) > 1) or max(jobs, default=0) > 1
 
 
 def _header(picture: Json, style: Style) -> list[str]:

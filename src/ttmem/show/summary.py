@@ -21,6 +21,7 @@ from ttmem.show.text import style_of
 
 _SHOWN = 5
 _GROUPS = 8
+_SIZED = 4  # meshes whose sizes are spoken of
 _NAMES = {
     Kind.DRAM: "DRAM buffers",
     Kind.TRACE: "trace buffers",
@@ -46,6 +47,7 @@ def render(report: Report, by: str = "op") -> str:
         lines += ["", *_chip(report, chip), *_peak(report, chip)]
     if chips:
         lines += _groups(report, by)
+        lines += _sizing(report)
         lines += ["", *_left(report)]
     lines += ["", *_odd(report), *_failed(report)]
     return "\n".join(line.rstrip() for line in lines)
@@ -117,6 +119,17 @@ def _groups(report: Report, by: str) -> list[str]:
     rest = groups[_GROUPS:]
     if rest:
         lines.append(f"  {human(sum(group['bytes'] for group in rest)):>10}  in {len(rest):,} more")
+    return lines
+
+
+def _sizing(report: Report) -> list[str]:
+    """Which sizes would have done, and what came closest to the wall."""
+    lines: list[str] = []
+    for pid, chips, advice in report.sizing[:_SIZED]:
+        several = f" to {chips[-1].uid}" if len(chips) > 1 else ""
+        lines += ["", f"sizes, pid {pid} on chip {chips[0].uid}{several}:", *(f"  {line.text}" for line in advice)]
+    if len(report.sizing) > _SIZED:
+        lines.append(f"  and {len(report.sizing) - _SIZED:,} more in --json")
     return lines
 
 

@@ -7,6 +7,7 @@ behind, it takes the live table instead and counts what it missed: the state is 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from time import CLOCK_MONOTONIC, clock_gettime
 from typing import NamedTuple
@@ -49,6 +50,7 @@ from ttmem.wire.ring import (
     chip_info,
     geometry_of,
 )
+from ttmem.wire.sizes import Sizes
 
 _ALLOCATED, _FREED, _RUN = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.RUN)
 _PHASES = (int(RingEvent.PHASE_BEGAN), int(RingEvent.PHASE_ENDED))
@@ -56,7 +58,10 @@ _NAMED, _FAILED, _NOWHERE = int(RingEvent.NAMED), int(RingEvent.FAILED), 0xFFFF
 _UNKNOWN_LAYOUT = 255
 COUNTERS = ("unknown_frees", "replaced", "table_full", "blobs_full", "places_full", "failures")
 _GONE = (0, 0)
-_FIRST_PART, _L1_SMALL = int(Kind.CB), int(Kind.L1_SMALL)
+_FIRST_PART, _L1, _L1_SMALL = int(Kind.CB), int(Kind.L1), int(Kind.L1_SMALL)
+_IN_L1 = (int(Kind.CB), int(Kind.DFB), int(Kind.SCRATCHPAD))
+_BANKS = (int(Kind.DRAM), int(Kind.L1))
+_SIZED = (_L1, _L1_SMALL)
 _MOST_EXTRAS = 50_000
 
 
@@ -93,6 +98,11 @@ class RingFold:
         self._unkept = 0
         self._generation = 0
         self._greeted = False
+        self.sizes: dict[int, Sizes] | None = None  # by allocator, for whoever wants them
+
+    def keep_sizes(self) -> None:
+        """From the beginning: what came before is not in them."""
+        self.sizes = defaultdict(Sizes)
 
     def events(self, limit: int) -> Iterator[tuple[float, Event]]:
         """The events of at most ``limit`` records. Apply each before asking for the next."""
@@ -107,7 +117,7 @@ class RingFold:
         for time, event in self._begin(limit):
             ledger.apply(time, source, event)
         allocated, freed = ledger.allocated, ledger.freed
-        offset, spots, extras, kinds = self._offset, self._spots, self._extras, KINDS
+        offset, spots, extras, kinds, sizes = self._offset, self._spots, self._extras, KINDS, self.sizes
         for record in self._batch:
             (_, nanoseconds, happened, kind, layout, flags, _, address, size, per_bank, _, place, core_count, _,
              program, name) = record  # fmt: skip
@@ -116,6 +126,11 @@ class RingFold:
                     ledger.apply(time, source, event)
                 continue
             spot = spots.get(place) or self._spot(place)
+            if sizes is not None and kind in _SIZED:
+                if happened == _FREED:
+                    sizes[spot.allocator].gave_back(kind, address)
+                else:
+                    sizes[spot.allocator].took(kind, address, name)
             if happened == _FREED:
                 if flags or not self.fresh:
                     self._freed(kind, flags, size)
@@ -153,6 +168,8 @@ class RingFold:
         banks = tuple(bank.banks for bank in place.banks)
         numbers = tuple(chip.number for chip in chips)
         spot = self._spots[number] = _Spot(numbers, place.whole + 1, banks, place.mesh != NO_MESH)
+        if self.sizes is not None and len(numbers) > len(self.sizes[spot.allocator].numbers):
+            self.sizes[spot.allocator].numbers = numbers
         return spot
 
     def _begin(self, limit: int) -> Iterator[tuple[float, Event]]:
@@ -191,6 +208,8 @@ class RingFold:
             yield time, self._failed(record)
             return
         spot = self._spots.get(place) or self._spot(place)
+        if self.sizes is not None:
+            self._size(self.sizes[spot.allocator], record)
         if happened == _ALLOCATED:
             self.fresh = True
             extra = self._extra(spot, record)
@@ -215,6 +234,23 @@ class RingFold:
         else:
             for rare in self._rare(record, spot):
                 yield time, rare
+
+    def _size(self, sizes: Sizes, record: tuple[int, ...]) -> None:
+        """What the sizes have of a record that is no plain buffer, or of any where each event is looked at."""
+        (_, _, happened, kind, _, flags, _, address, size, per_bank, _, _, _, _, program, name) = record
+        if happened == _ALLOCATED and program:
+            if kind in _IN_L1 and not flags & SHARED:
+                sizes.placed(program, address + per_bank)
+        elif happened == _ALLOCATED and kind in _SIZED:
+            sizes.took(kind, address, name)
+        elif happened == _FREED and not program:
+            sizes.gave_back(kind, address)
+        elif happened == _RUN:
+            sizes.ran(program)
+        elif happened == RingEvent.PROGRAM:
+            sizes.compiled(program, size, name)
+        elif happened == RingEvent.DESTROYED:
+            sizes.destroyed(program)
 
     def _phase(self, record: tuple[int, ...]) -> Event:
         """The workload's own mark, which is of no place."""
@@ -334,6 +370,12 @@ class RingFold:
         if place.audits == self._audits.get(number, 0):
             return None
         self._audits[number] = place.audits
+        if self.sizes is not None:
+            sizes = self.sizes[place.whole + 1]
+            sizes.unit = place.banks[_L1].unit
+            for kind in _BANKS:
+                bank = place.banks[kind]
+                sizes.audited(kind, bank.size - bank.theirs, bank.largest_free, place.audited)
         event = _audit_of(place)
         both, either = event.agreement
         share = both / either if either else 1.0

@@ -67,8 +67,9 @@ def _row(row: Row, kinds: list[tuple[str, int]], capacity: int | None, style: St
         drawn = end
     row.append((("." if style.ascii else "░") * (width - drawn), "track"))
     of = "" if not capacity else f" of {human(capacity)}"
-    # Cached programs share L1 in time: together they may have more than there is.
     part = percent(share(total, capacity)) if capacity and total <= capacity else ""
+    if capacity and total > capacity:  # cached programs share L1 in time: together they may hold more than there is
+        of = f" held, in turns, of {human(capacity)}"
     row.append((f" {human(total)}{of} {part}".rstrip(), ""))
     for kind, size in kinds if len(kinds) > 1 else ():
         text = f"  {kind} {human(size)}"

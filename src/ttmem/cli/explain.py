@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Explain why tt-metal refused: what a log's out-of-memory, clash, ring and trace errors mean, and what would do.
+
+Takes the log of a program, or an event file (`ttmem serve --record`), which also knows who held the memory. Explains
+the last failure and counts the others.
+
+Exit codes: 0 explained, 1 no failure found, 2 an error or wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import deque
+from contextlib import nullcontext
+from typing import BinaryIO
+
+from ttmem.account.events import Failed
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Process
+from ttmem.cli import CommandError
+from ttmem.explain import data
+from ttmem.explain.log import KEPT, LogScan
+from ttmem.explain.messages import WHAT
+from ttmem.explain.moment import verdict_at
+from ttmem.explain.verdicts import Verdict, verdict_on
+from ttmem.server.clock import rfc3339
+from ttmem.show.explain import render
+from ttmem.show.text import style_of
+from ttmem.wire.journal import MAGIC, JournalError, JournalReader
+
+ERROR = 2
+_PIECE = 1 << 18
+
+Found = tuple[str, int, Verdict]  # where, how often, what
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a log or an event file; - for a log on standard input")
+    parser.add_argument("--all", action="store_true", help="explain every failure, not only the last")
+    parser.add_argument("--json", action="store_true", help=f'as data, schema "{data.SCHEMA}"')
+    parser.add_argument("--ascii", action="store_true", help="nothing but ASCII")
+    parser.add_argument("--no-color", action="store_true", help="no colours (so also with NO_COLOR, and in a pipe)")
+
+
+def run(args: argparse.Namespace) -> int:
+    name = "standard input" if args.file == "-" else args.file
+    try:
+        with nullcontext(sys.stdin.buffer) if args.file == "-" else open(args.file, "rb") as file:
+            found, dropped = _read(file)
+    except OSError as error:
+        raise CommandError(f"{name}: {error.strerror}") from None
+    except JournalError as error:
+        raise CommandError(f"{name}: {error}") from None
+    shown = found if args.all else found[-1:]
+    if args.json:
+        print(json.dumps(_document(name, shown, len(found) + dropped)))
+    elif not found:
+        print(f"ttmem explain: no failure in {name}; these are looked for:", *(f"  {what}" for what in WHAT), sep="\n")
+    else:
+        style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
+        print(render([(where, verdict) for where, _, verdict in shown], len(found) + dropped, style))
+        if dropped and args.all:
+            print(f"ttmem explain: only the last {KEPT} different failures were kept", file=sys.stderr)
+    return 0 if found else 1
+
+
+def _document(name: str, shown: list[Found], failures: int) -> data.Json:
+    return {
+        "schema": data.SCHEMA,
+        "file": name,
+        "failures": failures,
+        "explained": [{"where": where, "times": times, **data.verdict(verdict)} for where, times, verdict in shown],
+    }
+
+
+def _read(file: BinaryIO) -> tuple[list[Found], int]:
+    """The different failures in a file, the last one last, and how many more there were."""
+    head = file.read(len(MAGIC))
+    if head == MAGIC:
+        if not file.seekable():
+            raise CommandError("an event file cannot be read from a pipe; name the file")
+        file.seek(0)
+        return _of_events(file)
+    scan = LogScan()
+    scan.feed(head)
+    while piece := file.read(_PIECE):
+        scan.feed(piece)
+    scan.end()
+    return [(f"line {one.line}", one.times, verdict_on(one.failure)) for one in scan.mentions], scan.dropped
+
+
+def _of_events(file: BinaryIO) -> tuple[list[Found], int]:
+    """Folds an event file and looks at the account whenever the runtime threw."""
+    ledger, found, seen = Ledger(), deque[Found](maxlen=KEPT), 0
+
+    def look(time: float, process: Process, event: Failed) -> None:
+        nonlocal seen
+        verdict = verdict_at(event, process)
+        if verdict is not None:
+            seen += 1
+            found.append((f"{rfc3339(time, 3)}, pid {process.info.pid}", 1, verdict))
+
+    ledger.failing = look
+    reader = JournalReader(file)
+    reader.replay(ledger)
+    if reader.cut:
+        print("ttmem explain: the file ends inside an entry; looked at up to its last whole one", file=sys.stderr)
+    return list(found), seen - len(found)

@@ -1,0 +1,492 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts on what the real ttnn refuses, proven by doing: what is advised works, and less than that does not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents import Collector, watched
+from tests.mock.program import Program
+from tests.mock.wheel import PYTHONS, ROOT
+from tests.runs import PATIENCE, Bench, ttmem
+from ttmem.account.causes import Cause
+from ttmem.account.events import Failed, Freed, ProgramDestroyed
+from ttmem.account.kinds import Kind
+from ttmem.explain import verdicts as v
+from ttmem.explain.failures import Beyond, Clash, OutOfMemory, RingFull
+from ttmem.explain.messages import parse
+from ttmem.explain.moment import verdict_at
+from ttmem.explain.verdicts import Advice, Verdict
+from ttmem.wire.journal import JournalWriter
+
+UNIT = 32  # of a bank of Wormhole
+
+
+class Stage:
+    """A ttnn process that does as it is told, and the account of it, folded event by event."""
+
+    def __init__(self, collector: Collector, program: Program, folder: Path) -> None:
+        self._collector = collector
+        self._program = program
+        self._command = folder / "command.json"
+        self._records = program.records()
+        self.journal: JournalWriter | None = None
+        self.told = False  # did the agent itself say that ttnn threw, the last time
+        next(self._records)
+
+    def do(self, act: str, **more: Any) -> Any:
+        """Something that must succeed."""
+        record = self._act(act, more)
+        assert record["error"] is None, record["error"]
+        self.fold()
+        return record["result"]
+
+    def refused(self, act: str, **more: Any) -> Verdict:
+        """Something that must not; the verdict on that."""
+        record = self._act(act, more)
+        assert record["error"] is not None, "it was not refused"
+        verdict = self.fold(record["error"])
+        assert verdict is not None
+        assert verdict.failure == parse(record["error"])
+        return verdict
+
+    def fails(self, act: str, **more: Any) -> bool:
+        record = self._act(act, more)
+        self.fold()
+        return record["error"] is not None
+
+    def _act(self, act: str, more: dict[str, Any]) -> Any:
+        self._command.write_text(json.dumps({"act": act, **more}))
+        return next(self._records)
+
+    def fold(self, error: str | None = None) -> Verdict | None:
+        """Take in what the agent wrote; the verdict where it says that ttnn threw.
+
+        Not every throw passes a hook of the agent: without its word, it was before anything was given back.
+        """
+        self._collector._accept()
+        agent = self._collector.agents[self._program.pid]
+        process, ledger = agent.source.process, self._collector.ledger
+        verdict = fallback = None
+        self.told = False
+        for time, event in agent.fold.events(1 << 16):
+            if isinstance(event, Failed):
+                verdict = verdict_at(event, process)
+                self.told = True
+            elif error is not None and fallback is None and isinstance(event, (Freed, ProgramDestroyed)):
+                fallback = verdict_at(Failed(0, error), process)
+            if self.journal is not None:
+                self.journal.write(time, agent.source, event)
+            ledger.apply(time, agent.source, event)
+        assert not agent.fold.behind
+        if verdict is None and error is not None:
+            verdict = fallback or verdict_at(Failed(0, error), process)
+        return verdict
+
+    def live(self, kind: str) -> list[int]:
+        """The addresses of all buffers of a kind, by the account."""
+        holdings = self._collector.agents[self._program.pid].source.holdings.values()
+        return [thing.address for one in holdings for thing in one.buffers.values() if thing.kind.name == kind]
+
+    def end(self) -> None:
+        self._command.write_text("null")
+        for _ in self._records:
+            raise AssertionError("it went on")
+
+
+@contextlib.contextmanager
+def staged(folder: Path, board: str = "n150", python: str = "3.12") -> Iterator[Stage]:
+    with watched(python, "ttnn_explain", board, folder) as (collector, program):
+        stage = Stage(collector, program, folder)
+        yield stage
+        stage.end()
+
+
+@pytest.fixture
+def stage(folder: Path) -> Iterator[Stage]:
+    with staged(folder) as made:
+        yield made
+
+
+def advice(verdict: Verdict, what: str) -> Advice:
+    (found,) = [one for one in verdict.advice if one.what == what]
+    return found
+
+
+def has(verdict: Verdict, what: str) -> bool:
+    return any(one.what == what for one in verdict.advice)
+
+
+def free(stage: Stage, found: Advice) -> None:
+    assert found.blocks
+    stage.do("free", kind=found.blocks[0].kind.name, addresses=[block.address for block in found.blocks])
+
+
+def the_largest_fits_and_no_more(stage: Stage, verdict: Verdict, **more: Any) -> None:
+    largest = advice(verdict, v.SMALLER).value
+    assert largest is not None
+    assert stage.fails("new", per_bank=largest + UNIT, **more)
+    address = stage.do("new", per_bank=largest, **more)
+    stage.do("free", kind=more["kind"], addresses=[address])
+
+
+# -- out of memory ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_interleaved_l1(folder: Path, python: str) -> None:
+    with staged(folder, python=python) as stage:
+        stage.do("open", l1_small_size=32768)
+        sizes = {stage.do("new", kind="L1", per_bank=size): size for size in (600_000, 400_000, 200_000)}
+        request = {"kind": "L1", "per_bank": 500_000}
+        verdict = stage.refused("new", **request)
+        assert stage.told
+        assert isinstance(verdict.failure, OutOfMemory)
+        assert (verdict.why, verdict.unknown) == (v.TOO_FULL, ())
+        assert {block.address: block.per_bank for block in verdict.holders} == sizes
+        assert {block.tag for block in verdict.holders} == {"ttnn.allocate_tensor_on_device"}
+        the_largest_fits_and_no_more(stage, verdict, kind="L1")
+        assert not has(verdict, v.MORE_CORES)  # it is on all of them
+        found = advice(verdict, v.FREE)
+        assert [block.per_bank for block in found.blocks] == [600_000]  # the others leave too little, each by itself
+        free(stage, found)
+        stage.do("new", **request)
+
+
+def test_sharded_l1(stage: Stage) -> None:
+    stage.do("open")
+    stage.do("new", kind="L1", per_bank=900_000)
+    stage.do("new", kind="DRAM", per_bank=1 << 20)
+    verdict = stage.refused("new", kind="L1", per_bank=960_000, width=4, height=2)
+    assert verdict.why == v.TOO_FULL
+    the_largest_fits_and_no_more(stage, verdict, kind="L1", width=4, height=2)
+    cores = advice(verdict, v.MORE_CORES)
+    assert cores.value == 16
+    whole = 960_000 * 8
+    address = stage.do("new", kind="L1", per_bank=whole // 16, width=8, height=2)
+    stage.do("free", kind="L1", addresses=[address])
+    assert stage.fails("new", kind="L1", per_bank=whole // 15, width=5, height=3)
+    in_dram = advice(verdict, v.USE_DRAM)
+    assert in_dram.value == whole // 12
+    stage.do("new", kind="DRAM", per_bank=in_dram.value)
+    free(stage, advice(verdict, v.FREE))
+    stage.do("new", kind="L1", per_bank=960_000, width=4, height=2)
+
+
+def test_dram(stage: Stage) -> None:
+    stage.do("open")
+    made = [stage.do("new", kind="DRAM", per_bank=300_000_000) for _ in range(3)]
+    request = {"kind": "DRAM", "per_bank": 400_000_000}
+    verdict = stage.refused("new", **request)
+    assert (verdict.why, verdict.held, verdict.unknown) == (v.TOO_FULL, 3, ())
+    the_largest_fits_and_no_more(stage, verdict, kind="DRAM")
+    found = advice(verdict, v.FREE)
+    assert [block.address for block in found.blocks] == made[2:]  # beside the gap at the top
+    free(stage, found)
+    stage.do("new", **request)
+
+
+def test_larger_than_a_bank(stage: Stage) -> None:
+    stage.do("open")
+    stage.do("new", kind="L1", per_bank=100_000)
+    verdict = stage.refused("new", kind="L1", per_bank=2_000_000)
+    assert verdict.why == v.TOO_LARGE
+    assert not has(verdict, v.FREE)
+    the_largest_fits_and_no_more(stage, verdict, kind="L1")
+
+
+def test_fragmentation(stage: Stage) -> None:
+    stage.do("open")
+    made = [stage.do("new", kind="L1", per_bank=size) for size in (200_000, 150_000, 300_000, 100_000, 250_000)]
+    stage.do("free", kind="L1", addresses=[made[0], made[2], made[4]])
+    stage.do("new", kind="L1", per_bank=180_000)  # into the first gap
+    request = {"kind": "L1", "per_bank": 680_000}
+    verdict = stage.refused("new", **request)
+    assert verdict.why == v.FRAGMENTED
+    assert verdict.free is not None
+    assert verdict.free > 680_000
+    found = advice(verdict, v.FREE)
+    assert [block.address for block in found.blocks] == [made[3]]
+    again = advice(verdict, v.REMAKE)
+    free(stage, found)
+    stage.do("new", **request)
+    placed = [stage.do("new", kind="L1", per_bank=block.per_bank) for block in again.blocks]
+    assert placed == list(again.addresses)
+
+
+@pytest.mark.parametrize(("board", "seed"), [("n150", 5), ("p150", 6)])
+def test_whatever_is_live(board: str, seed: int, folder: Path) -> None:
+    """Random buffers in both memories, and requests for more than there is in one piece."""
+    chance = random.Random(seed)
+    seen = set()
+    with staged(folder, board) as stage:
+        stage.do("open", l1_small_size=8192)
+        for kind, scale in (("L1", 1), ("DRAM", 800)) * 2:
+            while not stage.fails("new", kind=kind, per_bank=scale * 64 * chance.randint(200, 3000)):
+                pass
+            live = stage.live(kind)
+            stage.do("free", kind=kind, addresses=chance.sample(live, len(live) // 3))
+            for _ in range(4):
+                request = {"kind": kind, "per_bank": scale * 64 * chance.randint(3000, 9000)}
+                if not stage.fails("new", **request):
+                    continue
+                verdict = stage.refused("new", **request)
+                assert not verdict.unknown
+                seen.add((kind, verdict.why, len(advice(verdict, v.FREE).blocks) > 1))
+                free(stage, advice(verdict, v.FREE))
+                stage.do("new", **request)
+            stage.do("free", kind=kind, addresses=stage.live(kind))
+    assert {(kind, many) for kind, _, many in seen} >= {("L1", True), ("DRAM", True)}
+    assert {why for _, why, _ in seen} == {v.FRAGMENTED, v.TOO_FULL}
+
+
+# -- circular and dataflow buffers ------------------------------------------------------------------------------------
+
+
+def test_dataflow_buffers_clash(stage: Stage) -> None:
+    stage.do("open")
+    high = stage.do("new", kind="L1", per_bank=800_000)
+    low = stage.do("new", kind="L1", per_bank=450_000, width=2, height=2)  # lock step: all cores feel it
+    verdict = stage.refused("run", name="softmax")
+    assert isinstance(verdict.failure, Clash)
+    assert (verdict.failure.kind, verdict.failure.floor) == (Kind.DFB, low)
+    assert verdict.wall is not None
+    assert (verdict.wall.address, verdict.wall.per_bank) == (low, 450_016)
+    assert max(piece.end for piece in verdict.pieces) == verdict.failure.end
+    assert verdict.program is not None
+    assert verdict.program.tag == "ttnn.softmax"
+    found = advice(verdict, v.FREE)
+    assert [block.address for block in found.blocks] == [low]
+    assert found.gives == high - verdict.failure.end
+    assert not has(verdict, v.REMAKE)  # it would go where it was
+    free(stage, found)
+    stage.do("run", name="softmax")
+
+
+def test_circular_buffers_clash(stage: Stage) -> None:
+    stage.do("open")
+    gap, high, low = (stage.do("new", kind="L1", per_bank=size) for size in (300_000, 500_000, 250_000))
+    stage.do("free", kind="L1", addresses=[gap])
+    sizes = [200_000, 153_600]
+    verdict = stage.refused("run", name="circular", sizes=sizes)
+    assert stage.told
+    assert isinstance(verdict.failure, Clash)
+    assert (verdict.failure.kind, verdict.failure.floor) == (Kind.CB, low)
+    assert [piece.end - piece.start for piece in verdict.pieces] == sizes
+    less = advice(verdict, v.SHRINK).value
+    assert less is not None
+    assert less == verdict.failure.end - low
+    assert stage.fails("run", name="circular", sizes=[sizes[0], sizes[1] - less + 16])
+    stage.do("run", name="circular", sizes=[sizes[0], sizes[1] - less])
+    # Above is a gap that it fits into: freed and made again it is out of the way.
+    again = advice(verdict, v.REMAKE)
+    assert [block.address for block in again.blocks] == [low]
+    free(stage, again)
+    assert [stage.do("new", kind="L1", per_bank=250_000)] == list(again.addresses)
+    stage.do("run", name="circular", sizes=sizes)
+    assert high > verdict.failure.end
+
+
+def test_a_smaller_l1_small_moves_the_wall(stage: Stage) -> None:
+    def clash(small: int) -> Callable[[str], Any]:
+        stage.do("open", l1_small_size=small)
+        stage.do("new", kind="L1", per_bank=1_000_000)
+        return lambda act: getattr(stage, act)("run", name="circular", sizes=[200_000, 180_000])
+
+    verdict = clash(32768)("refused")
+    found = advice(verdict, v.SMALL_SIZE)
+    assert (found.basis, found.value is not None) == (v.AT_MOST, True)
+    assert found.value is not None
+    stage.do("close")
+    assert clash(found.value + UNIT)("fails")
+    stage.do("close")
+    clash(found.value)("do")
+
+
+def test_circular_buffers_beyond_l1(stage: Stage) -> None:
+    stage.do("open")
+    verdict = stage.refused("run", name="circular", sizes=[2048, 2_000_000])
+    assert isinstance(verdict.failure, Beyond)
+    assert [piece.end - piece.start for piece in verdict.pieces] == [2048, 2_000_000]
+    less = advice(verdict, v.SHRINK).value
+    assert less is not None
+    assert stage.fails("run", name="circular", sizes=[2048, 2_000_000 - less + 16])
+    stage.do("run", name="circular", sizes=[2048, 2_000_000 - less])
+
+
+# -- regions that are sized when the device is opened -----------------------------------------------------------------
+
+
+def test_l1_small(stage: Stage) -> None:
+    """Each time what is advised is enough for what failed, and one step less is not; then comes the next request."""
+    small, rounds = 64, 0
+    while True:
+        stage.do("open", l1_small_size=small)
+        if not stage.fails("run", name="conv2d"):
+            break
+        verdict = stage.refused("run", name="conv2d")
+        assert stage.told
+        assert isinstance(verdict.failure, OutOfMemory)
+        assert verdict.failure.kind is Kind.L1_SMALL
+        assert sum(block.per_bank for block in verdict.holders) == verdict.failure.allocated
+        assert all(block.cause is Cause.LIKELY_PROGRAM_CACHE for block in verdict.holders)
+        found = advice(verdict, v.SMALL_SIZE)
+        assert found.basis == v.EXACT
+        assert found.value is not None
+        stage.do("close")
+        stage.do("open", l1_small_size=found.value - UNIT)
+        nearly = stage.refused("run", name="conv2d").failure
+        assert isinstance(nearly, OutOfMemory)
+        assert nearly[:4] == verdict.failure[:4]
+        assert nearly.allocated == verdict.failure.allocated
+        stage.do("close")
+        small, rounds = found.value, rounds + 1
+    assert rounds > 1
+    # What it says without an account is no less than that.
+    bound = v.verdict_on(verdict.failure)
+    assert advice(bound, v.SMALL_SIZE).basis == v.AT_MOST
+    assert (advice(bound, v.SMALL_SIZE).value or 0) >= small
+
+
+def test_the_kernel_ring(stage: Stage) -> None:
+    stage.do("open", ring=2048)
+    verdict = stage.refused("run", name="add")
+    assert stage.told
+    assert isinstance(verdict.failure, RingFull)
+    parts = dict(verdict.failure.parts)
+    groups = ("runtime args", "semaphores", "circular buffers", "dataflow buffers", "kernel text")
+    assert sum(parts[name] for name in groups) == verdict.failure.size
+    found = advice(verdict, v.WORKER_SIZE)
+    assert found.value is not None
+    stage.do("close")
+    stage.do("open", worker_l1_size=found.value + UNIT)
+    assert stage.fails("run", name="add")
+    stage.do("close")
+    stage.do("open", worker_l1_size=found.value)
+    stage.do("run", name="add")
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_and_an_event_file(folder: Path) -> None:
+    """ttnn's own log has the message, an event file also who was there."""
+    path = folder / "run.events"
+    with open(path, "wb") as file, staged(folder) as stage:
+        stage.journal = JournalWriter(file)
+        stage.do("open")
+        stage.do("new", kind="L1", per_bank=900_000)
+        stage.refused("new", kind="L1", per_bank=600_000)
+        verdict = stage.refused("run", name="circular", sizes=[300_000, 300_000])
+    log = ttmem("explain", str(folder / "ttnn_explain.err"))
+    assert log.code == 0
+    assert b"circular buffers reach" in log.out
+    assert b"the account does" in log.out
+    assert b"2 failures, 1 not shown" in log.out
+    data = json.loads(ttmem("explain", "--json", "--all", str(path)).out)
+    assert data["failures"] == 2
+    assert [one["failure"]["type"] for one in data["explained"]] == ["OutOfMemory", "Clash"]
+    last = data["explained"][-1]
+    assert verdict.wall is not None
+    assert last["wall"]["address"] == verdict.wall.address
+    assert last["operation"] == "ttnn.generic_op"
+    assert last["advice"][0]["text"].startswith("free the buffer at")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "words"),
+    [
+        ("quiet.log", b"all is well\n\xff\x00" * 1000, 1, b"no failure in"),
+        ("empty.log", b"", 1, b"these are looked for"),
+        ("absent.log", None, 2, b"No such file"),
+        (".", None, 2, b"Is a directory"),
+        ("newer.events", b"TTMEMEVT\x63\0\0\0\0\0\0\0", 2, b"event file of version 99"),
+        ("cut.events", b"TTMEMEVT\x01\0\0\0\0\0\0\0half", 1, b"ends inside an entry"),
+    ],
+)
+def test_nothing_to_explain(name: str, content: bytes | None, code: int, words: bytes, folder: Path) -> None:
+    if content is not None:
+        (folder / name).write_bytes(content)
+    done = ttmem("explain", str(folder / name))
+    assert done.code == code
+    assert words in done.out + done.err.encode()
+    assert "Traceback" not in done.err
+    assert ttmem("explain", "--json", str(folder / name)).code == code
+
+
+def test_standard_input(folder: Path) -> None:
+    with open(ROOT / "tests/data/explain/pipeline.log", "rb") as log:
+        done = ttmem("explain", "--all", "-", stdin=log)
+    assert (done.code, done.out.count(b"\nline "), done.err) == (0, 1, "")
+    assert done.out.startswith(b"line 5: out of memory: 552960 B of L1 in each of 48 banks, fragmented\n")
+    piped = f"cat {folder}/x | {sys.executable} -m ttmem explain -"
+    (folder / "x").write_bytes(b"TTMEMEVT\x01\0\0\0\0\0\0\0")
+    refused = subprocess.run(piped, shell=True, capture_output=True, text=True)
+    assert (refused.returncode, "cannot be read from a pipe" in refused.stderr) == (2, True)
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+BLOCK = re.compile(r"^```(python|)\n(.*?)^```$", re.M | re.S)
+SHELL = '#!/bin/sh\nexec {} "$@"\n'
+
+
+class Page:
+    """docs/explain.md: its programs are written to files, its commands run by a shell in the order they come."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._folder = bench.folder / "study"
+        self._folder.mkdir()
+        tools = bench.folder / "bin"
+        tools.mkdir()
+        for name, command in (("python", bench.python), ("ttmem", f"{sys.executable} -m ttmem")):
+            (tools / name).write_text(SHELL.format(command))
+            (tools / name).chmod(0o755)
+        self._environment = {**bench.environment, "PATH": f"{tools}:{os.environ['PATH']}"}
+
+    def check(self, text: str) -> Iterator[tuple[str, list[str], list[str]]]:
+        """Each command with the lines the page shows and those it printed."""
+        for language, body in BLOCK.findall(text):
+            if language:
+                name = body.partition("\n")[0].removeprefix("# ")
+                (self._folder / name).write_text(body)
+            elif body.startswith("$ "):
+                for command in body.removeprefix("$ ").split("\n$ "):
+                    line, _, shown = command.partition("\n")
+                    yield line, shown.splitlines(), self._run(line).splitlines()
+
+    def _run(self, line: str) -> str:
+        done = subprocess.run(
+            line, shell=True, cwd=self._folder, env=self._environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE,
+        )  # fmt: skip
+        return re.sub(r"\d+\.\d s before the end", "0.1 s before the end", done.stdout)
+
+
+def same(shown: list[str], printed: list[str]) -> bool:
+    """A line of dots stands for any number of others."""
+    if not shown:
+        return not printed
+    if shown[0] == "...":
+        return any(same(shown[1:], printed[at:]) for at in range(len(printed) + 1))
+    return bool(printed) and shown[0] == printed[0].rstrip() and same(shown[1:], printed[1:])
+
+
+def test_the_page_is_what_happens(folder: Path) -> None:
+    commands = []
+    with Bench(folder) as bench:
+        for line, shown, printed in Page(bench).check((ROOT / "docs/explain.md").read_text()):
+            assert same(shown, printed), "\n".join([f"$ {line}", *printed])
+            commands.append(line.split()[0])
+    assert commands.count("ttmem") >= 4

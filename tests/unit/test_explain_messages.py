@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tt-metal's refusals are read with all their numbers, in every wording, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support import ROOT
+from ttmem.account.grid import CoreRange
+from ttmem.account.kinds import Kind
+from ttmem.explain.failures import Clash, Failure, OutOfMemory, RingFull
+from ttmem.explain.messages import find, parse
+
+LAW = settings(deadline=None, derandomize=True, max_examples=40)
+
+# As tt-metal's source has them: release, what it is, text. Numbers in the order of the fields are {}.
+FORMATS = [line.split("\t") for line in (ROOT / "tests/data/explain/formats.txt").read_text().splitlines()]
+HOLE = re.compile(r"\{[A-Z]*\}")
+numbers = st.integers(0, 2**63)
+small = st.integers(0, 63)
+KINDS = {"DRAM": Kind.DRAM, "L1": Kind.L1, "L1_SMALL": Kind.L1_SMALL, "TRACE": Kind.TRACE}
+
+
+def flat(failure: Any) -> list[int]:
+    """The numbers among its fields, in order."""
+    return [value for value in failure if type(value) is int]
+
+
+@pytest.mark.parametrize(("release", "name", "text"), FORMATS)
+@LAW
+@given(data=st.data())
+def test_every_number_survives(release: str, name: str, text: str, data: st.DataObject) -> None:
+    filled: list[int] = []
+    kind = data.draw(st.sampled_from(sorted(KINDS)))
+    x0, y0, dx, dy = (data.draw(st.integers(0, 31)) for _ in range(4))
+    cores = CoreRange(x0, y0, x0 + dx, y0 + dy)
+    written = data.draw(
+        st.sampled_from(
+            (
+                f"[{x0}-{y0} - {cores.x1}-{cores.y1}]",
+                f"[(x={x0},y={y0}) - (x={cores.x1},y={cores.y1})]",
+            )
+        )
+    )
+
+    def fill(hole: re.Match[str]) -> str:
+        if hole[0] == "{}":
+            filled.append(data.draw(numbers))
+            return str(filled[-1])
+        return {"{KIND}": kind, "{CORES}": written, "{SKIP}": "7", "{TEXT}": "{[0-0 - 1-1]}"}[hole[0]]
+
+    message = HOLE.sub(fill, text)
+    before, after = data.draw(
+        st.tuples(st.sampled_from(("", "E   ", "| critical | ")), st.sampled_from(("", " (x.cpp:1)")))
+    )
+    wrapped = message.replace(" ", data.draw(st.sampled_from((" ", "\n", "  "))))
+    failure = parse(before + wrapped + after)
+    assert failure is not None
+    assert type(failure).__name__ == name
+    assert flat(failure) == filled
+    if "{KIND}" in text:
+        assert isinstance(failure, OutOfMemory)
+        assert failure.kind is KINDS[kind]
+        assert failure.dependent == ("dependencies" in text)
+    if "{CORES}" in text:
+        assert failure.cores == cores  # type: ignore[union-attr]
+    if name in ("Clash", "Beyond"):
+        assert failure.kind is (Kind.DFB if "dataflow" in text else Kind.CB)  # type: ignore[union-attr]
+    if isinstance(failure, Clash):
+        assert failure.service == ("service" in text)
+
+
+def test_there_is_a_wording_for_each_failure() -> None:
+    assert {name for _, name, _ in FORMATS} == {one.__name__ for one in get_args(Failure)}
+
+
+pieces = st.sampled_from(sorted({word for _, _, text in FORMATS for word in text.split(" ")}))
+
+
+@LAW
+@given(
+    st.one_of(
+        st.text(), st.lists(pieces).map(" ".join), st.lists(st.sampled_from([t for _, _, t in FORMATS])).map("".join)
+    )
+)
+def test_garbage_is_nothing_and_never_raises(text: str) -> None:
+    assert parse(text) is None or re.search(r"\d", text)
+    assert list(find(text * 2)) is not None
+
+
+@LAW
+@given(st.sampled_from([text for _, _, text in FORMATS]), st.data())
+def test_half_a_message_is_none_of_it(text: str, data: st.DataObject) -> None:
+    """Cut within the words that every release has, it is not a message."""
+    core = re.split(r" TENSIX| store \{\} B|, but bank size|\. Tried|\. Allocation at|\. After", text)[0]
+    message = HOLE.sub(lambda hole: {"{KIND}": "L1", "{CORES}": "[0-0 - 1-1]"}.get(hole[0], "12"), core)
+    cut = data.draw(st.integers(0, min(len(message) - 3, message.rfind("12"))))
+    assert parse(message[:cut]) is None
+
+
+TABLE = """Program size (21152) too large for kernel config buffer (640) on TENSIX, 20512 B over:
+  runtime args                 160 B
+  semaphores                   0 B
+  circular buffers             48 B
+  dataflow buffers             0 B
+  kernel text                  20944 B
+    brisc                      4176 B
+    trisc2                     2088 B
+    text-sizing group, cores   {[0-0 - 7-7]}
+    text-sizing group, kernels writer_no_bcast, reader_no_bcast"""
+PARTS = (
+    ("runtime args", 160), ("semaphores", 0), ("circular buffers", 48), ("dataflow buffers", 0), ("kernel text", 20944),
+    ("brisc", 4176), ("trisc2", 2088),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["", "E       ", "worker-3 | "])
+@pytest.mark.parametrize("after", ["", " (assert.hpp:104)", "\nbacktrace:\n --- x.so(+0x1)"])
+def test_the_table_of_the_ring(prefix: str, after: str) -> None:
+    text = "\n".join(prefix + line for line in TABLE.splitlines()) + after
+    assert parse(text) == RingFull(21152, 640, "TENSIX", PARTS, "writer_no_bcast, reader_no_bcast")
+
+
+BEYOND = "Statically allocated circular buffers on core range [{}] grow to 1 B which is beyond max L1 size of 1 B"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Out of Memory: Not enough space to allocate 1 B L9 buffer across 1 banks, where each bank needs to store 1 B",
+        BEYOND.format("7-0 - 0-0"),
+        BEYOND.format("0-7 - 0-0"),
+        BEYOND.format("0-0 - 99-0"),
+        "torch.OutOfMemoryError: CUDA out of memory.",
+        "Out of memory: Killed process 4711 (python)",
+        "Program size (4096) too large for kernel config buffer",
+    ],
+)
+def test_what_is_not_meant(text: str) -> None:
+    assert parse(text) is None
+    assert parse(f"{text}\nShrink size 1 cuts into allocated block at address 2") is not None

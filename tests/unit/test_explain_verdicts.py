@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts and their words: with an account, without one, and with one that does not agree with the message."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ttmem.account.events import Allocated, DeviceOpened, Extra, Failed, ProgramCompiled
+from ttmem.account.geometry import BOARDS
+from ttmem.account.grid import CoreRange, mask_of
+from ttmem.account.identity import ChipInfo, ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.explain import data
+from ttmem.explain import verdicts as v
+from ttmem.explain.failures import (
+    ArenaFull,
+    BelowLimit,
+    Beyond,
+    Clash,
+    CutsInto,
+    Failure,
+    OutOfMemory,
+    RingFull,
+    TraceFull,
+    TraceOverlap,
+)
+from ttmem.explain.moment import verdict_at
+from ttmem.explain.scene import Scene, scene_of
+from ttmem.explain.verdicts import Advice, Verdict, verdict_on
+from ttmem.explain.words import headline, sentences
+from ttmem.show.explain import render
+from ttmem.show.text import Style
+
+N150 = BOARDS["n150"]._replace(live=True, l1_small_size=32768)
+GRID = CoreRange(0, 0, 7, 7)
+TOP = N150.l1_size - N150.l1_small_size
+BANK = TOP - N150.l1_base
+
+
+class Account:
+    """A process with an n150, and a short way to say what it has."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.source: Source = self.ledger.source(0.0, ProcessInfo(42, 1), "agent", Confidence.EXACT)
+        self.apply(DeviceOpened(0, ChipInfo("77", geometry=N150)))
+
+    def apply(self, event: Any) -> None:
+        self.ledger.apply(0.0, self.source, event)
+
+    def l1(self, address: int, per_bank: int, kind: Kind = Kind.L1, allocator: int = 1, **more: Any) -> None:
+        extra = Extra(per_bank * 64, allocator=allocator, **more)
+        self.apply(Allocated(0, kind, address, per_bank * 64, extra=extra))
+
+    def circular(self, program: int, start: int, size: int, tag: str | None = None) -> None:
+        self.apply(Allocated(0, Kind.CB, start, size * 64, program, extra=Extra(cores=mask_of([GRID]), tag=tag)))
+
+    @property
+    def scene(self) -> Scene:
+        found = scene_of(self.ledger.chips["77"], self.source.process)
+        assert found is not None
+        return found
+
+
+def advice(verdict: Verdict, what: str) -> Advice:
+    (found,) = [one for one in verdict.advice if one.what == what]
+    return found
+
+
+def text(verdict: Verdict) -> str:
+    return render([("x", verdict)], 1, Style(width=1000))
+
+
+def full(**more: Any) -> OutOfMemory:
+    """400000 B asked for, where 450016 B are free and 300000 B in one piece."""
+    numbers = {"bank_size": BANK, "allocated": BANK - 450_016, "free": 450_016, "largest": 300_000, **more}
+    return OutOfMemory(Kind.L1, 400_000 * 64, 64, 400_000, **numbers)
+
+
+@pytest.fixture
+def account() -> Account:
+    """150016 B are free at the top, and 300000 B at the base."""
+    account = Account()
+    low = N150.l1_base + 300_000
+    high = TOP - 150_016 - 100_000
+    account.l1(
+        high, 100_000, tag="ttnn.zeros", shape="[1, 1, 8, 8] bfloat16", stack="/me/model.py:7 load\n/me/run.py:1"
+    )
+    account.l1(low, high - low, tag="ttnn.matmul")
+    return account
+
+
+def test_who_is_in_the_way(account: Account) -> None:
+    verdict = verdict_on(full(), account.scene)
+    assert (verdict.why, verdict.asked, verdict.there, verdict.missing) == (v.FRAGMENTED, 400_000, 300_000, 100_000)
+    assert [block.tag for block in verdict.holders] == ["ttnn.matmul", "ttnn.zeros"]
+    found = advice(verdict, v.FREE)
+    assert [block.tag for block in found.blocks] == ["ttnn.matmul"]
+    assert found.gives == 300_000 + account.scene.blocks[1].per_bank
+    shown = text(verdict)
+    assert "450016 B of 1360544 B are free, but the largest piece has 300000 B: fragmented" in shown
+    assert "ttnn.zeros, [1, 1, 8, 8] bfloat16, me/model.py:7 load" in shown
+
+
+def test_an_account_that_disagrees_is_not_used(account: Account) -> None:
+    account.l1(N150.l1_base + 64, 32)  # nobody freed this, says the account; the message knows better
+    verdict = verdict_on(full(), account.scene)
+    assert (verdict.holders, verdict.why) == ((), v.FRAGMENTED)
+    assert "allocated of a bank: 910560 B by the account, 910528 B by the message" in text(verdict)
+    assert not [one for one in verdict.advice if one.blocks]
+
+
+def test_the_allocator_that_the_message_is_of(account: Account) -> None:
+    """A part of a mesh has its own, with the same addresses."""
+    account.l1(TOP - 64, 64, allocator=2)
+    assert verdict_on(full(), account.scene).held == 2
+    part = full(allocated=64, free=BANK - 64, largest=BANK - 64)._replace(per_bank=BANK)
+    verdict = verdict_on(part, account.scene)
+    assert (verdict.held, verdict.unknown) == (1, ())
+
+
+def test_another_process_on_the_chip_does_not_matter(account: Account) -> None:
+    other = account.ledger.source(0.0, ProcessInfo(43, 1), "agent", Confidence.EXACT)
+    account.ledger.apply(0.0, other, DeviceOpened(0, ChipInfo("77", geometry=N150)))
+    account.ledger.apply(0.0, other, Allocated(0, Kind.L1, TOP - 640, 640 * 64, extra=Extra(640 * 64)))
+    assert verdict_on(full(), account.scene).unknown == ()
+
+
+def test_another_chip_of_the_process_does_not_matter(account: Account) -> None:
+    account.apply(DeviceOpened(1, ChipInfo("78", geometry=N150)))
+    account.apply(Allocated(1, Kind.L1, TOP - 640, 640 * 64, extra=Extra(640 * 64, allocator=1)))
+    assert verdict_on(full(), account.scene).unknown == ()
+
+
+def test_as_much_is_free_as_was_asked_for() -> None:
+    assert verdict_on(full(free=400_000)).why == v.FRAGMENTED
+    assert verdict_on(full(free=399_968)).why == v.TOO_FULL
+
+
+def test_no_cores_are_advised_that_it_had() -> None:
+    nothing = full()._replace(size=0, per_bank=0)
+    assert not [one for one in verdict_on(nothing).advice if one.what == v.MORE_CORES]
+
+
+def test_without_an_account_only_the_message() -> None:
+    verdict = verdict_on(full())
+    assert (verdict.why, verdict.unknown) == (v.FRAGMENTED, (v.NO_SCENE,))
+    assert advice(verdict, v.SMALLER).value == 300_000
+    old = verdict_on(OutOfMemory(Kind.L1, 64 * 64, 64, 64))
+    assert (old.why, old.advice) == (v.NOT_KNOWN, ())
+    assert "how much is free the message does not tell" in text(old)
+    only = verdict_on(OutOfMemory(Kind.DRAM, 12 * 64, 12, 64, 32))
+    assert (only.why, only.there) == (v.TOO_LARGE, None)
+
+
+def test_an_old_message_with_an_account_has_its_numbers(account: Account) -> None:
+    old = OutOfMemory(Kind.L1, 400_000 * 64, 64, 400_000)
+    verdict = verdict_on(old, account.scene)
+    assert (verdict.why, verdict.free, verdict.there) == (v.FRAGMENTED, 450_016, 300_000)
+    dram = verdict_on(OutOfMemory(Kind.DRAM, 12 * 64, 12, 64), account.scene)
+    assert "where the banks begin" in dram.unknown[0]
+
+
+def test_sharded_or_not() -> None:
+    assert v.is_sharded(full(), 64) is None
+    assert v.is_sharded(full()._replace(banks=8, size=8 * 400_000), 64) is True
+    assert v.is_sharded(full()._replace(size=63 * 400_000), 64) is False
+    assert v.is_sharded(full()._replace(banks=8, size=8 * 400_000), None) is None
+
+
+@pytest.mark.parametrize("per_bank", [1, 31, 32, 33, 5000])
+def test_l1_small_without_an_account_is_a_bound(per_bank: int) -> None:
+    empty = OutOfMemory(Kind.L1_SMALL, per_bank * 8, 8, per_bank, 0, 0, 0, 0)
+    found = advice(verdict_on(empty), v.SMALL_SIZE)
+    assert found.basis == v.AT_MOST
+    assert found.value is not None
+    assert per_bank <= found.value < per_bank + 64
+    some = OutOfMemory(Kind.L1_SMALL, per_bank * 8, 8, per_bank, 1024, 960, 64, 64)
+    bound = advice(verdict_on(some), v.SMALL_SIZE).value
+    assert bound is not None
+    assert bound >= 1024 + per_bank
+    old = advice(verdict_on(OutOfMemory(Kind.L1_SMALL, 8, 8, 1)), v.SMALL_SIZE)
+    assert (old.value, old.gives) == (None, 64)
+
+
+def test_l1_small_counts_the_gap_at_its_bottom() -> None:
+    account = Account()
+    account.l1(N150.l1_size - 32768 + 4096, 32768 - 4096, Kind.L1_SMALL)
+    failure = OutOfMemory(Kind.L1_SMALL, 8 * 5000, 8, 5000, 32768, 32768 - 4096, 4096, 4096)
+    verdict = verdict_on(failure, account.scene)
+    assert advice(verdict, v.SMALL_SIZE)[1:4] == (32768 - 4096 + 5024, 5024 - 4096, v.EXACT)
+    assert [one.what for one in verdict.advice] == [v.SMALL_SIZE]
+    assert "what clear_program_cache() would give back" in text(verdict)
+    assert "l1_small_size=33696, 928 B more on each core: no less will do (what is allocated later" in text(verdict)
+
+
+def test_a_clash(account: Account) -> None:
+    low = N150.l1_base + 300_000
+    account.apply(ProgramCompiled(0, 9, 0, 1234, "ttnn.conv2d"))
+    account.circular(9, N150.l1_base, 200_000)
+    account.circular(9, N150.l1_base + 200_000, 120_000)
+    failure = Clash(Kind.CB, 1234, GRID, low, low + 20_000)
+    verdict = verdict_on(failure, account.scene)
+    assert verdict.wall is not None
+    assert verdict.wall.tag == "ttnn.matmul"
+    assert [piece.end for piece in verdict.pieces] == [N150.l1_base + 200_000, low + 20_000]
+    assert advice(verdict, v.SHRINK).value == 20_000
+    assert advice(verdict, v.SMALL_SIZE).value == 32768 - 20_000
+    shown = text(verdict)
+    assert "program 1234 ttnn.conv2d, cores 0,0 to 7,7" in shown
+    assert f"free the buffer at {low}" in shown
+
+
+def test_a_clash_with_a_buffer_nobody_knows(account: Account) -> None:
+    verdict = verdict_on(Clash(Kind.DFB, 1, GRID, 200_000, 200_001), account.scene)
+    assert verdict.wall is None
+    assert "whose the L1 buffer at 200000 is: the account has none there" in text(verdict)
+
+
+def test_l1_small_in_use_is_not_given_away(account: Account) -> None:
+    account.l1(N150.l1_size - 32768, 32, Kind.L1_SMALL)
+    low = N150.l1_base + 300_000
+    verdict = verdict_on(Clash(Kind.CB, 1, GRID, low, low + 32), account.scene)
+    assert not [one for one in verdict.advice if one.what == v.SMALL_SIZE]
+
+
+def test_regions(account: Account) -> None:
+    trace = verdict_on(TraceFull(1_000_000, 1, 500_000), account.scene)
+    assert (trace.missing, advice(trace, v.TRACE_SIZE)[1:4]) == (500_000, (1_000_000, 90112, v.AT_LEAST))
+    assert "trace_region_size=1000000 or more, which takes 90112 B of every bank" in text(trace)
+    ring = verdict_on(RingFull(80_000, 70_656, "TENSIX"), account.scene)
+    assert advice(ring, v.WORKER_SIZE).value == N150.l1_size - N150.map_end - 80_000
+    assert verdict_on(RingFull(80_000, 70_656, "ACTIVE_ETH")).advice == ()
+    assert "get_max_worker_l1_unreserved_size() - 80000" in text(verdict_on(RingFull(80_000, 70_656, "TENSIX")))
+
+
+def test_kernel_binaries_go_with_the_cache(account: Account) -> None:
+    bank = 1_000_000
+    base = N150.dram_bank_size - bank
+    extra = Extra(600_000 * 12, allocator=1, binary=True)
+    account.apply(Allocated(0, Kind.DRAM, base, 600_000 * 12, extra=extra))
+    failure = OutOfMemory(Kind.DRAM, 500_000 * 12, 12, 500_000, bank, 600_000, 400_000, 400_000)
+    assert f"clear_program_cache() frees the buffer at {base}" in text(verdict_on(failure, account.scene))
+
+
+def test_sub_device_managers(account: Account) -> None:
+    verdict = verdict_on(CutsInto(300_032, 300_000), account.scene)
+    assert [block.tag for block in advice(verdict, v.FREE).blocks] == ["ttnn.matmul"]
+
+
+def test_at_the_moment(account: Account) -> None:
+    message = (
+        "info:\nOut of Memory: Not enough space to allocate 25600000 B L1 buffer across 64 banks, where each bank "
+        "needs to store 400000 B, but bank size is 1360544 B (allocated: 910528 B, free: 450016 B, largest free block: "
+        "300000 B)."
+    )
+    stack = "/venv/site-packages/ttnn/x.py:1 call\n/me/model.py:9 forward"
+    for device in (0, None):
+        verdict = verdict_at(Failed(device, message, "ttnn.add", stack), account.source.process)
+        assert verdict is not None
+        assert (verdict.failure, verdict.held) == (full(), 2)
+        assert "ttnn.add, me/model.py:9 forward" in text(verdict)
+    assert verdict_at(Failed(0, "something else"), account.source.process) is None
+    # A device that nobody told of: only the message counts.
+    alone = verdict_at(Failed(7, message), Ledger().source(0.0, ProcessInfo(1, 1), "agent", Confidence.EXACT).process)
+    assert alone is not None
+    assert alone.unknown == (v.NO_SCENE,)
+
+
+numbers = st.integers(0, 1 << 40)
+maybe = st.none() | numbers
+parts = st.sampled_from([Kind.CB, Kind.DFB])
+kinds = st.sampled_from([Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE, Kind.HOST])
+failures: st.SearchStrategy[Failure] = st.one_of(
+    st.builds(
+        OutOfMemory, kinds, numbers, numbers, numbers, maybe, maybe, maybe, maybe, maybe, maybe, maybe, st.booleans()
+    ),
+    st.builds(Clash, parts, numbers, st.just(GRID), numbers, numbers, st.booleans()),
+    st.builds(Beyond, parts, st.just(GRID), numbers, numbers),
+    st.builds(RingFull, numbers, numbers, st.sampled_from(["TENSIX", "IDLE_ETH"])),
+    st.builds(TraceFull, numbers, numbers, numbers),
+    st.builds(TraceOverlap, numbers, maybe, maybe, maybe),
+    st.builds(BelowLimit, numbers, maybe),
+    st.builds(ArenaFull, numbers, numbers, st.text(), numbers, numbers),
+    st.builds(CutsInto, numbers, numbers),
+)
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(failures, st.booleans())
+def test_whatever_it_says_there_is_an_answer(failure: Failure, known: bool) -> None:
+    """No number of a message, possible or not, makes it fall over, or leaves a None in a sentence."""
+    account = Account()
+    account.l1(TOP - 6400, 6400)
+    verdict = verdict_on(failure, account.scene if known else None)
+    shown = text(verdict)
+    assert "None" not in shown
+    assert headline(verdict) in shown
+    assert all(lines for _, lines in sentences(verdict))
+    assert json.loads(json.dumps(data.verdict(verdict)))["failure"]["type"] == type(failure).__name__
