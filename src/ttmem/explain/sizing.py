@@ -11,7 +11,6 @@ from typing import NamedTuple, TypedDict
 from ttmem.explain.scene import round_up
 from ttmem.explain.verdicts import AT_LEAST, EXACT
 
-
 _SCATTERED = 1.0  # percent: less is not worth a line
 
 

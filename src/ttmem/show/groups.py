@@ -18,12 +18,13 @@ WORDS = {
     "kind": "kind",
     "program": "program",
 }
-_NONE = {
+NONE = {
     "op": "no ttnn operation",
     "line": "no line is known",
     "stack": "no stack is known",
     "shape": "no shape is known",
     "program": "no program",
+    "kind": "",
 }
 
 
@@ -33,7 +34,7 @@ def rows(groups: Iterable[Json], by: str) -> Iterator[str]:
         key = group[by]
         first, *frames = key.split("\n") if by == "stack" and key else [short(key) if by == "line" else key]
         kinds = ", ".join(f"{kind} {human(size)}" for kind, size in group["kinds"].items() if by != "kind")
-        row = f"{human(group['bytes']):>10} {group['count']:>7,} x  {first or _NONE[by]}"
+        row = f"{human(group['bytes']):>10} {group['count']:>7,} x  {first or NONE[by]}"
         yield f"{row}   {kinds}" if kinds else row
         yield from (f"{'':22}{frame}" for frame in frames)
 

@@ -12,6 +12,7 @@ from ttmem.show.chips import Names
 from ttmem.show.text import Style, cells, wrap
 from ttmem.show.top import eventlist, thing_rows
 from ttmem.show.top.eventlist import Follower, Wanted
+from ttmem.show.top.grouplist import BY, GroupList
 from ttmem.show.top.listing import (
     WIDE,
     Cursor,
@@ -46,6 +47,7 @@ class Things:
     keys: tuple[tuple[str, str], ...] = (
         ("e", "things or events"),
         ("s", "sort by size, newest or oldest"),
+        ("g", "put things together by operation, line, shape, program, kind; enter: the things of the chosen group"),
         ("/", "filter: things by their tag, events by any of their text; escape clears all filters"),
         ("f", "only one kind of memory: the next one"),
         ("c", "only the chip that is chosen, or all"),
@@ -54,11 +56,13 @@ class Things:
         ("pgup, pgdn, home, end", "turn pages"),
         ("F", "events: follow the newest, or hold still"),
     )
-    kept = ("sort", "events")  # of its attributes, from one start to the next
+    kept = ("sort", "events", "by")  # of its attributes, from one start to the next
 
     def __init__(self) -> None:
         self.sort = "size"
         self.events = False  # are they shown, instead of things?
+        self.by = ""  # what things are put together by
+        self._groups = GroupList()
         self._kind: str | None = None
         self._one_chip = False
         self._pid: int | None = None
@@ -78,7 +82,12 @@ class Things:
     def wants(self, model: Model) -> list[str]:
         if model.picture is None or not model.picture["server"]:
             return []
-        return [EVENTS] if self.events else [self._path(model)]
+        if self.events:
+            return [EVENTS]
+        return [self._groups.path(self._by(), self._wanted(model))] if self._by() else [self._path(model)]
+
+    def _by(self) -> str:
+        return self.by if self.by in BY and not self.events else ""
 
     def _wanted(self, model: Model) -> Wanted:
         chip = model.selected if self._one_chip else None
@@ -110,6 +119,8 @@ class Things:
         if why is not None:
             return finished([self._status(model, [], names, style), [], *_said(why, style=style)], size)
         longest = min(12, max((cells(names.short(chip["uid"])) for chip in model.chips), default=1))
+        if self._by():
+            return finished(self._group_rows(model, size, signs, style, names), size)
         make = self._event_rows if self.events else self._thing_rows
         return finished(make(model, size, signs, style, names, longest), size)
 
@@ -150,6 +161,15 @@ class Things:
             rows += _said(*thing_rows.details(current, names), style=style)
         return rows
 
+    def _group_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names) -> list[Row]:
+        told, trouble = self._groups.look(model, self._by(), self._wanted(model))
+        status = self._status(model, [(told, "bold")], names, style)
+        if trouble:
+            return [status, [], *_said(trouble, style=style, name="warn")]
+        rows = self._groups.rows(self._by(), Size(size.width, size.height - 1), signs, style)
+        self._seen = self._groups.seen
+        return [status, *rows]
+
     def _event_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names, chip: int) -> list[Row]:
         answer = model.answers.get(EVENTS)
         data: Json = (answer.data if answer is not None else None) or {"events": [], "lost": 0}
@@ -181,7 +201,7 @@ class Things:
     def _status(self, model: Model, head: Row, names: Names, style: Style) -> Row:
         if self._prompt is not None:
             return self._prompt.row(style.width, style)
-        row: Row = [("EVENTS  " if self.events else "THINGS  ", "title"), *head]
+        row: Row = [("EVENTS  " if self.events else "GROUPS  " if self._by() else "THINGS  ", "title"), *head]
         wanted = self._wanted(model)
         words = [wanted.kind, f"chip {names.short(wanted.chip)}" if wanted.chip else None]
         words += [f"pid {wanted.pid}" if wanted.pid is not None else None]
@@ -226,6 +246,11 @@ class Things:
             self._kind, self._pid, self._least, self._text, self._one_chip = None, None, 0, "", False
         elif key == "e":
             self.events = not self.events
+        elif key == "g" and not self.events:
+            self.by = BY[(BY.index(self._by()) + 1) % len(BY)]
+            self._groups.cursor.press("home")
+        elif key == "enter" and self._by():
+            self._open_group(model)
         elif key == "s" and not self.events:
             order = list(_SORTS)
             self.sort = order[(order.index(self._order()) + 1) % len(order)]
@@ -237,10 +262,25 @@ class Things:
         elif key == "p":
             self._pick_process(model)
         else:
-            return self._follower.press(key) if self.events else self._cursor.press(key)
+            return self._list.press(key)
         if key in ("s", "f", "c", "p", "escape") and not self.events:
             self._cursor.press("home")  # another list: its first page
         return True
+
+    @property
+    def _list(self) -> Cursor | Follower:
+        return self._follower if self.events else self._groups.cursor if self._by() else self._cursor
+
+    def _open_group(self, model: Model) -> None:
+        """The things of the chosen group, where there is a filter that means them."""
+        by, groups = self._by(), self._groups
+        key = groups.shown[groups.cursor.place][by] if groups.cursor.place < len(groups.shown) else None
+        if by == "kind" and key is not None:
+            self._kind, self.by = key, ""
+        elif by == "op" and key is not None:
+            self._text, self.by = key, ""
+        else:
+            model.message = "only operations and kinds can be opened"
 
     def _typed(self, key: str, prompt: Prompt, model: Model) -> None:
         meant = prompt.press(key)
@@ -267,7 +307,7 @@ class Things:
             self._pid = row["pid"]
 
     def click(self, x: int, y: int, model: Model) -> bool:
-        if y == 1 and not self.events and self._shown:
+        if y == 1 and not self.events and not self._by() and self._shown:
             for one in self._placed:
                 if one.x <= x <= one.x + one.width and one.column.name in ("size", "age"):
                     self.sort = "size" if one.column.name == "size" else "oldest" if self.sort == "newest" else "newest"
@@ -278,7 +318,7 @@ class Things:
             return False
         if self.events:
             self._follower.hold()
-        (self._follower.cursor if self.events else self._cursor).go(place)
+        (self._follower.cursor if self.events else self._groups.cursor if self._by() else self._cursor).go(place)
         return True
 
 

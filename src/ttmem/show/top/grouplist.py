@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live things put together by what made them, as a list with bars: operation, line of Python, shape, program, kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from ttmem.account.sites import short
+from ttmem.account.units import human
+from ttmem.show.groups import NONE, WORDS
+from ttmem.show.text import Style
+from ttmem.show.top.eventlist import Wanted, kind_style
+from ttmem.show.top.listing import Column, Cursor, arrange, chosen, counted, heading, line
+from ttmem.show.top.rows import Row, Signs, Size
+
+if TYPE_CHECKING:
+    from ttmem.show.top.model import Model
+
+Json = dict[str, Any]
+
+BY = ("", "op", "line", "shape", "program", "kind")
+_MOST = 500
+_BAR = 16
+
+
+class GroupList:
+    """The groups, largest first, and which is chosen."""
+
+    def __init__(self) -> None:
+        self.cursor = Cursor()
+        self.shown: list[Json] = []
+        self.seen = range(0)
+        self._answer: Json | None = None
+
+    def path(self, by: str, wanted: Wanted) -> str:
+        named = {"chip": wanted.chip, "kind": wanted.kind, "pid": wanted.pid, "tag": wanted.text or None}
+        query: Json = {"by": by, **{name: value for name, value in named.items() if value is not None}}
+        if wanted.least:
+            query["min_size"] = wanted.least
+        return f"/groups?{urlencode({**query, 'limit': _MOST})}"
+
+    def look(self, model: Model, by: str, wanted: Wanted) -> tuple[str, str | None]:
+        """Takes what is answered. What it sums up to, in words, and what is wrong."""
+        answer = model.answers.get(self.path(by, wanted))
+        if answer is not None and answer.data is not None:
+            self._answer = answer.data
+        trouble = answer.trouble if answer is not None else None
+        if self._answer is None or self._answer["by"] != by:
+            self.shown = []
+            return "asking...", trouble
+        self.shown = self._answer["groups"]
+        count = counted(self._answer["count"], "group", "groups")
+        return f"{human(self._answer['bytes'])} by {WORDS[by]}, {count}", trouble
+
+    def rows(self, by: str, size: Size, signs: Signs, style: Style) -> list[Row]:
+        """The head of the list and as much of it as fits."""
+        whole = sum(group["bytes"] for group in self.shown) or 1
+        self.seen = self.cursor.look([group[by] for group in self.shown], max(1, size.height - 1))
+        columns = [
+            Column("bytes", "BYTES", 9, 10, 0, right=True),
+            Column("share", "SHARE", 5, 5, 1, right=True),
+            Column("bar", "", _BAR, _BAR, 3),
+            Column("count", "THINGS", 7, 8, 1, right=True),
+            Column("key", WORDS[by].upper(), 20, 46, 0),
+            Column("kinds", "KINDS", 24, 80, 2),
+        ]
+        placed = arrange([column for column in columns if by != "kind" or column.name != "kinds"], size.width)
+        out = [heading(placed, size.width, signs, "bytes", True)]
+        for place in self.seen:
+            group = self.shown[place]
+            texts = self._texts(group, by, whole, style)
+            spans = [texts[one.column.name] for one in placed]
+            row = line(spans, placed, size.width, style)
+            out.append(chosen(row) if place == self.cursor.place else row)
+        return out
+
+    def _texts(self, group: Json, by: str, whole: int, style: Style) -> dict[str, tuple[str, str]]:
+        key = short(group[by]) if by == "line" else group[by]
+        full = round(group["bytes"] / whole * _BAR)
+        largest = max(group["kinds"], key=group["kinds"].__getitem__, default="")
+        share = 100 * group["bytes"] / whole
+        kinds = ", ".join(f"{kind} {human(size)}" for kind, size in group["kinds"].items())
+        return {
+            "bytes": (human(group["bytes"]), "bold"),
+            "share": (f"{share:.0f}%" if share >= 1 or not group["bytes"] else "<1%", ""),
+            "bar": (("#" if style.ascii else "█") * full, kind_style(largest)),
+            "count": (f"{group['count']:,}", ""),
+            "key": (style.clean(key) if key else NONE[by], "" if key else "dim"),
+            "kinds": (kinds, "dim"),
+        }

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""View 6 with things put together: what is asked, what is shown, what opens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.pictures import Account
+from ttmem.show.top.feed import Answer
+from ttmem.show.top.grouplist import BY
+from ttmem.show.top.model import Model
+from ttmem.show.top.rows import Signs, Size, text_of
+from ttmem.show.top.things import Things
+
+Json = dict[str, Any]
+SIZE = Size(120, 20)
+SERVER = {"pid": 1, "since": "then", "events": 1, "version": "1", "clients": 1, "lost_to_readers": 0}
+
+
+def model_of() -> Model:
+    account = Account()
+    account.tracked(7, "77", dram=1 << 20)
+    model = Model()
+    model.take({**account.picture(), "server": SERVER}, 0.0, 0.0)
+    return model
+
+
+def group(by: str, key: str | None, size: int, **kinds: int) -> Json:
+    return {by: key, "count": 3, "bytes": size, "reserved": None, "largest": size, "kinds": kinds or {"dram": size}}
+
+
+def answer(model: Model, view: Things, groups: list[Json], by: str) -> None:
+    (path,) = view.wants(model)
+    total = sum(one["bytes"] for one in groups)
+    model.answers[path] = Answer({"by": by, "groups": groups, "count": len(groups), "bytes": total}, None, 0.0)
+
+
+def shown(model: Model, view: Things, size: Size = SIZE, ascii: bool = False) -> list[str]:
+    return [text_of(row) for row in view.rows(model, size, Signs("ascii" if ascii else "braille"))]
+
+
+def test_g_goes_through_all_and_back() -> None:
+    model, view = model_of(), Things()
+    asked = []
+    for _ in BY:
+        (path,) = view.wants(model)
+        asked.append(path.partition("by=")[2].partition("&")[0] if path.startswith("/groups?") else "")
+        assert view.press("g", model)
+    assert tuple(asked) == BY
+    assert view.wants(model)[0].startswith("/things?")
+
+
+def test_the_largest_has_its_share_and_a_bar() -> None:
+    model, view = model_of(), Things()
+    view.by = "op"
+    answer(model, view, [group("op", "ttnn.matmul", 3 << 20, l1=1 << 20, cb=2 << 20), group("op", None, 1 << 20)], "op")
+    lines = shown(model, view)
+    assert "4.0 MiB by operation, 2 groups" in lines[0]
+    assert "OPERATION" in lines[1]
+    first, second = lines[2:4]
+    assert first.split()[:3] == ["3.0", "MiB", "75%"]
+    assert first.count("█") == 12
+    assert "ttnn.matmul" in first
+    assert "l1 1.0 MiB, cb 2.0 MiB" in first
+    assert "no ttnn operation" in second
+    assert all(line.isascii() for line in shown(model, view, ascii=True))
+
+
+@pytest.mark.parametrize("by", [by for by in BY if by])
+@pytest.mark.parametrize("size", [Size(80, 22), Size(120, 38), Size(40, 5)])
+def test_it_fits(by: str, size: Size) -> None:
+    model, view = model_of(), Things()
+    view.by = by
+    key = "/home/somebody/" + "x" * 300 + ".py:3 forward" if by == "line" else "y" * 300
+    answer(model, view, [group(by, key if by != "kind" else "dram", 5)] * 100, by)
+    lines = shown(model, view, size)
+    assert len(lines) == size.height
+    assert max(map(len, lines)) <= size.width
+
+
+def test_a_line_is_shown_without_most_of_its_path() -> None:
+    model, view = model_of(), Things()
+    view.by = "line"
+    answer(model, view, [group("line", "/home/me/llama/model.py:42 forward", 5)], "line")
+    assert " llama/model.py:42 forward" in shown(model, view)[2]
+
+
+def test_enter_opens_an_operation_and_a_kind() -> None:
+    model, view = model_of(), Things()
+    for by, key, asked in (("op", "ttnn.add", "tag=ttnn.add"), ("kind", "l1", "kind=l1")):
+        view.press("escape", model)
+        view.by = by
+        answer(model, view, [group(by, "other" if by == "op" else "dram", 9), group(by, key, 5)], by)
+        shown(model, view)
+        view.press("down", model)
+        shown(model, view)
+        assert view.press("enter", model)
+        (path,) = view.wants(model)
+        assert path.startswith("/things?")
+        assert asked in path
+
+
+def test_what_cannot_be_opened_says_so() -> None:
+    model, view = model_of(), Things()
+    view.by = "shape"
+    answer(model, view, [group("shape", "[1, 32] bfloat16 tile", 5)], "shape")
+    shown(model, view)
+    view.press("enter", model)
+    assert model.message == "only operations and kinds can be opened"
+    assert view.by == "shape"
+
+
+def test_filters_hold_for_groups_as_well() -> None:
+    model, view = model_of(), Things()
+    view.press("f", model)
+    view.by = "op"
+    assert "kind=dram" in view.wants(model)[0]
+    model.answers[view.wants(model)[0]] = Answer(None, "the server says: no", 0.0)
+    assert "the server says: no" in "\n".join(shown(model, view))
+
+
+def test_remembered_nonsense_is_nothing() -> None:
+    model, view = model_of(), Things()
+    view.by = "colour"
+    assert view.wants(model)[0].startswith("/things?")
