@@ -12,11 +12,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import agent, client, holds, ingest, ledger, sources, startup, top, tracking
+from benchmarks import agent, client, holds, ingest, ledger, sources, stacks, startup, top, tracking
 from benchmarks.report import Report
 
 PARTS = {
     "agent": agent,
+    "stacks": stacks,
     "ingest": ingest,
     "client": client,
     "tracking": tracking,

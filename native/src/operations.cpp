@@ -54,6 +54,10 @@ uint32_t cause(Store& store, Name* name, const Stack* where, const char* shape) 
         name->store = &store;
     }
     uint32_t plain = name == nullptr ? 0 : name->blob;
+    if (where != nullptr && where->number == 0) {
+        store.header()->blobs_full++;
+        where = nullptr;
+    }
     if (where == nullptr && shape[0] == 0) {
         return plain;
     }
@@ -68,12 +72,15 @@ uint32_t cause(Store& store, Name* name, const Stack* where, const char* shape) 
     if (const uint32_t* known_blob = causes->find(key)) {
         return *known_blob;
     }
+    if (store.header()->blobs_used >= kBlobBytes / 4 * 3) {  // the rest is for names and core sets
+        store.header()->blobs_full++;
+        return plain;
+    }
     char text[4096];
     int length = std::snprintf(text, sizeof(text), "%s\n%s\n%s", name == nullptr ? "" : name->text, shape,
                                where == nullptr ? "" : where->text);
-    bool room = store.header()->blobs_used < kBlobBytes / 4 * 3;  // the rest is for names and core sets
-    store.header()->blobs_full += !room;
-    uint32_t blob = room ? store.blob(text, static_cast<uint32_t>(length)) : 0;
+    uint32_t size = static_cast<uint32_t>(length) < sizeof(text) ? static_cast<uint32_t>(length) : sizeof(text) - 1;
+    uint32_t blob = store.blob(text, size);
     if (blob == 0) {
         return plain;
     }
@@ -130,34 +137,64 @@ constexpr uint32_t kMostFresh = 32;
 thread_local Fresh fresh[kMostFresh];
 thread_local uint32_t fresh_count = 0;
 void* tensor_type = nullptr;
+struct Words {
+    void *address, *shape, *dtype, *layout, *member;  // Python's, and kept
+};
+Words words{};
 
-// What Python says of an attribute; enumerations without their class, in small letters. Appends, returns the new end.
-size_t add_words(char* to, size_t used, size_t room, void* object, const char* attribute, bool small) {
-    void* value = python.attribute(object, attribute);
-    void* words = value == nullptr ? nullptr : python.as_text(value);
-    const char* text = words == nullptr ? nullptr : python.utf8(words);
+// The shape as "[1, 1, 32, 32]", number by number: to let Python write it costs ten times as much. Returns its length.
+size_t add_shape(char* to, size_t room, void* tensor) {
+    void* shape = python.get(tensor, words.shape);
+    long rank = shape == nullptr ? -1 : python.size(shape);
+    size_t used = 0;
+    for (long i = 0; i < rank && used + 32 < room; i++) {
+        void* item = python.at(shape, i);
+        unsigned long long value = item == nullptr ? 0 : python.as_number(item);
+        used += static_cast<size_t>(std::snprintf(to + used, room - used, "%s%llu", i == 0 ? "[" : ", ", value));
+        if (item != nullptr) {
+            python.release(item);
+        }
+    }
+    if (rank >= 0) {
+        used += static_cast<size_t>(std::snprintf(to + used, room - used, rank == 0 ? "[]" : "]"));
+    }
+    python.clear_error();
+    if (shape != nullptr) {
+        python.release(shape);
+    }
+    return used;
+}
+
+// The name of an enumeration's member in small letters. Appends, returns the new end.
+size_t add_name(char* to, size_t used, size_t room, void* object, void* attribute) {
+    void* value = python.get(object, attribute);
+    // What a member of Python's enumerations keeps: to print one would run Python code, which tracers see.
+    void* name = value == nullptr ? nullptr : python.get(value, words.member);
+    if (name == nullptr && value != nullptr) {
+        python.clear_error();
+        name = python.as_text(value);
+    }
+    const char* text = name == nullptr ? nullptr : python.utf8(name);
     if (text == nullptr) {
         python.clear_error();
     } else {
-        const char* from = std::strpbrk(text, small ? "." : "[");
-        from = from == nullptr ? text : small ? from + 1 : from;
-        for (; *from != 0 && *from != ')' && *from != '\n' && used + 1 < room; from++) {
-            to[used++] = small ? static_cast<char>(std::tolower(static_cast<unsigned char>(*from))) : *from;
+        const char* dot = std::strrchr(text, '.');
+        for (const char* from = dot == nullptr ? text : dot + 1; *from != 0 && *from != '\n' && used + 1 < room; from++) {
+            to[used++] = static_cast<char>(std::tolower(static_cast<unsigned char>(*from)));
         }
         to[used] = 0;
     }
-    if (words != nullptr) {
-        python.release(words);
-    }
-    if (value != nullptr) {
-        python.release(value);
+    for (void* held : {name, value}) {
+        if (held != nullptr) {
+            python.release(held);
+        }
     }
     return used;
 }
 
 // Runs with the GIL held and no Python error set.
 void describe(void* tensor, uint32_t from) {
-    void* number = python.call_method(tensor, "buffer_address", nullptr);
+    void* number = python.call_method(tensor, words.address, nullptr);
     uint64_t address = number == nullptr ? 0 : python.as_number(number);
     python.clear_error();  // a tensor on the host has none
     if (number == nullptr) {
@@ -169,11 +206,11 @@ void describe(void* tensor, uint32_t from) {
             continue;
         }
         char text[256] = "";
-        size_t used = add_words(text, 0, sizeof(text), tensor, "shape", false);
-        for (const char* more : {"dtype", "layout"}) {
-            if (used + 2 < sizeof(text)) {
+        size_t used = add_shape(text, sizeof(text), tensor);
+        for (void* more : {words.dtype, words.layout}) {
+            if (used > 0 && used + 2 < sizeof(text)) {
                 text[used++] = ' ';
-                used = add_words(text, used, sizeof(text), tensor, more, true);
+                used = add_name(text, used, sizeof(text), tensor, more);
             }
         }
         if (Agent* agent = Agent::started()) {
@@ -188,18 +225,14 @@ void describe(void* tensor, uint32_t from) {
 }
 
 void describe_all(void* result, uint32_t from) {
-    void* type = python.attribute(result, "__class__");
-    if (type == nullptr) {
-        python.clear_error();
-        return;
-    }
+    void* type = python.type(result);
     if (type == tensor_type) {
         describe(result, from);
     } else if (type == python.tuple_type || type == python.list_type) {
         long count = python.size(result);
         for (long i = 0; i < count && i < kMostFresh; i++) {
             void* item = python.at(result, i);
-            void* kind = item == nullptr ? nullptr : python.attribute(item, "__class__");
+            void* kind = item == nullptr ? nullptr : python.type(item);
             if (kind == tensor_type) {
                 describe(item, from);
             }
@@ -278,6 +311,10 @@ void follow_operations(Store& store) noexcept {
     bool fast = follow_type(module, "FastOperation");
     bool slow = follow_type(module, "Operation");
     const char* trouble = follow_stacks();
+    if (stacks_wanted() && words.member == nullptr) {
+        words = {python.intern("buffer_address"), python.intern("shape"), python.intern("dtype"), python.intern("layout"),
+                 python.intern("_name_")};
+    }
     if (stacks_wanted() && tensor_type == nullptr) {
         void* ttnn = python.item(python.modules(), "ttnn");
         tensor_type = ttnn == nullptr ? nullptr : python.attribute(ttnn, "Tensor");

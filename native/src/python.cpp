@@ -21,7 +21,8 @@ bool find(Python& p) {
     p.list_type = dlsym(RTLD_DEFAULT, "PyList_Type");
     return get(p.modules, "PyImport_GetModuleDict") && get(p.item, "PyDict_GetItemString") &&
            get(p.attribute, "PyObject_GetAttrString") && get(p.utf8, "PyUnicode_AsUTF8") &&
-           get(p.as_text, "PyObject_Str") && get(p.call_method, "PyObject_CallMethod") &&
+           get(p.get, "PyObject_GetAttr") && get(p.intern, "PyUnicode_InternFromString") && get(p.type, "PyObject_Type") &&
+           get(p.as_text, "PyObject_Str") && get(p.call_method, "PyObject_CallMethodObjArgs") &&
            get(p.as_number, "PyLong_AsUnsignedLongLong") && get(p.slot, "PyType_GetSlot") &&
            get(p.clear_error, "PyErr_Clear") && get(p.release, "Py_DecRef") && get(p.size, "PySequence_Size") &&
            get(p.at, "PySequence_GetItem") &&

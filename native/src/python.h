@@ -8,9 +8,12 @@ struct Python {
     void* (*modules)();
     void* (*item)(void*, const char*);
     void* (*attribute)(void*, const char*);
+    void* (*get)(void*, void* name);  // the same with a name of Python's: an interned one is found much faster
+    void* (*intern)(const char*);
+    void* (*type)(void*);
     const char* (*utf8)(void*);
     void* (*as_text)(void*);
-    void* (*call_method)(void*, const char*, const char*, ...);
+    void* (*call_method)(void*, void* name, ...);
     unsigned long long (*as_number)(void*);
     void* (*slot)(void*, int);
     void (*clear_error)();

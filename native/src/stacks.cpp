@@ -20,6 +20,8 @@ namespace {
 constexpr int kMostFrames = 64;
 constexpr uint32_t kMostStacks = 1u << 16;
 constexpr size_t kMostText = 3840;  // with the operation before it, a blob of its own
+constexpr size_t kMostPath = 300;
+constexpr size_t kMostAll = kBlobBytes / 4 * 3;  // bytes of all stacks: more could not be told to readers
 
 struct Frame {
     void* code;
@@ -30,6 +32,9 @@ SpinLock keeping;
 Map* known = nullptr;  // hash of a stack -> index
 Stack* stacks = nullptr;
 uint32_t stack_count = 0;
+size_t stack_bytes = 0;
+bool full = false;  // no further stack is kept
+const Stack no_room{0, ""};
 int deepest = 0;  // frames to take, 0: none at all
 thread_local const Stack* inside = nullptr;  // while this thread is in ttnn without the GIL
 thread_local const Stack* seen = nullptr;    // by the hook that runs now
@@ -53,7 +58,7 @@ private:
 
 template <typename Visit>
 void walk(Visit visit) {
-    void* frame = python.top_frame(python.own_state());
+    void* frame = python.top_frame(python.now_state());  // not this thread's own: it may be in another interpreter
     for (int depth = 0; frame != nullptr && depth < deepest; depth++) {
         visit(frame);
         void* back = python.frame_back(frame);
@@ -65,48 +70,59 @@ void walk(Visit visit) {
     }
 }
 
+// Of a name that is too long the beginning is left out: a path says most at its end.
 size_t add_attribute(char* to, size_t room, void* code, const char* attribute) {
+    constexpr char kCut[] = "\xe2\x80\xa6";  // an ellipsis
     void* value = python.attribute(code, attribute);
     const char* text = value == nullptr ? nullptr : python.utf8(value);
-    if (text == nullptr) {
+    if (text == nullptr) {  // the name of a file may be no text
         python.clear_error();
+        text = "?";
     }
-    size_t length = text == nullptr ? 0 : std::strlen(text);
-    length = length < room ? length : room;
-    std::memcpy(to, text == nullptr ? "" : text, length);
-    for (size_t i = 0; i < length; i++) {  // lines are what tells frames apart
-        to[i] = to[i] == '\n' ? ' ' : to[i];
+    size_t length = std::strlen(text), used = 0;
+    if (length > room) {
+        std::memcpy(to, kCut, used = sizeof(kCut) - 1);
+        text += length - (room - used);
+        while ((*text & 0xc0) == 0x80) {  // not in the middle of a character
+            text++;
+        }
+    }
+    for (; *text != 0; text++) {  // lines are what tells frames apart
+        to[used++] = *text == '\n' ? ' ' : *text;
     }
     if (value != nullptr) {
         python.release(value);
     }
-    return length;
+    return used;
 }
 
 const Stack* make(uint64_t hash) {
     char text[kMostText];
     size_t used = 0;
-    bool full = false;
+    bool cut = false;
     walk([&](void* frame) {
         char line[512];
         void* code = python.frame_code(frame);
-        size_t length = add_attribute(line, 300, code, "co_filename");
+        size_t length = add_attribute(line, kMostPath, code, "co_filename");
         length += static_cast<size_t>(std::snprintf(line + length, 16, ":%d ", python.frame_line(frame)));
         length += add_attribute(line + length, sizeof(line) - length - 1, code, "co_name");
         python.release(code);
         line[length++] = '\n';
-        full = full || used + length > sizeof(text);
-        if (!full) {  // whole lines only
+        cut = cut || used + length > sizeof(text);
+        if (!cut) {  // whole lines only
             std::memcpy(text + used, line, length);
             used += length;
         }
     });
     char* kept = static_cast<char*>(std::malloc(used + 1));
     Locked held(keeping);
-    if (kept == nullptr || stack_count == kMostStacks || !known->insert(hash, stack_count)) {
+    full = kept == nullptr || stack_count == kMostStacks || stack_bytes + used > kMostAll ||
+           !known->insert(hash, stack_count);
+    if (full) {
         std::free(kept);
-        return nullptr;
+        return &no_room;
     }
+    stack_bytes += used;
     std::memcpy(kept, text, used);
     kept[used > 0 ? used - 1 : 0] = 0;  // no empty last line
     stacks[stack_count] = {stack_count + 1, kept};
@@ -138,10 +154,10 @@ const Stack* take() {
     }
     bool fresh = found == nullptr && count > 0;
     if (fresh) {
-        found = make(hash);
+        found = full ? &no_room : make(hash);
     }
     for (int i = 0; i < count; i++) {
-        if (!fresh || found == nullptr) {  // of a stack that is kept so is the code: its address shall not be another's
+        if (!fresh || found == &no_room) {  // of a stack that is kept so is the code: its address shall not be another's
             python.release(frames[i].code);
         }
     }

@@ -7,26 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ttmem.account.kinds import KINDS
-from ttmem.account.sites import line_of
+from ttmem.account.sites import line_of, operation_of, stack_of
 from ttmem.account.snapshot import counts
 from ttmem.account.things import Part, Thing
 
 Json = dict[str, Any]
 Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
 MOST = 100_000  # groups; what comes later is one group
-
-
-def operation_of(thing: Thing) -> str | None:
-    """The operation that made it: of a part of a program, whose tag may be its own name, that of the program."""
-    if isinstance(thing, Part) and thing.origin.tag is not None:
-        return thing.origin.tag
-    return thing.extra.tag if thing.extra is not None else None
-
-
-def stack_of(thing: Thing) -> str | None:
-    if thing.extra is not None and thing.extra.stack is not None:
-        return thing.extra.stack
-    return thing.origin.stack if isinstance(thing, Part) else None
 
 
 def _program(thing: Thing) -> str | None:
@@ -61,10 +48,11 @@ class Groups:
         if not counts(thing):
             return
         key = self._key(thing) if self._by in _OPEN or self._visible(thing) else None
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key if len(self._groups) < MOST else None] = _Group()
-        group.add(thing)
+        if key not in self._groups:
+            if len(self._groups) >= MOST:
+                key = None
+            self._groups.setdefault(key, _Group())
+        self._groups[key].add(thing)
 
     def _visible(self, thing: Thing) -> bool:
         uid = thing.holding.source.process.info.uid

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where in Python a thing was made: the frames of its stack, and which of them is the user's own line."""
+"""What made a thing: its operation, the Python stack, and which line of that is the user's own."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
+from ttmem.account.things import Part, Thing
+
 # ttnn itself, installed or in a checkout of tt-metal; whose line called it is what people want to know.
 _NOT_THEIRS = re.compile(r"/(?:site|dist)-packages/ttnn/|/ttnn/ttnn/|^<frozen ")
+_FRAME = re.compile(r"(.*)(:\d+ .*)", re.DOTALL)  # a path may have spaces
 _KEPT = 65_536
 
 
@@ -33,5 +36,18 @@ def short(line: str | None) -> str | None:
     """
     if line is None:
         return None
-    place, _, function = line.partition(" ")
-    return "/".join(place.split("/")[-2:]) + (f" {function}" if function else "")
+    frame = _FRAME.fullmatch(line)
+    return line if frame is None else "/".join(frame[1].split("/")[-2:]) + frame[2]
+
+
+def operation_of(thing: Thing) -> str | None:
+    """The operation that made it: of a part of a program, whose tag may be its own name, that of the program."""
+    if isinstance(thing, Part) and thing.origin.tag is not None:
+        return thing.origin.tag
+    return thing.extra.tag if thing.extra is not None else None
+
+
+def stack_of(thing: Thing) -> str | None:
+    if thing.extra is not None and thing.extra.stack is not None:
+        return thing.extra.stack
+    return thing.origin.stack if isinstance(thing, Part) else None

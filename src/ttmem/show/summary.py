@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ttmem.account.kinds import KINDS, POOL_OF, Kind, Pool
 from ttmem.account.parties import Chip
-from ttmem.account.sites import line_of, short
+from ttmem.account.sites import line_of, short, stack_of
 from ttmem.account.snapshot import anomalies
 from ttmem.account.things import Thing
 from ttmem.account.units import human
@@ -193,7 +193,7 @@ def _line(thing: Thing) -> str:
     program = f"  program {thing.program}" if thing.program else ""
     name = _NAMES.get(thing.kind, thing.kind.label).removesuffix("s")
     place = "" if thing.kind in (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL) else f"{thing.address:#x}"
-    made = short(line_of(thing.extra.stack)) if thing.extra is not None else None
+    made = short(line_of(stack_of(thing)))
     where = f"  {made}" if made else ""
     return f"{human(thing.size):>10}  {name:<16} {place:<10} {tag}{program}{where}"
 

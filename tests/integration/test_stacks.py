@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent says of Python stacks and shapes, beside what Python and ttnn say themselves."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents import Agent, watched
+from tests.mock.program import Program
+from tests.mock.wheel import PYTHONS, ROOT, wheel
+from tests.runs import Bench
+from tests.support import Server, wait_until
+from ttmem.account.groups import operation_of, stack_of
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import KIND_BY_LABEL, Confidence, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.snapshot import thing as described
+from ttmem.account.things import Thing
+from ttmem.agent import require
+from ttmem.wire.journal import JournalReader
+from ttmem.wire.ring import Ring, RingEvent
+from ttmem.wire.ring_events import RingFold
+
+DEPTH, DEEPEST = 24, 64
+PATH = 300  # bytes of a path
+MAZE = 64  # lines of the function that tests/programs/ttnn_many_stacks.py calls
+MANY = 70_000  # one stack more than the agent remembers, and some
+GROWTH = 128 << 20
+_ALL = 1 << 16
+
+
+# -- the oracle -----------------------------------------------------------------------------------------------------
+
+
+def expected(note: dict[str, Any], stack: list[str], depth: int) -> list[str]:
+    """The stack as it should be: ttnn's own frames, which only the agent tells, and then those Python told."""
+    own = next((at for at, frame in enumerate(stack) if "/site-packages/ttnn/" not in frame), len(stack))
+    theirs = [f"{as_told(file)}:{line} {function}" for file, line, function in note["frames"]]
+    return (stack[:own] + theirs)[:depth]
+
+
+def as_told(file: str) -> str:
+    """Of a long path its end; a name that is no text has none."""
+    try:
+        raw = file.encode()
+    except UnicodeEncodeError:
+        return "?"
+    return file if len(raw) <= PATH else "…" + raw[-(PATH - len("…".encode())) :].decode(errors="ignore")
+
+
+def found(agent: Agent, note: dict[str, Any]) -> list[Thing]:
+    """The buffer, on each chip."""
+    kind, address = KIND_BY_LABEL[note["kind"]], note["address"]
+    buffers = (thing for holding in agent.source.holdings.values() for thing in holding.buffers.values())
+    return [thing for thing in buffers if thing.kind is kind and thing.address == address]
+
+
+def of_buffer(thing: Thing) -> tuple[str | None, str | None, list[str]]:
+    extra = thing.extra
+    assert extra is not None
+    return extra.tag, extra.shape, (extra.stack or "").split("\n")
+
+
+def new_parts(agent: Agent, seen: set[int]) -> Iterator[Thing]:
+    for holding in agent.source.holdings.values():
+        for ident, program in holding.programs.items():
+            if ident not in seen:
+                yield from program.parts.values()
+
+
+@pytest.mark.parametrize(
+    ("python", "board", "wish", "depth"),
+    [
+        *((python, board, str(DEPTH), DEPTH) for python in PYTHONS for board in ("n150", "t3k")),
+        ("3.12", "n150", "3", 3),
+        ("3.10", "n150", "999", DEEPEST),
+    ],
+)
+def test_every_buffer_bears_its_operation_stack_and_shape(
+    python: str, board: str, wish: str, depth: int, folder: Path
+) -> None:
+    """And every part of a program those of the call that compiled it."""
+    environment = {"TTMEM_STACKS": wish}
+    seen: set[int] = set()
+    count = 0
+    with watched(python, "ttnn_stacks", board, folder, "--folder", str(folder), environment=environment) as running:
+        collector, program = running
+        for record in program.records():
+            collector.drain()
+            (agent,) = collector.agents.values()
+            for note in record["noted"]:
+                things = found(agent, note)
+                assert len(things) == len(program.uids)
+                for thing in things:
+                    tag, shape, stack = of_buffer(thing)
+                    known = None if note["shape"] is None else f"{note['shape']} {note['dtype']} {note['layout']}"
+                    assert (tag, shape, stack) == (note["operation"], known, expected(note, stack, depth))
+                    count += 1
+            if record["programs"]:
+                (note,) = record["noted"]
+                parts = list(new_parts(agent, seen))
+                assert {part.kind for part in parts} & {Kind.CB, Kind.DFB}
+                assert Kind.KERNEL in {part.kind for part in parts}
+                for part in parts:
+                    stack = (stack_of(part) or "").split("\n")
+                    assert (operation_of(part), stack) == (note["operation"], expected(note, stack, depth))
+            seen |= {ident for holding in agent.source.holdings.values() for ident in holding.programs}
+        assert count >= 100 * len(program.uids)
+        assert agent.ring.text("trouble") == ""
+        assert not any(agent.fold.counters().values())
+
+
+@pytest.mark.parametrize("wish", ["", "x", "-1", "0"])
+def test_what_is_no_depth_takes_no_stacks(wish: str, folder: Path) -> None:
+    with watched("3.12", "ttnn_names", "n150", folder, environment={"TTMEM_STACKS": wish}) as (collector, program):
+        for record in program.records():
+            collector.drain()
+            buffers = [
+                t for t in collector.ledger.things() if t.extra is not None and t.address == record.get("address")
+            ]
+            assert [(t.extra.tag, t.extra.shape, t.extra.stack) for t in buffers if t.extra] == [
+                (record["what"], None, None) for _ in buffers
+            ]
+            assert bool(buffers) == ("address" in record)
+
+
+# -- the workload is what it was ------------------------------------------------------------------------------------
+
+
+def printed(text: str) -> list[str]:
+    """Without the numbers of processes, and without references to code: who remembers a stack keeps its code."""
+    return [re.sub(r"pid=\d+", "pid", line) for line in text.splitlines() if not line.startswith("code ")]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("ending", [("--fork", "--exit", "7"), ("--unclosed",)])
+def test_the_workload_is_what_it_was(python: str, ending: tuple[str, ...], folder: Path) -> None:
+    """Output, exit code, references, collections, tracers, threads, a forked child, leaks that nanobind reports."""
+    with Bench(folder, python=python) as bench:
+        plain = bench.plain("ttnn_undisturbed", *ending)
+        agent = bench.preloaded("ttnn_undisturbed", *ending, TTMEM_STACKS=str(DEPTH))
+    assert plain.code == agent.code == (7 if "--exit" in ending else 0), agent.err
+    assert printed(agent.out.decode()) == printed(plain.out.decode())
+    assert printed(agent.err) == printed(plain.err)
+    assert b"references True" in plain.out
+
+
+def in_maze(path: int, turns: int = 3) -> list[str]:
+    """The frames of a walk, by how the function was written: two lines, then one for each way, then the call."""
+    digits = [path // MAZE**turn % MAZE for turn in range(turns)]
+    return [f"/maze.py:{line} walk" for line in (MAZE + 3, *(digit + 3 for digit in reversed(digits)))]
+
+
+def kept_in_maze(ledger: Ledger, record: dict[str, Any]) -> Thing:
+    (thing,) = (t for t in ledger.things() if t.kind is Kind.DRAM and t.address == record["address"])
+    return thing
+
+
+def test_more_stacks_than_can_be_kept(folder: Path) -> None:
+    """The operation remains, what could not be kept is counted, and the memory of the workload has a bound."""
+    begin, stacks = 0, {"TTMEM_STACKS": "6"}
+    with watched("3.12", "ttnn_many_stacks", "n150", folder, "--stacks", str(MANY), environment=stacks) as running:
+        collector, program = running
+        for record in program.records():
+            collector.drain()
+            (agent,) = collector.agents.values()
+            full = agent.fold.counters()["blobs_full"]
+            begin = begin or record["memory"]
+            if record["what"] == "begin":
+                assert full == 0
+        assert full > 0
+        assert {name for name, count in agent.fold.counters().items() if count} == {"blobs_full"}
+        made = [record for record in agent.history if record.event == RingEvent.ALLOCATED]
+        assert len(made) > MANY
+        assert {agent.ring.cause(record.name).tag for record in made} == {"ttnn.empty"}
+        assert record["memory"] - begin < GROWTH
+
+
+def test_code_that_is_gone_is_not_mistaken_for_what_came_after(folder: Path) -> None:
+    """Python gives the memory of code it has freed to other code, which then has the same address."""
+    last, stacks = 3000, {"TTMEM_STACKS": "3"}
+    arguments = ("--codes", "--stacks", str(last + 1))
+    with watched("3.12", "ttnn_many_stacks", "n150", folder, *arguments, environment=stacks) as (collector, program):
+        for record in program.records():
+            collector.drain()
+            if record["what"] == "end":
+                _, _, stack = of_buffer(kept_in_maze(collector.ledger, record))
+                assert stack[1] == f"/code/{last}.py:1 <module>"
+
+
+# -- readers that come late, lose records, or read it from a file ---------------------------------------------------
+
+
+def test_late_and_slow_readers_see_stacks_and_shapes(folder: Path) -> None:
+    """One that falls a ring behind, and one that comes when the beginning is gone."""
+    paths, stacks = 30_001, {"TTMEM_STACKS": "4"}
+    with watched("3.12", "ttnn_many_stacks", "n150", folder, "--stacks", str(paths), environment=stacks) as running:
+        collector, program = running
+        for record in program.records():
+            if record["what"] == "begin":
+                collector.drain()
+                (agent,) = collector.agents.values()
+            if record["what"] != "end":
+                continue
+            late, ledger = RingFold(Ring(os.dup(agent._fd)), 0.0), Ledger()
+            with closing(late.ring):
+                source = ledger.source(0.0, ProcessInfo(pid=program.pid, start=1), "agent", Confidence.EXACT)
+                late.fold(_ALL, ledger, source)
+                agent.fold.fold(_ALL, collector.ledger, agent.source)
+                assert late.lost > _ALL
+                assert agent.fold.lost > 0
+            for account in (ledger, collector.ledger):
+                tag, shape, stack = of_buffer(kept_in_maze(account, record))
+                assert (tag, shape) == ("ttnn.empty", "[32, 32] bfloat16 tile")
+                assert stack[2:] == in_maze(paths - 1)[:2]
+
+
+def has_all(server: Server, noted: list[dict[str, Any]]) -> bool:
+    """Whether the server has heard of what was noted, to the end: shapes come last."""
+    things = server.get("/things?limit=10000")["things"]
+    known = {(thing["kind"], thing["address"]) for thing in things if thing["shape"] or not thing["tag"]}
+    return known >= {(note["kind"], note["address"]) for note in noted}
+
+
+def test_a_recording_keeps_stacks_and_shapes(serve: Callable[..., Server], folder: Path) -> None:
+    file = folder / "events.ttmem"
+    server = serve("--quiet", "--record", str(file), name="recording")
+    environment = {"LD_PRELOAD": str(require()), "TTMEM_SOCKET": server.path, "TTMEM_STACKS": str(DEPTH)}
+    arguments = ("--folder", str(folder))
+    with Program(wheel("3.12"), "ttnn_stacks", "n150", folder, *arguments, environment=environment) as program:
+        for record in program.records():
+            if record["scene"] != "ways":
+                continue
+            wait_until(partial(has_all, server, record["noted"]), "the scene")
+            said = server.get("/things?limit=10000")["things"]
+            server.stop()
+    ledger = Ledger()
+    with open(file, "rb") as recorded:
+        JournalReader(recorded).replay(ledger)
+    words = ("chip", "kind", "address", "size", "program", "cores", "tag", "shape", "line", "stack")
+    again = [described(thing) for thing in ledger.things()]
+
+    def sorted_words(rows: list[dict[str, Any]]) -> list[str]:
+        return sorted(repr([row[word] for word in words]) for row in rows)
+
+    assert sorted_words(again) == sorted_words(said)
+    assert sum(1 for row in said if row["stack"] and row["shape"]) > 20
+
+
+# -- the page -------------------------------------------------------------------------------------------------------
+
+
+def steady(text: str) -> str:
+    """Without what differs from run to run."""
+    return re.sub(r"after [\d.]+ s", "after T s", re.sub(r"chip \d+", "chip N", text))
+
+
+def test_the_page_shows_what_happens(folder: Path) -> None:
+    """docs/attribution.md: its program runs, and prints what stands there."""
+    page = (ROOT / "docs" / "attribution.md").read_text()
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    examples = re.findall(r"```\n\$ ttmem run (.*?) -- python demo/model.py\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 2
+    (folder / "demo").mkdir()
+    (folder / "demo" / "model.py").write_text(source)
+    with Bench(folder) as bench:
+        for options, shown in examples:
+            ran = bench.run_command([bench.python, "demo/model.py"], options=options.split())
+            assert ran.code == 0, ran.err
+            for part in steady(shown).strip().split("\n\n"):
+                assert part in steady(ran.err), ran.err
