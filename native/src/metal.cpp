@@ -29,12 +29,12 @@ const char* const kHookWords[] = {
 };
 const char* const kCallNames[] = {
 #define X(name, symbol) symbol,
-    TTMEM_CALLS(X)
+    TTMEM_CALLS(X) TTMEM_OLDER(X)
 #undef X
 };
 const char* const kCallWords[] = {
 #define X(name, symbol) #name,
-    TTMEM_CALLS(X)
+    TTMEM_CALLS(X) TTMEM_OLDER(X)
 #undef X
 };
 
@@ -43,7 +43,6 @@ struct Caller {
     const Metal* metal;
 };
 
-constexpr int kMostCopies = 4;
 constexpr int kMostCallers = 32;
 Metal further[kMostCopies - 1];
 std::atomic<int> copy_count{0};
@@ -181,6 +180,11 @@ const Requirement kRequirements[] = {
 void check(Metal& metal) {
     // Everything hangs on buffers: without them a place cannot be described, and nothing is done at all.
     for (const Requirement& need : kRequirements) {
+        if (&need != kRequirements && metal.odd_programs) {
+            complain(metal, "programs are not tracked: this libtt_metal is older than 0.75, and what it says of them "
+                            "was never compared with anything");
+            return;
+        }
         char sentence[160];
         const char* lacking = nullptr;
         bool uncalled = false;
@@ -250,6 +254,7 @@ const Metal* make(uintptr_t address) {
     metal.exception_globals = reinterpret_cast<void* (*)()>(dlsym(handle, "__cxa_get_globals"));
     metal.called = called_through_table(object);
     check_vtable(metal);
+    stand_in_for_missing(metal, count);
     check(metal);
     __atomic_store_n(&metal.end, object.end, __ATOMIC_RELEASE);
     copy_count.store(count + 1, std::memory_order_release);

@@ -81,6 +81,16 @@ namespace ttmem {
     X(unique_ids, "_ZNK2tt3umd17ClusterDescriptor19get_chip_unique_idsEv")                                            \
     X(chip_remote, "_ZNK2tt3umd17ClusterDescriptor14is_chip_remoteEi")
 
+// Functions it calls where a wheel lacks some of those above: see older.cpp.
+#define TTMEM_OLDER(X)                                                                                                \
+    X(buffer_within, "_ZNK2tt8tt_metal6Buffer15is_valid_regionERKNS0_12BufferRegionE")                                \
+    X(buffer_is_dram, "_ZNK2tt8tt_metal6Buffer7is_dramEv")                                                            \
+    X(buffer_is_l1, "_ZNK2tt8tt_metal6Buffer5is_l1Ev")                                                                \
+    X(buffer_is_trace, "_ZNK2tt8tt_metal6Buffer8is_traceEv")                                                          \
+    X(bank_core, "_ZNK2tt8tt_metal13AllocatorImpl29get_logical_core_from_bank_idEj")                                  \
+    X(chip_vtable, "_ZTVN2tt8tt_metal6DeviceE")                                                                       \
+    X(kernel_scratchpads_older, "_ZNK2tt8tt_metal6Kernel34process_scratchpad_binding_handlesESt8functionIFvRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEjjEE")
+
 enum Hook : uint32_t {
 #define X(name, symbol) kHook_##name,
     TTMEM_HOOKS(X)
@@ -90,10 +100,12 @@ enum Hook : uint32_t {
 
 enum Call : uint32_t {
 #define X(name, symbol) kCall_##name,
-    TTMEM_CALLS(X)
+    TTMEM_CALLS(X) TTMEM_OLDER(X)
 #undef X
         kCallCount
 };
+
+constexpr int kMostCopies = 4;
 
 // One loaded copy of libtt_metal.so.
 struct Metal {
@@ -102,6 +114,7 @@ struct Metal {
     void* calls[kCallCount];
     uint64_t called;    // bit per hook: the library calls it in a way that can be stood in for
     uint64_t coverage;  // bit per kind that can be seen
+    bool odd_programs;  // older than any whose programs could be compared with what ttnn itself says of them
     void* (*exception_globals)();  // of the C++ runtime that libtt_metal throws with
     char path[256];
     char trouble[512];
@@ -121,6 +134,9 @@ struct Metal {
     }
     bool has(Call call) const { return calls[call] != nullptr; }
 };
+
+// Puts something in the place of functions that wheels before 0.80 lack, where it can be shown to be right.
+void stand_in_for_missing(Metal& metal, int number) noexcept;
 
 // Nearly always the only copy: looked at first.
 extern Metal first_copy;

@@ -9,6 +9,32 @@ namespace ttmem {
 
 namespace {
 
+// The cores that have a bank of L1; none if this libtt_metal cannot be asked.
+Cores cores_with_banks(const Metal& metal, void* allocator, uint32_t banks) {
+    Cores cores;
+    if (metal.has(kCall_has_bank)) {
+        for (uint64_t y = 0; y < Cores::kRows; y++) {
+            for (uint64_t x = 0; x < 32; x++) {
+                uint64_t core[2] = {x, y};
+                if (metal.call<bool>(kCall_has_bank, allocator, 1u, static_cast<const uint64_t*>(core))) {
+                    cores.add(x, y);
+                }
+            }
+        }
+    } else if (metal.has(kCall_bank_core)) {  // before 0.78
+        struct Pair {
+            uint64_t x, y;
+        };
+        for (uint32_t bank = 0; bank < banks; bank++) {
+            Pair core = metal.call<Pair>(kCall_bank_core, allocator, bank);
+            if (core.x < 32 && core.y < Cores::kRows) {
+                cores.add(core.x, core.y);
+            }
+        }
+    }
+    return cores;
+}
+
 bool is_mesh(const Metal& metal, void* device) {
     return *static_cast<void**>(device) == static_cast<char*>(metal.calls[kCall_mesh_vtable]) + 16;
 }
@@ -140,16 +166,7 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
         uint64_t unreserved = metal.call<uint32_t>(kCall_max_unreserved);
         place.map_end = unreserved < place.l1_size ? place.l1_size - unreserved : 0;
     }
-    if (metal.has(kCall_has_bank)) {
-        for (uint64_t y = 0; y < Cores::kRows; y++) {
-            for (uint64_t x = 0; x < 32; x++) {
-                uint64_t core[2] = {x, y};
-                if (metal.call<bool>(kCall_has_bank, allocator, 1u, static_cast<const uint64_t*>(core))) {
-                    home.grid.add(x, y);
-                }
-            }
-        }
-    }
+    home.grid = cores_with_banks(metal, allocator, place.banks[1].banks);
     if (forked_ && metal.has(kCall_statistics)) {
         for (int type : kTypes) {
             if (place.banks[type].banks > 0) {

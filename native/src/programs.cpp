@@ -49,6 +49,9 @@ Cores cores_of(const Metal& metal, void* kernel) {
 }
 
 bool outside(const Cores& cores, const Cores& grid) {
+    if (grid.count() == 0) {
+        return false;  // not known
+    }
     for (uint32_t y = 0; y < Cores::kRows; y++) {
         if ((cores.rows[y] & ~grid.rows[y]) != 0) {
             return true;
@@ -205,16 +208,22 @@ void Agent::scratchpads_placed(const Metal& metal, void* impl, void* device) {
     for (const auto& [_, kernel] : kernels) {
         void* self = kernel.get();
         const auto& words = *metal.call<const std::vector<uint32_t>*>(kCall_kernel_args, self);
-        std::function<void(const std::string&, uint32_t, uint32_t, const Opaque&)> each =
-            [&](const std::string& name, uint32_t size, uint32_t word, const Opaque&) {
-                if (size > 0 && word < words.size()) {
-                    Locked held(store.lock);
-                    parts.push_back({Kind::kScratchpad, 0, words[word], size, {},
-                                     store.blob(name.data(), static_cast<uint32_t>(name.size()))});
-                }
-            };
+        auto found = [&](const std::string& name, uint32_t size, uint32_t word) {
+            if (size > 0 && word < words.size()) {
+                Locked held(store.lock);
+                parts.push_back({Kind::kScratchpad, 0, words[word], size, {},
+                                 store.blob(name.data(), static_cast<uint32_t>(name.size()))});
+            }
+        };
         size_t before = parts.size();
-        metal.call<void>(kCall_kernel_scratchpads, self, &each);
+        if (metal.calls[kCall_kernel_scratchpads] == metal.calls[kCall_kernel_scratchpads_older]) {  // before 0.80
+            std::function<void(const std::string&, uint32_t, uint32_t)> each = found;
+            metal.call<void>(kCall_kernel_scratchpads_older, self, &each);
+        } else {
+            std::function<void(const std::string&, uint32_t, uint32_t, const Opaque&)> each =
+                [&](const std::string& name, uint32_t size, uint32_t word, const Opaque&) { found(name, size, word); };
+            metal.call<void>(kCall_kernel_scratchpads, self, &each);
+        }
         if (parts.size() > before) {
             Cores cores = cores_of(metal, self);
             for (size_t i = before; i < parts.size(); i++) {

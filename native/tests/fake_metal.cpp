@@ -6,6 +6,9 @@
 //   FAKE_NO_STATISTICS, FAKE_NO_MARK_ADDRESS, FAKE_NO_BUFFER_SIZE, FAKE_NO_ALLOCATE_BUFFER,
 //   FAKE_NO_MESH_ALLOCATOR   a wheel in which that function has another name
 //   FAKE_OTHER_SLOTS         a wheel whose IDevice has one more virtual function in front
+//   FAKE_BEFORE_79           a wheel that puts some functions in place where they are called, and has older ones
+//   FAKE_BEFORE_75           the same, without scratchpads, and with a list behind the allocator's statistics
+//   FAKE_MOVED_FIELDS        one with the fields of a Buffer elsewhere
 #include "fake_metal.h"
 
 #include <algorithm>
@@ -37,6 +40,18 @@
 #endif
 #ifdef FAKE_NO_MESH_ALLOCATOR
 #define allocator_impl other_allocator_impl
+#endif
+
+#ifdef FAKE_BEFORE_75
+#define FAKE_BEFORE_79
+#define FAKE_SINCE_75 __attribute__((visibility("hidden")))
+#else
+#define FAKE_SINCE_75
+#endif
+#ifdef FAKE_BEFORE_79
+#define FAKE_SINCE_79 __attribute__((visibility("hidden")))
+#else
+#define FAKE_SINCE_79
 #endif
 
 namespace ttsl {
@@ -111,23 +126,36 @@ uint32_t get_max_worker_l1_unreserved_size() {
 class IDevice;
 class AllocatorImpl;
 
+struct BufferRegion {
+    uint64_t offset, size;
+};
+
 class Buffer {
 public:
-    uint64_t size() const;
-    BufferType buffer_type() const;
-    TensorMemoryLayout buffer_layout() const;
-    IDevice* device() const;
+    FAKE_SINCE_79 uint64_t size() const;
+    FAKE_SINCE_79 BufferType buffer_type() const;
+    FAKE_SINCE_79 TensorMemoryLayout buffer_layout() const;
+    FAKE_SINCE_79 IDevice* device() const;
     uint64_t address() const;
     uint64_t aligned_size_per_bank() const;
     uint64_t aligned_page_size() const;
     std::optional<uint32_t> num_cores() const;
     bool has_shard_spec() const;
+    bool is_valid_region(const BufferRegion& region) const;
+    bool is_dram() const;
+    bool is_l1() const;
+    bool is_trace() const;
 
     AllocatorImpl* allocator;
+    uint64_t something;
+#ifdef FAKE_MOVED_FIELDS
+    uint64_t more;
+#endif
     IDevice* device_;
-    uint64_t size_, address_;
+    uint64_t size_;
     BufferType type_;
     TensorMemoryLayout layout_;
+    uint64_t address_;
     uint32_t cores_;
 };
 uint64_t Buffer::size() const { return size_; }
@@ -136,9 +164,13 @@ TensorMemoryLayout Buffer::buffer_layout() const { return layout_; }
 IDevice* Buffer::device() const { return device_; }
 uint64_t Buffer::address() const { return address_; }
 std::optional<uint32_t> Buffer::num_cores() const {
-    return layout_ == TensorMemoryLayout::INTERLEAVED ? std::nullopt : std::optional<uint32_t>(cores_);
+    return has_shard_spec() ? std::optional<uint32_t>(cores_) : std::nullopt;
 }
-bool Buffer::has_shard_spec() const { return layout_ != TensorMemoryLayout::INTERLEAVED; }
+bool Buffer::has_shard_spec() const { return layout_ >= TensorMemoryLayout::HEIGHT_SHARDED; }
+bool Buffer::is_valid_region(const BufferRegion& region) const { return region.offset + region.size <= size_; }
+bool Buffer::is_dram() const { return type_ == BufferType::DRAM || type_ == BufferType::TRACE; }
+bool Buffer::is_l1() const { return type_ == BufferType::L1 || type_ == BufferType::L1_SMALL; }
+bool Buffer::is_trace() const { return type_ == BufferType::TRACE; }
 uint64_t Buffer::aligned_page_size() const { return 16; }
 uint64_t Buffer::aligned_size_per_bank() const {
     uint64_t banks = fake::kBankCount[static_cast<int>(type_)];
@@ -148,7 +180,11 @@ uint64_t Buffer::aligned_size_per_bank() const {
 
 struct Statistics {
     uint64_t total, allocated, free, largest_free;
+#ifdef FAKE_BEFORE_75
+    std::vector<uint32_t> addresses;
+#else
     uint64_t more[12];  // what a later version may add
+#endif
 };
 
 class AllocatorImpl {
@@ -164,7 +200,8 @@ public:
     uint64_t get_base_allocator_addr(const HalMemType& type) const;
     Statistics get_statistics(const BufferType& type) const;
     size_t get_num_allocated_buffers() const;
-    bool has_bank(BufferType type, const xy_pair& core) const;
+    FAKE_SINCE_79 bool has_bank(BufferType type, const xy_pair& core) const;
+    xy_pair get_logical_core_from_bank_id(uint32_t bank) const;
 
 private:
     mutable std::mutex mutex_;
@@ -221,7 +258,7 @@ Statistics AllocatorImpl::get_statistics(const BufferType& type) const {
     for (const auto& [_, size] : taken_[static_cast<int>(type)]) {
         used += size;
     }
-    return {total, used, total - used, total - used, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}};
+    return {total, used, total - used, total - used, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}};  // freed or ignored
 }
 size_t AllocatorImpl::get_num_allocated_buffers() const {
     std::lock_guard<std::mutex> held(mutex_);
@@ -233,6 +270,10 @@ size_t AllocatorImpl::get_num_allocated_buffers() const {
 }
 bool AllocatorImpl::has_bank(BufferType, const xy_pair& core) const {
     return core.x < fake::kGridWidth && core.y < fake::kGridHeight;
+}
+
+xy_pair AllocatorImpl::get_logical_core_from_bank_id(uint32_t bank) const {
+    return {bank % fake::kGridWidth, bank / fake::kGridWidth};
 }
 
 // tt-metal's own destructor calls are those of a base class; this gives the same.
@@ -309,7 +350,8 @@ public:
     uint32_t get_binary_packed_size(IDevice* device, int index) const;
     std::vector<uint32_t>& common_runtime_args();
     using Each = std::function<void(const std::string&, uint32_t, uint32_t, const std::optional<LLKMetadata>&)>;
-    void process_scratchpad_binding_handles(const Each& each) const;
+    FAKE_SINCE_79 void process_scratchpad_binding_handles(const Each& each) const;
+    void process_scratchpad_binding_handles(std::function<void(const std::string&, uint32_t, uint32_t)> each) const;
 
     fake::ProgramSpec spec;
     uint32_t number;
@@ -346,6 +388,13 @@ void Kernel::process_scratchpad_binding_handles(const Each& each) const {
     }
 }
 
+void Kernel::process_scratchpad_binding_handles(
+    std::function<void(const std::string&, uint32_t, uint32_t)> each) const {
+    for (uint32_t i = 0; i < spec.scratchpads; i++) {
+        each("scratch_" + std::to_string(i), 128 * (i + 1), i);
+    }
+}
+
 namespace distributed {
 class MeshDevice;
 }
@@ -366,7 +415,7 @@ public:
     void compile(IDevice* device, bool force);
     void allocate_circular_buffers(const IDevice* device);
     void allocate_dataflow_buffers(const IDevice* device);
-    void allocate_scratchpads(const IDevice* device);
+    FAKE_SINCE_75 void allocate_scratchpads(const IDevice* device);
     uint64_t get_id() const;
     std::unordered_map<uint32_t, std::shared_ptr<Kernel>>& get_kernels(uint32_t type);
     uint32_t& get_program_config_size(uint32_t type);
@@ -535,8 +584,13 @@ MeshWorkload::~MeshWorkload() = default;
 void EnqueueMeshWorkload(MeshCommandQueue& queue, MeshWorkload& workload, bool blocking);
 
 Buffer* new_buffer(IDevice* device, BufferType type, uint64_t size, uint32_t layout, uint32_t cores) {
-    auto buffer = std::make_unique<Buffer>(Buffer{device->own_allocator(), device, size, 0, type,
-                                                  static_cast<TensorMemoryLayout>(layout), cores});
+    auto buffer = std::make_unique<Buffer>();
+    buffer->allocator = device->own_allocator();
+    buffer->device_ = device;
+    buffer->size_ = size;
+    buffer->type_ = type;
+    buffer->layout_ = static_cast<TensorMemoryLayout>(layout);
+    buffer->cores_ = cores;
     uint64_t address = buffer->allocator->allocate_buffer(buffer.get());
     if (address != buffer->address_) {
         throw std::logic_error("the address was changed on its way");

@@ -455,6 +455,8 @@ def test_without_a_server_nothing_is_said_about_clients(machine: machines.Machin
         ("symbolic", "broken", "does not call allocate_buffer"),
         ("no_mark_address", "warning", "dataflow buffers are not tracked: this libtt_metal has no dfb_placed"),
         ("no_statistics", "warning", "whether the account is complete"),
+        ("before_79", "ok", "or, being older, stood in for (buffer_size, buffer_type, buffer_layout, "),
+        ("before_75", "warning", "kernels are not tracked: it is older than 0.75"),
         ("no_mesh_allocator", "warning", "circular buffers are not tracked: this libtt_metal has no mesh_allocator"),
     ],
 )  # fmt: skip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ttnn wheel below .cache/, with a compiler that compiles nothing, ready to run on mock devices."""
+"""ttnn wheels below .cache/, with a compiler that compiles nothing, ready to run on mock devices."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ SHARED_MEMORY = Path("/dev/shm")
 
 # A caller's settings of these kinds would change what is tested.
 _DROPPED = ("TT_", "TTNN_", "TTMEM_", "OMPI_", "PYTHON", "LD_PRELOAD", "VIRTUAL_ENV")
+# Without these, older versions do not run on mock devices: the first that runs without, the variable, its value.
+_SETTINGS = (
+    ((0, 75), "TT_METAL_SLOW_DISPATCH_MODE", "1"),  # no command queues
+    ((0, 68), "TT_METAL_INSPECTOR", "0"),
+)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 class Wheel(NamedTuple):
@@ -39,6 +48,7 @@ class Wheel(NamedTuple):
 
     python: str
     package: Path
+    version: str = VERSION
 
     def environment(self, board: str, folder: Path, uid_seed: int, cache: Path | None = None) -> dict[str, str]:
         """The whole environment of a process on that machine; everything it writes goes into the folder.
@@ -53,6 +63,7 @@ class Wheel(NamedTuple):
         described.write_text(descriptor(board, uids(board, uid_seed)))
         return {
             **{key: value for key, value in os.environ.items() if not key.startswith(_DROPPED)},
+            **{name: value for before, name, value in _SETTINGS if _number(self.version) < before},
             "HOME": str(folder / "home"),
             "TMPDIR": str(folder / "tmp"),
             "TT_METAL_MOCK_CLUSTER_DESC_PATH": str(described),
@@ -86,14 +97,20 @@ def remove_statistics(board: str, uid_seed: int) -> None:
 
 
 @functools.cache
-def wheel(python: str) -> Wheel:
+def wheel(python: str, version: str = VERSION) -> Wheel:
     """ttnn for that version of Python, set up when first asked for; that takes a minute, and later none."""
-    folder = CACHE / f"{VERSION}-py{python}"
+    folder = CACHE / f"{version}-py{python}"
+    base = None if version == VERSION else wheel(python)
     with _locked(folder.with_name(f"{folder.name}.lock")):
-        _install(folder, python)
-        package = folder / "lib" / f"python{python}" / "site-packages" / "ttnn"
-        _install_compiler(package)
-    return Wheel(str(folder / "bin" / "python"), package)
+        _install(folder, python, version, base)
+        package = _packages(folder, python) / "ttnn"
+        if (package / "tt_metal" / "sfpi-version").exists():  # before 0.67 there is no firmware to build kernels for
+            _install_compiler(package)
+    return Wheel(str(folder / "bin" / "python"), package, version)
+
+
+def _packages(folder: Path, python: str) -> Path:
+    return folder / "lib" / f"python{python}" / "site-packages"
 
 
 @contextmanager
@@ -104,14 +121,22 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _install(folder: Path, python: str) -> None:
+def _install(folder: Path, python: str, version: str = VERSION, base: Wheel | None = None) -> None:
+    """With `base`, everything but ttnn itself is taken from there: what other versions need is the same."""
     complete = folder / ".complete"  # written last: a folder without it was interrupted
-    if complete.exists() and _answers([str(folder / "bin" / "python")], python):
+    own = str(folder / "bin" / "python")
+    if complete.exists() and _answers([own], python):
         return
     shutil.rmtree(folder, ignore_errors=True)
-    _run([interpreter(python), "-m", "venv", str(folder)])
-    quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
-    _run([str(folder / "bin" / "python"), "-m", "pip", "install", *quiet, f"ttnn=={VERSION}"])
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", f"ttnn=={version}"]
+    if base is None:
+        _run([interpreter(python), "-m", "venv", str(folder)])
+        _run([own, *install])
+    else:
+        _run([interpreter(python), "-m", "venv", "--without-pip", str(folder)])
+        packages = _packages(folder, python)
+        _run([base.python, *install, "--no-deps", "--no-compile", "--ignore-installed", "--prefix", str(folder)])
+        (packages / "base.pth").write_text(f"{base.package.parent}\n")  # comes after its own packages
     complete.touch()
 
 
@@ -123,7 +148,9 @@ def _install_compiler(package: Path) -> None:
         if "=" in line
     )
     version = f'-DVERSION="{settings["sfpi_version"]}[{settings["sfpi_build"]}]"'
-    recipe = ["-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-static-libstdc++", "-static-libgcc", version]
+    firmware = f'-DFIRMWARE="{package / "tt_metal" / "pre-compiled"}"'
+    recipe = ["-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-static-libstdc++", "-static-libgcc"]
+    recipe += [version, firmware]
     made_from = hashlib.sha256(repr(recipe).encode() + COMPILER.read_bytes()).hexdigest()
     sfpi = package / "runtime" / "sfpi"
     stamp = sfpi / "made-from"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from tests.support import ROOT
-from ttmem.doctor.needs import CALLS, EXTRAS, HOOKS, NEEDS
+from ttmem.doctor.needs import CALLS, EXTRAS, FIRST_PROGRAMS, HOOKS, IN_PLACE, INSTEAD, NEEDS, OLDER
 
 HEADER = (ROOT / "native/src/metal.h").read_text()
 SOURCE = (ROOT / "native/src/metal.cpp").read_text()
@@ -31,6 +31,7 @@ def requirements() -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
 def test_hooks_and_calls_are_the_agents() -> None:
     assert table("TTMEM_HOOKS") == HOOKS
     assert table("TTMEM_CALLS") == CALLS
+    assert table("TTMEM_OLDER") == OLDER
 
 
 def test_needs_are_the_agents() -> None:
@@ -43,3 +44,19 @@ def test_of_every_function_it_is_said_what_it_is_for() -> None:
     assert needed | set(extra) == {*HOOKS, *CALLS}
     assert len(extra) == len(set(extra))
     assert not needed & set(extra)
+
+
+def test_what_stands_in_is_the_agents() -> None:
+    """The conditions of older.cpp and places.cpp, in the same words."""
+    older = (ROOT / "native/src/older.cpp").read_text()
+    asked = older[older.index("bool asked =") : older.index("bool layout =")]
+    lacking = re.findall(r"!metal\.has\(kCall_(\w+)\)", asked)
+    wanted = {*re.findall(r"(?<!!)metal\.has\(kCall_(\w+)\)", asked), *re.findall(r"kHook_(\w+)", asked)}
+    assert tuple(lacking) == IN_PLACE
+    for name in IN_PLACE:
+        assert set(INSTEAD[name]) == wanted
+    assert set(INSTEAD["buffer_layout"]) == {*wanted, "buffer_cores"}
+    assert f"odd_programs = metal.hooks[kHook_{FIRST_PROGRAMS}] == nullptr" in older
+    assert set(OLDER) == {name for names in INSTEAD.values() for name in names} & set(OLDER)
+    everything = older + (ROOT / "native/src/places.cpp").read_text()
+    assert all(f"kCall_{name}" in everything for name in (*INSTEAD, *OLDER))

@@ -34,8 +34,9 @@ class Compiler:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.program = folder / "compiler"
-        command = ["g++", "-std=c++17", '-DVERSION="1.2.3[45]"', str(mock_wheel.COMPILER), "-o", str(self.program)]
-        subprocess.run(command, check=True)
+        self.prebuilt = folder / "pre-compiled"
+        macros = ['-DVERSION="1.2.3[45]"', f'-DFIRMWARE="{self.prebuilt}"']
+        subprocess.run(["g++", "-std=c++17", *macros, str(mock_wheel.COMPILER), "-o", str(self.program)], check=True)
 
     def __call__(self, *arguments: str, fails: bool = False) -> str:
         done = subprocess.run([str(self.program), *arguments], capture_output=True, text=True)
@@ -113,6 +114,23 @@ def test_what_it_cannot_link_is_an_error(compiler: Compiler, tmp_path: Path) -> 
     script = tmp_path / "firmware.ld"
     script.write_text("  .text (16 + 32) :\n  {\n  } :text\n")
     assert "links kernels only" in compiler(f"-T{script}", "-o", str(tmp_path / "x.elf"), fails=True)
+
+
+@pytest.mark.parametrize(("arch", "expected"), [("wormhole", "2"), ("blackhole", "3")])
+def test_firmware_that_the_wheel_lacks_is_what_it_has_for_another_device(
+    compiler: Compiler, tmp_path: Path, arch: str, expected: str
+) -> None:
+    """Of the same core and architecture: Wormhole's ethernet cores are called erisc."""
+    for build, core in (("1", "erisc"), ("2", "erisc"), ("2", "brisc"), ("3", "active_erisc"), ("3", "brisc")):
+        (compiler.prebuilt / build / core).mkdir(parents=True, exist_ok=True)
+        (compiler.prebuilt / build / core / f"{core}.elf").write_text(build)
+    script = tmp_path / arch / "firmware_brisc.ld"
+    output = tmp_path / "77" / "firmware" / "brisc" / "brisc.8.elf"
+    for path in (script, output):
+        path.parent.mkdir(parents=True)
+    script.write_text("  .text (16 + 32) :\n  {\n  } :text\n")
+    assert compiler(f"-T{script}", "-o", str(output)) == ""
+    assert output.read_text() == expected
 
 
 @pytest.mark.parametrize("name", BOARDS)

@@ -13,10 +13,16 @@ import argparse
 import json
 import os
 import shutil
+import sys
 
 from ttmem.doctor.checks import document, examine, exit_code
+from ttmem.doctor.elf import NotALibrary
+from ttmem.doctor.hooks import look
 from ttmem.doctor.scene import Scene
+from ttmem.doctor.wheel import find
 from ttmem.show.doctor import render
+from ttmem.show.wheel import data
+from ttmem.show.wheel import render as wheel_text
 
 ERROR = 2  # 1 is for warnings
 
@@ -25,6 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.doctor/1"')
     parser.add_argument(
         "--python", metavar="PATH", type=_interpreter, help="the interpreter whose ttnn to look at (default: this one)"
+    )
+    parser.add_argument(
+        "--wheel",
+        metavar="PATH",
+        nargs="?",
+        const="",
+        help="only say, hook by hook, what the agent would see with a ttnn: its folder, its libtt_metal.so, or an "
+        "interpreter that has it (default: that of --python)",
     )
     parser.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
     parser.add_argument("-v", "--verbose", action="store_true", help="show in full what is fine, too")
@@ -39,6 +53,20 @@ def _interpreter(text: str) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.wheel is not None:
+        return _wheel(args)
     found = examine(Scene(args.root, os.environ, api=args.api, python=args.python))
     print(json.dumps(document(found)) if args.json else render(found, verbose=args.verbose))
     return exit_code(found)
+
+
+def _wheel(args: argparse.Namespace) -> int:
+    """Exit code: 0 everything is tracked, 1 not everything, 2 nothing, or there is no such library."""
+    try:
+        path = find(args.wheel or args.python or sys.executable, os.environ)
+        coverage = look(path)
+    except (OSError, NotALibrary) as error:
+        print(f"ttmem doctor: --wheel: {error}", file=sys.stderr)
+        return ERROR
+    print(json.dumps(data(coverage)) if args.json else wheel_text(coverage, verbose=args.verbose))
+    return 0 if len(coverage.tracked) == len(coverage.kinds) else 1 if coverage.tracked else ERROR

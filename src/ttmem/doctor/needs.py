@@ -83,6 +83,18 @@ CALLS = {
 }
 
 
+# Functions it calls where a wheel lacks some of those above.
+OLDER = {
+    "buffer_within": "_ZNK2tt8tt_metal6Buffer15is_valid_regionERKNS0_12BufferRegionE",
+    "buffer_is_dram": "_ZNK2tt8tt_metal6Buffer7is_dramEv",
+    "buffer_is_l1": "_ZNK2tt8tt_metal6Buffer5is_l1Ev",
+    "buffer_is_trace": "_ZNK2tt8tt_metal6Buffer8is_traceEv",
+    "bank_core": "_ZNK2tt8tt_metal13AllocatorImpl29get_logical_core_from_bank_idEj",
+    "chip_vtable": "_ZTVN2tt8tt_metal6DeviceE",
+    "kernel_scratchpads_older": "_ZNK2tt8tt_metal6Kernel34process_scratchpad_binding_handlesESt8functionIFvRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEjjEE",  # noqa: E501
+}
+
+
 class Need(NamedTuple):
     """A group of kinds, and every function without which the agent does not track it."""
 
@@ -175,3 +187,18 @@ EXTRAS = {
     "chips by their unique id": ("context_exists", "context", "cluster", "cluster_descriptor", "unique_ids"),
     "boards, and which chips are remote": ("board_type", "chip_remote"),
 }
+
+# What stands in for a function that older wheels lack, as native/src/older.cpp has it, if all of these are there. The
+# first group is how fields of a Buffer are read in place; the agent tries that out on a blank one before it believes.
+_IN_PLACE = ("buffer_within", "buffer_is_dram", "buffer_is_l1", "buffer_is_trace", "chip_vtable", "context")
+INSTEAD = {
+    "buffer_size": (*_IN_PLACE, "allocate_dfbs"),
+    "buffer_type": (*_IN_PLACE, "allocate_dfbs"),
+    "buffer_device": (*_IN_PLACE, "allocate_dfbs"),
+    "buffer_layout": (*_IN_PLACE, "allocate_dfbs", "buffer_cores"),
+    "has_bank": ("bank_core",),
+    "kernel_scratchpads": ("kernel_scratchpads_older",),
+}
+IN_PLACE = ("buffer_size", "buffer_type", "buffer_device")  # all of them or none
+# A wheel whose buffers are read in place and that lacks this one is older than any whose programs could be compared.
+FIRST_PROGRAMS = "allocate_scratchpads"

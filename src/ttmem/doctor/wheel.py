@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ttmem.doctor import elf
 from ttmem.doctor.findings import Said, broken, ok, some, unknown, warning
-from ttmem.doctor.locate import Wheel
-from ttmem.doctor.needs import CALLS, EXTRAS, HOOKS, NEEDS
+from ttmem.doctor.hooks import IN_ITS_STEAD, look
+from ttmem.doctor.locate import Wheel, locate
 from ttmem.doctor.scene import Scene
 
 _PYTHONS = ("3.10", "3.12")  # that there are wheels for
-_PROVEN = "use a ttnn that ttmem is proven with: 0.81.1"
+_PROVEN = "use a ttnn that ttmem is proven with: 0.81.1, or one that docs/compatibility.md has as exact"
 
 
 def ttnn(scene: Scene) -> Iterator[Said]:
@@ -27,7 +27,7 @@ def ttnn(scene: Scene) -> Iterator[Said]:
         wheels = "" if found.python in _PYTHONS else f"; there are wheels for Python {' and '.join(_PYTHONS)} only"
         yield unknown(looked, f"no ttnn there{wheels}", "name the interpreter of your program with --python PATH")
         return
-    library = _library(found.folder, scene)
+    library = library_of(found.folder, scene.env)
     if library is None:
         yield warning(
             found.folder, f"ttnn {found.version or ''} has no libtt_metal.so where one is expected",
@@ -37,18 +37,42 @@ def ttnn(scene: Scene) -> Iterator[Said]:
     yield ok(looked, f"ttnn {found.version or '(version not known)'}, {library}")
 
 
-def _library(folder: str, scene: Scene) -> str | None:
+def library_of(folder: str, env: Mapping[str, str]) -> str | None:
     """In a wheel below the package, in a source tree in its build folder."""
-    trees = [folder, scene.env.get("TT_METAL_HOME") or folder, os.path.dirname(os.path.dirname(folder))]
+    trees = [folder, env.get("TT_METAL_HOME") or folder, os.path.dirname(os.path.dirname(folder))]
     places = [os.path.join(tree, "build/lib/libtt_metal.so") for tree in trees]
     return next((place for place in places if os.path.isfile(place)), None)
+
+
+def find(path: str, env: Mapping[str, str]) -> str:
+    """The libtt_metal.so of what a user names: itself, a folder of ttnn or around it, or an interpreter.
+
+    OSError if there is none.
+    """
+    if os.path.isdir(path):
+        folders = [path, os.path.join(path, "ttnn")]
+        places = [*(os.path.join(folder, "build/lib/libtt_metal.so") for folder in folders)]
+        places.append(os.path.join(path, "libtt_metal.so"))
+        found = next((place for place in places if os.path.isfile(place)), None)
+        if found is None:
+            raise OSError(f"{path} is no folder of ttnn: there is no {places[0]}")
+        return found
+    if ".so" in os.path.basename(path) and os.path.isfile(path):
+        return path
+    where = locate(path, env)
+    if isinstance(where, str):
+        raise OSError(f"{path} is neither a libtt_metal.so nor an interpreter: {where}")
+    library = library_of(where.folder, env) if where.folder else None
+    if library is None:
+        raise OSError(f"{path} (Python {where.python}) has no ttnn with a libtt_metal.so; name one")
+    return library
 
 
 def hooks(scene: Scene) -> Iterator[Said]:
     """Hook by hook: what would the agent see with the libraries that are installed or in use?"""
     libraries: dict[tuple[int, int], str] = {}
     found = scene.wheel
-    installed = _library(found.folder, scene) if isinstance(found, Wheel) and found.folder else None
+    installed = library_of(found.folder, scene.env) if isinstance(found, Wheel) and found.folder else None
     for path in [installed, *(user.metal for user in scene.users)]:
         try:
             status = os.stat(path or "")
@@ -65,37 +89,19 @@ def hooks(scene: Scene) -> Iterator[Said]:
 
 
 def _hooks_of(path: str) -> Iterator[Said]:
-    names = {**HOOKS, **CALLS}
-    library = elf.read(path, names.values())
-    defined = library.defined | _in_dependencies(path, library, set(names.values()) - library.defined)
-    missing = {name for name, symbol in names.items() if symbol not in defined}
-    uncalled = {name for name, symbol in HOOKS.items() if symbol not in library.called} - missing
-    tracked = 0
-    for number, need in enumerate(NEEDS):
-        lacks = [name for name in (*need.hooks, *need.calls) if name in missing]
-        passed = [name for name in need.hooks if name in uncalled]
-        if not lacks and not passed:
-            tracked += 1
-            continue
-        parts = [f"has no {some(lacks)}" if lacks else "", f"does not call {some(passed)} in a way that can be seen"]
-        why = " and ".join(part for part, there in zip(parts, (lacks, passed), strict=True) if there)
-        if number == 0:
-            yield broken(path, f"nothing is tracked, because buffers are not: this libtt_metal {why}", _PROVEN)
-            return
-        yield warning(path, f"{need.what} are not tracked: this libtt_metal {why}", f"it is unknown, not 0; {_PROVEN}")
-    for what, wanted in EXTRAS.items():
-        lacks = [name for name in wanted if name in missing]
-        if lacks:
-            yield warning(path, f"not known with this libtt_metal: {what} (no {some(lacks)})", _PROVEN)
-    if tracked == len(NEEDS) and not missing:
-        yield ok(path, f"all {len(names)} functions are there: {some([need.what for need in NEEDS], 9)} are tracked")
-
-
-def _in_dependencies(path: str, library: elf.Library, names: set[str]) -> set[str]:
-    """What the libraries it needs have: those that lie beside it, as all of tt-metal's do."""
-    found: set[str] = set()
-    for needed in library.needed:
-        beside = os.path.join(os.path.dirname(path), needed)
-        if names - found and os.path.isfile(beside):
-            found |= elf.read(beside, names - found).defined
-    return found
+    found = look(path)
+    first = found.kinds[0]
+    if first.reason is not None:
+        yield broken(path, f"nothing is tracked, because {first.what} are not: {first.reason}", _PROVEN)
+        return
+    for kinds in found.kinds:
+        if kinds.reason is not None:
+            todo = f"it is unknown, not 0; {_PROVEN}"
+            yield warning(path, f"{kinds.what} are not tracked: {kinds.reason}", todo)
+    for what, lacks in found.unknown.items():
+        yield warning(path, f"not known with this libtt_metal: {what} (no {some(lacks)})", _PROVEN)
+    stood_in = found.named(IN_ITS_STEAD)
+    if not found.unknown and len(found.tracked) == len(found.kinds):
+        older = f" or, being older, stood in for ({some(stood_in)})" if stood_in else ""
+        count = len(found.functions)
+        yield ok(path, f"all {count} functions are there{older}: {some(found.tracked, 9)} are tracked")

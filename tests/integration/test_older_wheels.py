@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other versions of ttnn under the agent: no workload is disturbed, and what is tracked is exact, as written down."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.mock.compatibility import GROUPS, IN_CI, PAGE, PYTHON, VERSIONS, Row, examine, library, page
+from tests.mock.wheel import Wheel, wheel
+
+
+@pytest.fixture(scope="module")
+def wheels() -> dict[str, Wheel]:
+    """All at once: one is unpacked while the next is on its way."""
+    wheel(PYTHON)
+    with ThreadPoolExecutor(len(IN_CI)) as pool:
+        return dict(zip(IN_CI, pool.map(lambda version: wheel(PYTHON, version), IN_CI), strict=True))
+
+
+def check(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ttmem", "doctor", "--wheel", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("version", IN_CI)
+def test_a_version_is_as_it_is_written_and_as_the_doctor_says(
+    version: str, wheels: dict[str, Wheel], folder: Path
+) -> None:
+    row = examine(version, folder)
+    written = PAGE.read_text(encoding="utf-8").splitlines()
+    assert row.line() in written
+    assert (row.note() in written) == bool(row.trouble)
+
+    done = check(str(library(wheels[version])), "--json")
+    said = json.loads(done.stdout)
+    assert [kinds["what"] for kinds in said["kinds"] if kinds["tracked"]] == row.tracked
+    assert done.returncode == (0 if row.tracked == list(GROUPS) else 1)
+
+
+def test_the_page_is_whole() -> None:
+    """Made of rows of every version, in order; those that CI does not run are taken as they are."""
+    written = PAGE.read_text(encoding="utf-8")
+    rows = []
+    for version in VERSIONS:
+        (cells,) = [line.split(" | ") for line in written.splitlines() if line.startswith(f"| {version} | ")]
+        states = [cell.strip(" |") for cell in cells[1:]]
+        assert set(states) <= {"exact", "seen", "none", "-"}
+        notes = [line for line in written.splitlines() if line.startswith(f"- {version}: ")]
+        trouble = notes[0].partition(": ")[2] if notes else ""
+        assert bool(trouble) == ("-" in states)
+        rows.append(Row(version, dict(zip(GROUPS, states, strict=True)), trouble))
+    assert page(rows) == written
+
+
+def kinds_said(text: str) -> dict[str, str]:
+    lines = [line.strip() for line in text.splitlines()]
+    return {what: line[len(what) :].strip() for what in GROUPS for line in lines if line.startswith(f"{what} ")}
+
+
+def test_the_doctor_hook_by_hook(wheels: dict[str, Wheel]) -> None:
+    """By a library, a folder of ttnn, the folder around it, and an interpreter: the same words."""
+    old = wheels["0.72.0"]
+    answers = [check(str(path)) for path in (library(old), old.package, old.package.parent, old.python)]
+    assert len({answer.stdout for answer in answers}) == 1
+    text = answers[0].stdout
+    states = kinds_said(text)
+    assert states.pop("buffers") == "tracked"
+    assert len(states) == 4
+    assert all(state.startswith("NOT TRACKED: it is older than 0.75, ") for state in states.values())
+    words = {line.split()[0]: line.split(maxsplit=1)[1] for line in text.splitlines() if line.startswith("    ")}
+    assert words["allocate_buffer"] == "there"
+    assert words["allocate_scratchpads"] == "MISSING"
+    assert words["buffer_size"].startswith("not there, as in older versions")
+    assert words["enqueue"].startswith("there, but not called")
+    assert text.splitlines()[-1] == "ttmem doctor --wheel: 1 of 5 tracked: buffers"
+    assert {answer.returncode for answer in answers} == {1}
+
+
+def test_the_doctor_on_the_newest() -> None:
+    done = check(wheel(PYTHON).python, "-v")
+    assert done.returncode == 0
+    assert "MISSING" not in done.stdout
+    assert set(kinds_said(done.stdout).values()) == {"tracked"}
+    assert "_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("empty", "is no folder of ttnn: there is no "),
+        ("broken.so", "is not a 64-bit little-endian ELF file"),
+        ("nothing", "is neither a libtt_metal.so nor an interpreter: "),
+    ],
+)
+def test_what_is_no_wheel(folder: Path, name: str, words: str) -> None:
+    (folder / "empty").mkdir()
+    (folder / "broken.so").write_text("no library at all")
+    done = check(str(folder / name))
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ttmem doctor: --wheel: ")
+    assert str(folder / name) in line
+    assert words in line

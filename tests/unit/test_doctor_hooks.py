@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is tracked follows from the functions that a library has, and is shown as it was found."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from ttmem.doctor.hooks import IN_ITS_STEAD, MISSING, THERE, UNSEEN, Coverage, look
+from ttmem.doctor.needs import CALLS, HOOKS, IN_PLACE, INSTEAD, NEEDS, OLDER
+from ttmem.show.wheel import data, render, verdict_line
+
+EVERYTHING = [need.what for need in NEEDS]
+NAMES = {**HOOKS, **CALLS, **OLDER}
+
+
+def library(folder: Path, lacks: Iterable[str] = (), uncalled: Iterable[str] = ()) -> Coverage:
+    """A library that has all functions but some, and calls every hook itself but some."""
+    have = [symbol for name, symbol in NAMES.items() if name not in set(lacks)]
+    calls = [symbol for name, symbol in HOOKS.items() if name not in {*lacks, *uncalled}]
+    source = folder / "library.c"
+    source.write_text(
+        "\n".join([*(f"void {symbol}(void) {{}}" for symbol in have), "void all_of_them(void) {"])
+        + "".join(f"{symbol}();" for symbol in calls)
+        + "}\n"
+    )
+    path = folder / "libtt_metal.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O0", str(source), "-o", str(path)], check=True)
+    return look(str(path))
+
+
+def reasons(coverage: Coverage) -> dict[str, str]:
+    return {kinds.what: kinds.reason for kinds in coverage.kinds if kinds.reason is not None}
+
+
+def test_a_library_that_has_everything(folder: Path) -> None:
+    found = library(folder)
+    assert found.tracked == EVERYTHING
+    assert {function.state for function in found.functions} == {THERE}
+    assert [function.name for function in found.functions] == [*HOOKS, *CALLS]
+    assert found.unknown == {}
+
+
+def test_one_that_newer_ones_are_like(folder: Path) -> None:
+    """What only older wheels have is missed by nobody."""
+    assert library(folder, OLDER).tracked == EVERYTHING
+
+
+def test_an_older_one(folder: Path) -> None:
+    found = library(folder, INSTEAD)
+    assert found.tracked == EVERYTHING
+    assert set(found.named(IN_ITS_STEAD)) == set(INSTEAD)
+    assert found.unknown == {}
+
+
+def test_one_that_is_older_still_has_buffers_only(folder: Path) -> None:
+    found = library(folder, [*INSTEAD, "kernel_scratchpads_older", "allocate_scratchpads"])
+    assert found.tracked == ["buffers"]
+    assert all("older than 0.75" in reason for reason in reasons(found).values())
+
+
+def test_a_new_one_without_scratchpads_keeps_the_rest(folder: Path) -> None:
+    found = library(folder, [*OLDER, "allocate_scratchpads"])
+    assert reasons(found) == {"scratchpads": "this libtt_metal has no allocate_scratchpads"}
+
+
+def test_fields_are_read_in_place_all_or_none(folder: Path) -> None:
+    for lacks in (["buffer_size"], [*IN_PLACE, "buffer_within"], [*IN_PLACE, "allocate_dfbs"]):
+        found = library(folder, lacks)
+        assert found.tracked == []
+        assert "has no buffer_size" in reasons(found)["buffers"]
+        assert reasons(found)["kernels"] == "buffers are not, and everything hangs on them"
+
+
+def test_a_hook_that_is_not_called(folder: Path) -> None:
+    found = library(folder, uncalled=["clear", "enqueue"])
+    assert reasons(found)["buffers"] == "this libtt_metal does not call clear in a way that can be seen"
+    assert found.named(UNSEEN) == ["clear", "enqueue"]
+
+
+def test_as_text_and_as_data(folder: Path) -> None:
+    found = library(folder, ["dfb_placed", "statistics"], uncalled=["enqueue"])
+    text = render(found)
+    lines = text.splitlines()
+    assert lines[:7] == [
+        found.library,
+        "  buffers            tracked",
+        "  circular buffers   tracked",
+        "  dataflow buffers   NOT TRACKED: this libtt_metal has no dfb_placed",
+        "  scratchpads        tracked",
+        "  kernels            tracked",
+        "  not known: whether the account is complete: the agent cannot audit itself (no statistics)",
+    ]
+    assert "    statistics             MISSING" in lines
+    assert lines[-1] == verdict_line(found)
+    assert verdict_line(found) == (
+        "ttmem doctor --wheel: 4 of 5 tracked: buffers, circular buffers, scratchpads, kernels"
+    )
+    assert CALLS["statistics"] not in text
+    assert CALLS["statistics"] in render(found, verbose=True)
+    document = data(found)
+    assert document["schema"] == "ttmem.wheel/1"
+    assert [kinds["what"] for kinds in document["kinds"] if not kinds["tracked"]] == ["dataflow buffers"]
+    states = {function["name"]: function["state"] for function in document["functions"]}
+    assert (states["dfb_placed"], states["enqueue"], states["clear"]) == (MISSING, UNSEEN, THERE)
