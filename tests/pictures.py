@@ -37,7 +37,8 @@ def holder(pid: int, *holds: int, start: int = 100, uid: int = 1000, name: str =
     """A process that has chips open."""
     return {
         "pid": pid, "start": start, "uid": uid, "user": "ann", "name": name, "command": f"{name} model.py",
-        "container": None, "inner_pid": None, "letter": "S", "holds": list(holds),
+        "container": None, "job": {"id": "session 3", "name": "bash"}, "inner_pid": None, "letter": "S",
+        "holds": list(holds),
     }  # fmt: skip
 
 

@@ -331,6 +331,33 @@ void ttmem_enqueue(void* queue, void** workload, bool blocking) {
     tell(metal, agent, [&] { agent->ran(metal, impl); });
 }
 
+// These three only for what they throw: programs that cannot be laid out, a kernel ring or trace region that is too small.
+TTMEM_EXPORT void ttmem_compile_workload(void* self, void* mesh)
+    TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImpl7compileEPNS1_10MeshDeviceE");
+void ttmem_compile_workload(void* self, void* mesh) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    watched(metal, nullptr, mesh, nullptr,
+            [&] { metal.real<void (*)(void*, void*)>(ttmem::kHook_compile_workload)(self, mesh); });
+}
+
+TTMEM_EXPORT void ttmem_finalize_workload(void* self, void* mesh)
+    TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImpl16finalize_offsetsEPNS1_10MeshDeviceE");
+void ttmem_finalize_workload(void* self, void* mesh) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    watched(metal, nullptr, mesh, nullptr,
+            [&] { metal.real<void (*)(void*, void*)>(ttmem::kHook_finalize_workload)(self, mesh); });
+}
+
+TTMEM_EXPORT void ttmem_fill_trace(void* queue, void* buffer, size_t first, size_t second, size_t third)
+    TTMEM_NAMED("_ZN2tt8tt_metal11distributed9MeshTrace20populate_mesh_bufferERNS1_16MeshCommandQueueERSt10shared_ptrINS1_15MeshTraceBufferEEmmm");
+void ttmem_fill_trace(void* queue, void* buffer, size_t first, size_t second, size_t third) {
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    watched(metal, nullptr, nullptr, nullptr, [&] {
+        metal.real<void (*)(void*, void*, size_t, size_t, size_t)>(ttmem::kHook_fill_trace)(queue, buffer, first, second,
+                                                                                           third);
+    });
+}
+
 TTMEM_EXPORT void ttmem_clear_cache(void* self)
     TTMEM_NAMED("_ZN2tt8tt_metal11distributed10MeshDevice19clear_program_cacheEv");
 void ttmem_clear_cache(void* self) {

@@ -30,7 +30,10 @@ namespace ttmem {
     X(workload_gone, "_ZN2tt8tt_metal11distributed16MeshWorkloadImplD1Ev")                                            \
     X(load_binaries, "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl13load_binariesERNS1_16MeshCommandQueueE")        \
     X(enqueue, "_ZN2tt8tt_metal11distributed19EnqueueMeshWorkloadERNS1_16MeshCommandQueueERNS1_12MeshWorkloadEb")     \
-    X(clear_cache, "_ZN2tt8tt_metal11distributed10MeshDevice19clear_program_cacheEv")
+    X(clear_cache, "_ZN2tt8tt_metal11distributed10MeshDevice19clear_program_cacheEv")                                 \
+    X(compile_workload, "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl7compileEPNS1_10MeshDeviceE")                  \
+    X(finalize_workload, "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl16finalize_offsetsEPNS1_10MeshDeviceE")       \
+    X(fill_trace, "_ZN2tt8tt_metal11distributed9MeshTrace20populate_mesh_bufferERNS1_16MeshCommandQueueERSt10shared_ptrINS1_15MeshTraceBufferEEmmm")
 
 // Functions the agent only calls. None of them throws as it is used here.
 #define TTMEM_CALLS(X)                                                                                                \

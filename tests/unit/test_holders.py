@@ -54,7 +54,8 @@ def test_all_that_is_known(folder: Path) -> None:
     assert answer == {"state": "ok", "why": None, "via": "driver", "foreign": {1: 1}}
     assert docker == {
         "pid": 4711, "start": 100_000, "uid": 0, "user": root, "name": "python", "command": "python serve.py",
-        "container": "docker 3f2a91c0b7de", "inner_pid": 17, "letter": "S", "holds": [0],
+        "container": "docker 3f2a91c0b7de", "job": {"id": "session 4711", "name": "python"}, "inner_pid": 17,
+        "letter": "S", "holds": [0],
     }  # fmt: skip
     assert (pod["pid"], pod["holds"], pod["inner_pid"]) == (4712, [1], 1)
     assert pod["container"] == "kubernetes pod 12345678-90a"

@@ -57,6 +57,7 @@ def test_a_machine_that_shows_nothing_changes_nothing() -> None:
         "driver": {"version": "2.10.0", "loaded": False},
         "sources": machine()["sources"],
         "chips": [{**chip, "held": True}],
+        "sums": merged["sums"],
     }
     assert picture == before
 

@@ -170,6 +170,7 @@ def test_empty() -> None:
         "driver": None,
         "chips": [],
         "processes": [],
+        "sums": None,
         "anomalies": dict.fromkeys(ANOMALIES, 0),
         "notes": [],
     }

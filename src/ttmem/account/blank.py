@@ -58,6 +58,7 @@ def picture(time: str, host: str) -> Json:
         "driver": None,
         "chips": [],
         "processes": [],
+        "sums": None,
         "anomalies": dict.fromkeys(ANOMALIES, 0),
         "notes": [],
     }
@@ -139,6 +140,7 @@ def process(pid: int | None, state: str) -> Json:
         "name": None,
         "command": None,
         "container": None,
+        "job": None,
         "state": state,
         "seen": None,
         "exited": None,

@@ -18,7 +18,7 @@ from ttmem.account.grid import format_ranges, ranges_of, split_core_id
 from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Kind, Pool
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Chip, Process, Share
-from ttmem.account.sites import line_of
+from ttmem.account.sites import line_of, stack_of
 from ttmem.account.things import Thing
 from ttmem.account.totals import NOT_YET, Peak, Total, keep_largest
 from ttmem.account.views import agreements, reporter
@@ -60,6 +60,7 @@ def snapshot(
         "driver": None,
         "chips": [_chip(chip, physical(chip)) for chip in shown_chips(ledger)],
         "processes": processes,
+        "sums": None,
         "anomalies": anomalies(ledger.anomalies),
         "notes": [],
     }
@@ -229,6 +230,7 @@ def _process(process: Process, user_of: Callable[[int], str | None], may_see: Ca
         "name": info.name,
         "command": info.command if seen else None,
         "container": None,
+        "job": None,
         "state": "tracked" if process.exited is None else "exited",
         "seen": process.seen,
         "exited": process.exited,
@@ -268,6 +270,7 @@ def thing(item: Thing, *, see_tag: bool = True) -> Json:
     """One live thing as data."""
     holding, extra = item.holding, item.extra
     place = core_place(item)
+    stack = stack_of(item)
     return {
         "pid": holding.source.process.info.pid or None,
         "chip": holding.chip.uid,
@@ -287,8 +290,8 @@ def thing(item: Thing, *, see_tag: bool = True) -> Json:
         "core_count": (extra.core_count or None) if extra else None,
         "tag": extra.tag if extra and see_tag else None,
         "shape": extra.shape if extra and see_tag else None,
-        "line": line_of(extra.stack) if extra and see_tag else None,
-        "stack": extra.stack.split("\n") if extra and extra.stack and see_tag else None,
+        "line": line_of(stack) if see_tag else None,
+        "stack": stack.split("\n") if stack and see_tag else None,
         "source": holding.source.name,
         "confidence": holding.source.confidence.label,
         "counted": counts(item),

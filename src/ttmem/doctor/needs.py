@@ -30,6 +30,9 @@ HOOKS = {
     "load_binaries": "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl13load_binariesERNS1_16MeshCommandQueueE",
     "enqueue": "_ZN2tt8tt_metal11distributed19EnqueueMeshWorkloadERNS1_16MeshCommandQueueERNS1_12MeshWorkloadEb",
     "clear_cache": "_ZN2tt8tt_metal11distributed10MeshDevice19clear_program_cacheEv",
+    "compile_workload": "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl7compileEPNS1_10MeshDeviceE",
+    "finalize_workload": "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl16finalize_offsetsEPNS1_10MeshDeviceE",
+    "fill_trace": "_ZN2tt8tt_metal11distributed9MeshTrace20populate_mesh_bufferERNS1_16MeshCommandQueueERSt10shared_ptrINS1_15MeshTraceBufferEEmmm",  # noqa: E501
 }
 
 # Functions it only calls.
@@ -176,6 +179,7 @@ EXTRAS = {
     ),
     "which DRAM buffers hold kernel binaries": ("load_binaries",),
     "what the program cache held when it was cleared": ("clear_cache",),
+    "why a program or trace was refused": ("compile_workload", "finalize_workload", "fill_trace"),
     "devices until their first buffer": ("mesh_open",),
     "the end of an allocator that is no part of another object": ("allocator_gone_whole",),
     "devices: meshes cannot be told from chips": ("mesh_arch",),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ttmem.account.sums import is_known
 from ttmem.account.units import human
 from ttmem.show.text import Column, table, wrap
 
@@ -20,7 +21,7 @@ _SHOWN = 8
 _IN_PART = "?"
 _IN_TURNS = "*"
 _MEANINGS = {
-    _IN_PART: "? without what is not known of some of its chips.",
+    _IN_PART: "? without what is not known: somebody uses a chip of it and does not say how much.",
     _IN_TURNS: "* with all cached programs, which share L1 in time: less than that is in use at once.",
 }
 
@@ -55,7 +56,7 @@ def _of_chips(title: str, row: Json, chips: dict[str, Json]) -> Row:
     """Of a chip that nobody holds nothing is missing."""
     held = [chips[uid] for uid in row["chips"] if chips[uid]["held"] is not False]
     dram, l1 = (
-        _marked(row[pool][name], any(chip["memory"][pool][name] is None for chip in held))
+        _marked(row[pool][name], not all(is_known(chip, pool, name) for chip in held))
         for pool, name in (("dram", "used"), ("l1", "at_once"))
     )
     return title, row, dram, l1

@@ -17,7 +17,7 @@ from ttmem.sources.rounds import Rounds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from ttmem.sources.open_files import Held
@@ -28,7 +28,11 @@ _MAX_PID = 1 << 22
 _MAX_LIST = 1 << 20
 _UNFOUND = "who it is cannot be seen from here"
 # What is asked of a process where the answer may be long in coming: its command line is in its own memory.
-_SLOW = {"command": processes.command, "container": processes.container}
+_SLOW: Mapping[str, Callable[[int, str], object]] = {
+    "command": processes.command,
+    "container": processes.container,
+    "job": processes.job,
+}
 
 
 class Holders:
@@ -188,7 +192,7 @@ def _advice() -> str:
 
 def _blank(pid: int) -> Json:
     """All that is said of a process, with nothing known."""
-    unknown = ("start", "uid", "user", "name", "command", "container", "inner_pid", "letter")
+    unknown = ("start", "uid", "user", "name", "command", "container", "job", "inner_pid", "letter")
     return {"pid": pid, **dict.fromkeys(unknown)}
 
 

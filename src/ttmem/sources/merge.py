@@ -8,6 +8,7 @@ each process, chip and kind: what is tracked, else what tt-metal's own counters 
 from __future__ import annotations
 
 from ttmem.account import blank
+from ttmem.account.sums import sums
 from ttmem.sources import joins, notes
 from ttmem.sources.joins import place_of
 
@@ -59,6 +60,7 @@ def merge(
         "driver": machine["driver"],
         "chips": rows,
         "processes": processes.rows,
+        "sums": sums(rows, processes.rows),
     }
     merged["notes"] = [*picture["notes"], *notes.of(merged, machine, [file for file, _ in files], doubted)]
     return merged
@@ -388,7 +390,7 @@ class _Processes:
         return row
 
     def _describe(self, row: Json, seen: Json) -> None:
-        for name in ("uid", "user", "name", "container"):
+        for name in ("uid", "user", "name", "container", "job"):
             row[name] = seen.get(name) if row[name] is None else row[name]
         if row["command"] is None and self._may_see(seen["uid"]):
             row["command"] = seen.get("command")

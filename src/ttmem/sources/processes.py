@@ -137,6 +137,27 @@ def _container(above: str, part: str) -> str | None:
     return None
 
 
+def job(pid: int, root: str = "/") -> dict[str, str | None] | None:
+    """What a process was started as part of: a SLURM job by the names of its cgroups, else its session.
+
+    A session goes by its leader's name, which is None when the leader has ended. It is no session of ours if its leader
+    is outside our pid namespace: the kernel then says 0.
+    """
+    for line in (read(os.path.join(root, f"proc/{pid}/cgroup")) or b"").splitlines():
+        parts = printable(line.split(b":", 2)[-1]).split("/")
+        for place, part in enumerate(parts):
+            number = part.removeprefix("job_")
+            if part != number and number.isdecimal() and any("slurm" in above for above in parts[:place]):
+                return {"id": f"slurm job {number}", "name": None}
+    line = read(os.path.join(root, f"proc/{pid}/stat")) or b""
+    fields = line[line.rfind(b")") + 2 :].split()
+    leader = int(fields[3]) if len(fields) > 3 and fields[3].isdigit() else 0
+    if not leader:
+        return None
+    known = stat(leader, root)
+    return {"id": f"session {leader}", "name": known[0] if known else None}
+
+
 def _is_hex(text: str, length: int) -> bool:
     return len(text) == length and all(c in "0123456789abcdef" for c in text)
 
