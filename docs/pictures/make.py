@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -28,13 +29,14 @@ class Scene(NamedTuple):
     arguments: tuple[str, ...]
     steps: tuple[tuple[str, str], ...]
     size: tuple[int, int] = (40, 120)
+    seconds: float = 0.0  # to look on before the picture is taken, so that there is a past to see
 
 
 _WORKING = ("", "simulated: decoded token 4")  # 4, or 40 and so on: the program cache and the trace are there
 SCENES = (
-    Scene("overview", (), (_WORKING,)),
-    Scene("charts", ("--devices", "t3k"), (("2WW", "last 30 s"), _WORKING)),
-    Scene("telemetry", (), (_WORKING, ("3", "AI clock"))),
+    Scene("overview", (), (_WORKING,), seconds=25),
+    Scene("charts", ("--devices", "t3k"), (("2WW", "last 30 s"), _WORKING), seconds=15),
+    Scene("telemetry", (), (_WORKING, ("3", "AI clock")), seconds=15),
     Scene("processes", ("--devices", "t3k"), (_WORKING, ("4", "4 tracked"))),
     Scene("cores", ("clash",), (("", "simulated: Statically allocated"), ("5", "least headroom"))),
     Scene("things", (), (_WORKING, ("6", "layers.31"))),
@@ -65,6 +67,11 @@ def taken(scene: Scene) -> Screen:
             for keys, seen in scene.steps:
                 terminal.press(keys)
                 terminal.wait_for(seen)
+            enough = time.monotonic() + scene.seconds
+            while time.monotonic() < enough:
+                terminal.read()
+            while terminal.read(0.03):  # until the last frame is whole
+                pass
             return copy.deepcopy(terminal.screen)  # what it writes when it ends does not belong there
         finally:
             terminal.process.terminate()
@@ -144,3 +151,7 @@ def _box(x: float, y: float, wide: float, high: float, colour: str, shade: float
         f'<rect x="{x * _WIDE:.1f}" y="{y * _HIGH:.1f}" width="{wide * _WIDE:.2f}" height="{high * _HIGH:.2f}" '
         f'fill="{colour}"' + (f' fill-opacity="{shade:g}"' if shade < 1 else "") + "/>"
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
