@@ -16,9 +16,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.agents import watched
+from tests.mock.wheel import ROOT
+from ttmem.account.events import Failed
 from ttmem.account.kinds import KINDS, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
+from ttmem.account.parties import Process, Source
+from ttmem.explain.failures import Clash
+from ttmem.explain.moment import verdict_at
+from ttmem.explain.verdicts import Verdict
 from ttmem.wire.journal import JournalReader
 
 FORMS = {"capture.json": "graph capture", "report.json": "graph report", "db": "report database, schema 3.5"}
@@ -33,12 +38,19 @@ class Imported:
     def __init__(self, said: dict[str, Any], out: Path) -> None:
         self.said = said
         self.ledger = Ledger()
+        self.verdicts: list[Verdict] = []
+        self.ledger.failing = self._failing
         with open(out, "rb") as file:
             reader = JournalReader(file)
             reader.replay(self.ledger)
             assert not reader.cut
         (process,) = self.ledger.processes.values()
         (self.source,) = process.sources.values()
+
+    def _failing(self, time: float, process: Process, event: Failed) -> None:
+        verdict = verdict_at(event, process)
+        assert verdict is not None
+        self.verdicts.append(verdict)
 
 
 def ttmem(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -252,7 +264,8 @@ def test_from_the_file_to_the_screens(folder: Path) -> None:
     assert "dataflow buffers and scratchpads" in picture["processes"][0]["sources"][0]["trouble"]
     shown = ttmem("replay", "db.events", "--peaks", folder=folder)
     assert "before the capture" in shown.stdout
-    assert "ttnn.matmul at ttnn_import.py:" in shown.stdout
+    made = "ttnn.matmul, [1, 1, 256, 256] bfloat16 tile, programs/ttnn_import.py:"
+    assert made in " ".join(shown.stdout.split())
     cores = json.loads(ttmem("l1", "--file", "db.events", "--core", "0,0", "--json", folder=folder).stdout)
     lying = {segment["start"] for segment in cores["core"]["segments"] if segment["kind"] in ("l1", "l1_small")}
     assert lying == {at for kind, at in accounts["captured"]["buffers"] if kind in (1, 3)}
@@ -263,6 +276,148 @@ def test_from_the_file_to_the_screens(folder: Path) -> None:
     assert "No such file" in ttmem("l1", "--file", "nothing", folder=folder).stderr
     nowhere = ttmem("l1", "--file", "db.events", "--core", "40,0", folder=folder)
     assert (nowhere.returncode, "there is no core 40,0" in nowhere.stderr) == (1, True)
+
+
+# A workload that fails in five ways while ttnn records it, and goes on each time.
+FAILING = """
+import sys, types
+from pathlib import Path
+sys.path.insert(0, PROGRAMS)
+import ttnn
+from ttnn_bench import Reporter, close_board, open_board, parser
+
+DRAM, L1 = ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG
+options = parser(None)
+options.add_argument("--into", type=Path)
+options = options.parse_args()
+sys.modules.setdefault("torch", types.SimpleNamespace(Tensor=type("Tensor", (), {})))
+report = Reporter(options.report_fd, options.ack_fd)
+device = open_board(options)
+
+def new(height, width, memory=L1):
+    return ttnn.empty(
+        [1, 1, height, width], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device, memory_config=memory
+    )
+
+def refused(work):
+    try:
+        work()
+    except RuntimeError:
+        return
+    raise SystemExit("it was not refused")
+
+def grow():
+    while True:
+        kept.append(ttnn.add(kept[-1], before, memory_config=L1))
+
+def fill(memory, height, width):
+    while True:
+        kept.append(new(height, width, memory))
+
+before = new(1024, 2048)
+ttnn.graph.enable_detailed_buffer_tracing()
+ttnn.graph.enable_python_stack_traces()
+ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NORMAL)
+kept = [ttnn.relu(before, memory_config=L1)]
+refused(grow)
+kept[::2] = [None] * len(kept[::2])
+refused(lambda: new(4096, 4096))
+small = new(256, 128, DRAM)
+while free := ttnn.get_memory_view(device, ttnn.BufferType.L1).largest_contiguous_bytes_free_per_bank // 2048:
+    kept.append(new(32, 32 * free * ttnn.get_memory_view(device, ttnn.BufferType.L1).num_banks))
+refused(lambda: ttnn.add(small, small, memory_config=DRAM))
+refused(lambda: ttnn.relu(small, memory_config=DRAM))
+refused(lambda: fill(DRAM, 32768, 32768))
+kept.clear()
+after = ttnn.neg(before, memory_config=DRAM)
+options.into.mkdir()
+ttnn.graph.end_graph_capture_to_file(str(options.into / "report.json"))
+ttnn.graph.import_report(str(options.into / "report.json"), str(options.into / "db"))
+report(what="captured")
+del before, small, after
+close_board(options, device)
+"""
+WHYS = ["too full", "fragmented", "clash", "clash", "too full"]
+
+
+def of_dataflow(verdict: Verdict) -> bool:
+    return isinstance(verdict.failure, Clash) and verdict.failure.kind is Kind.DFB
+
+
+def essence(verdict: Verdict) -> Any:
+    """What two accounts of one moment must have in common."""
+    advice = [(a.what, a.value, a.basis, a.addresses, *(b.address for b in a.blocks)) for a in verdict.advice]
+    return (
+        verdict[:6], verdict.held, [block[:4] for block in verdict.holders], verdict.wall and verdict.wall[:4],
+        [piece[:4] for piece in verdict.pieces], advice, verdict.unknown,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("board", ["n150", "n300", "p150"])
+def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, load: Import) -> None:
+    """Each with the account as it was then: by the agent that watched it, and by what ttnn recorded of it."""
+    path = folder / "failing.py"
+    path.write_text(FAILING.replace("PROGRAMS", repr(str(ROOT / "tests" / "programs"))))
+    into = folder / "recorded"
+    seen: list[Verdict | None] = []
+    options = "--into", str(into), "--trace-region-size", "1048576"
+    with watched("3.12", str(path.with_suffix("")), board, folder, *options) as (collector, program):
+        collector.ledger.failing = lambda time, process, event: seen.append(verdict_at(event, process))
+        assert [told["what"] for told in program.records()] == ["captured"]
+        collector.drain()
+    true = [essence(verdict) for verdict in seen if verdict is not None and not of_dataflow(verdict)]
+    assert len(true) == 4
+    for name in ("report.json", "db"):
+        imported = load(into / name)
+        assert (imported.said["failures"], imported.said["anomalies"]) == (5, {})
+        assert [verdict.why for verdict in imported.verdicts] == WHYS
+        assert [essence(verdict) for verdict in imported.verdicts if not of_dataflow(verdict)] == true
+        dataflow = imported.verdicts[3]  # its own parts are not told, but whose buffer is in the way
+        assert of_dataflow(dataflow)
+        assert dataflow.wall is not None
+        assert (dataflow.wall[:4], dataflow.wall.tag) == (imported.verdicts[2].wall[:4], "ttnn.empty")
+        assert [verdict.tag for verdict in imported.verdicts] == [
+            "ttnn.add", "ttnn.empty", "ttnn.add", "ttnn.relu", "ttnn.empty",
+        ]  # fmt: skip
+        lines = [verdict.line.rpartition(" ")[2] for verdict in imported.verdicts if verdict.line]
+        assert lines == ["grow", "new", "<lambda>", "<lambda>", "new"]
+        # The program that clashed has left nothing; that of the first addition is cached.
+        assert sum(circular_buffers(imported.source).values()) == len(imported.ledger.chips)
+    out = folder / "report.recorded.out"
+    shown = ttmem("explain", str(out), folder=folder)
+    assert shown.returncode == 0, shown.stderr
+    assert "report.json: out of memory: " in shown.stdout
+    assert "ttmem explain: 5 failures, 4 not shown (--all shows them); out of memory: " in shown.stdout
+
+
+@pytest.mark.parametrize("by", ["op", "line", "shape", "kind", "program", "stack"])
+def test_what_is_live_put_together(by: str, folder: Path) -> None:
+    """Of each kind of group the bytes are those of the snapshot, and the keys what the real report says."""
+    data = Path(__file__).parent.parent / "data" / "imports" / "n300_report.json"
+    assert ttmem("import", str(data), "-o", "out.events", folder=folder).returncode == 0
+    picture = json.loads(ttmem("replay", "out.events", "--json", folder=folder).stdout)
+    used = sum(
+        chip["memory"]["dram"]["used"] + chip["memory"]["l1"]["buffers"] + chip["memory"]["l1"]["cb"]["held"]
+        for chip in picture["chips"]
+    )
+    found = json.loads(ttmem("replay", "out.events", "--by", by, "--json", folder=folder).stdout)
+    assert (found["by"], found["bytes"]) == (by, used)
+    assert sum(group["bytes"] for group in found["groups"]) == used
+    keys = {group[by] for group in found["groups"]}
+    add = "/home/you/ttnn_import.py:41 workload"
+    expected = {
+        "op": "ttnn.add", "line": add, "shape": "[1, 1, 256, 256] bfloat16 tile", "kind": "cb",
+        "program": "pid ? program 1 ttnn.add",
+        "stack": f"{add}\n/home/you/ttnn_import.py:83 main\n/home/you/ttnn_import.py:97 <module>",
+    }  # fmt: skip
+    assert expected[by] in keys
+    shown = ttmem("replay", "out.events", "--by", by, folder=folder)
+    assert shown.returncode == 0, shown.stderr
+    if by == "stack":
+        assert "\n                      /home/you/ttnn_import.py:83 main\n" in shown.stdout
+    nothing = ttmem("replay", "out.events", "--by", by, "--at", "1", folder=folder)
+    assert nothing.stdout == "Nothing is allocated.\n"
+    assert ttmem("replay", "out.events", "--by", by, "--peaks", folder=folder).returncode == 2
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.events import Allocated, DeviceOpened, Freed, Sees
+from ttmem.account.events import Allocated, DeviceOpened, Failed, Freed, ProgramDestroyed, Sees
 from ttmem.account.geometry import BOARDS, Arch
 from ttmem.account.grid import mask_from
 from ttmem.account.identity import ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.imports.events import BEFORE, Translation, operation_at
+from ttmem.account.parties import Process, Source
+from ttmem.explain.moment import verdict_at
+from ttmem.explain.verdicts import Verdict
+from ttmem.imports.events import BEFORE, Translation, step_at
 from ttmem.imports.files import find, read
-from ttmem.imports.graph import NotACapture, Recording
+from ttmem.imports.graph import Call, NotACapture, Recording
 from ttmem.imports.machine import Machine, describe
 from ttmem.imports.summary import may_replace, summary, write
 from ttmem.wire.journal import JournalReader
@@ -125,7 +127,9 @@ def test_a_bare_capture_has_all_buffers_but_one_that_nothing_touched() -> None:
     assert chip.kinds[Kind.L1].reserved_bytes is not None
     assert chip.kinds[Kind.DRAM].reserved_bytes is None  # of weights from before only the size is told
     assert (recording.version, recording.began, recording.timed, recording.cached) == (None, None, True, 1)
-    assert operation_at(recording, chip.kinds[Kind.L1_SMALL].peak.time) == "ttnn.conv2d"
+    at_peak = step_at(recording, chip.kinds[Kind.L1_SMALL].peak.time)
+    assert at_peak is not None
+    assert at_peak.operation == "ttnn.conv2d"
 
 
 def test_circular_buffers_of_a_real_capture() -> None:
@@ -138,8 +142,10 @@ def test_circular_buffers_of_a_real_capture() -> None:
     assert len(told) > 15
     programs = source.holdings[0].programs.values()
     assert sum(thing.refs for program in programs for thing in program.parts.values()) == len(told)
-    assert {program.tag for program in programs} == {
-        "ttnn.add, BinaryNgDeviceOperation", "ttnn.conv2d, HaloDeviceOperation", "ttnn.conv2d, Conv2dDeviceOperation",
+    names = {(p.tag, t.extra.tag) for p in programs for t in p.parts.values() if t.extra is not None}
+    assert names == {
+        ("ttnn.add", "BinaryNgDeviceOperation"), ("ttnn.conv2d", "HaloDeviceOperation"),
+        ("ttnn.conv2d", "Conv2dDeviceOperation"),
     }  # fmt: skip
 
 
@@ -165,9 +171,14 @@ def test_a_detailed_report_has_everything(form: str, database: Path) -> None:
         assert chip.kinds[Kind.CB].used == 3 * 4096 * 56
     assert translation.machine.meshes == {0: [0, 1]}  # the mesh bears the number of a chip
     assert "buffers from before that nothing touched" not in translation.lacks()
-    tags = {t.extra.tag for h in source.holdings.values() for t in h.buffers.values() if t.extra is not None}
-    assert {tag.partition(":")[0] for tag in tags if tag} == {
-        BEFORE, "ttnn.add at ttnn_import.py", "ttnn.matmul at ttnn_import.py"
+    extras = [t.extra for h in source.holdings.values() for t in h.buffers.values() if t.extra is not None]
+    stacks = {extra.tag: extra.stack.split("\n") for extra in extras if extra.stack is not None}
+    assert {tag: [frame.partition(":")[2] for frame in frames] for tag, frames in stacks.items()} == {
+        "ttnn.add": ["41 workload", "83 main", "97 <module>"], "ttnn.matmul": ["43 workload", "83 main", "97 <module>"],
+    }  # fmt: skip
+    assert {(extra.tag, extra.shape) for extra in extras} == {
+        (BEFORE, "[1, 1, 256, 128] bfloat16 tile"), (BEFORE, "[1, 1, 128, 256] bfloat16 tile"), (BEFORE, None),
+        ("ttnn.add", "[1, 1, 256, 128] bfloat16 tile"), ("ttnn.matmul", "[1, 1, 256, 256] bfloat16 tile"),
     }  # fmt: skip
     stamp = json.loads((DATA / "n300_report.json").read_text())["metadata"]
     assert translation.began == stamp["capture_timestamp_ns"] / 1e9
@@ -209,7 +220,9 @@ def test_what_is_written_is_what_was_folded(folder: Path) -> None:
     ]
     assert may_replace(out)
     said = summary(translation, ledger, count)
-    assert said["chips"][1]["kinds"]["l1"]["peak_operation"].startswith("ttnn.matmul at ttnn_import.py:")
+    l1 = said["chips"][1]["kinds"]["l1"]
+    assert (l1["peak_operation"], l1["peak_line"]) == ("ttnn.matmul", "/home/you/ttnn_import.py:43 workload")
+    assert said["failures"] == 0
     assert json.loads(json.dumps(said)) == said
     assert [path.name for path in folder.iterdir()] == ["out.events"]
     out.write_text("notes of mine")
@@ -253,6 +266,32 @@ def test_what_was_freed_or_used_without_having_come_was_there_before() -> None:
     assert came[2].extra is not None
     assert (came[2].extra.layout, came[2].extra.core_count) == (2, 4)
     assert [e.address for e in events if isinstance(e, Freed)] == [8192]
+
+
+def test_the_shape_is_that_of_the_last_tensor_in_a_buffer() -> None:
+    """As the operation returns it; also of one from before that is freed, and where there are no addresses."""
+
+    def tensor(counter: int, shape: str, **more: Any) -> Node:
+        kind = {"dtype": "DataType::UINT32", "layout": "Layout::ROW_MAJOR", "device_id": 1, "buffer_type": 1}
+        return node("tensor", counter, **{**kind, "shape": f"Shape({shape})", **more})
+
+    def shapes(address: int) -> list[str | None]:
+        nodes = [
+            start("ttnn.reshape"),
+            tensor(2, "[7]", address=8192),
+            node("buffer", 3, (2,), device_id=1, buffer_type=1, size=640),
+            node("buffer", 4, (6, 7, 99), device_id=1, buffer_type=1, size=8192),
+            {**buffer("allocate", address), "connections": [4]},
+            tensor(6, "[64, 32]", address=address),
+            tensor(7, "[1, 2048]", address=address),
+            end(),
+            buffer("deallocate", 8192, size=640),
+        ]
+        events = [event for _, event in Translation(recorded(*nodes), "n150").events()]
+        return [e.extra.shape for e in events if isinstance(e, Allocated) and e.extra is not None]
+
+    assert shapes(4096) == ["[7] uint32 row_major", "[1, 2048] uint32 row_major"]
+    assert shapes(0)[-1] == "[1, 2048] uint32 row_major"
 
 
 def test_an_address_is_used_again_after_a_free_that_was_not_told() -> None:
@@ -339,7 +378,8 @@ def test_time_is_what_the_functions_took() -> None:
     times = [step.time for step in recording.steps if hasattr(step.item, "came")]
     assert times == pytest.approx([0, 0.005, 0.02], abs=1e-5)
     assert times == sorted(set(times))
-    assert [operation_at(recording, time) for time in (0.0, *times, 9.0)] == [None, "first", "first", "second", None]
+    found = [step_at(recording, time) for time in (0.0, *times, 9.0)]
+    assert [step and step.operation for step in found] == [None, "first", "first", "second", None]
     assert not recorded(start("a"), buffer("allocate", 64), end()).timed
 
 
@@ -355,6 +395,164 @@ def test_a_capture_that_ends_inside_an_operation() -> None:
     )
     assert places(source) == {(0, Kind.L1, 4096): 1}
     assert ledger.chips["assumed:0"].kinds[Kind.CB].used == 64 * 64
+
+
+# -- failures -------------------------------------------------------------------------------------------------------
+
+OUT_OF_MEMORY = (
+    "TT_FATAL @ bank_manager.cpp:514: false\ninfo:\nOut of Memory: Not enough space to allocate 83886080 B L1 buffer "
+    "across 64 banks, where each bank needs to store 1310720 B, but bank size is 1393312 B (allocated: 256 B, free: "
+    "1393056 B, largest free block: 1299200 B).\nbacktrace:\n --- somewhere"
+)
+CLASHED = (
+    "Statically allocated circular buffers in program 6 clash with L1 buffers on core range [0-0 - 7-7]. L1 buffer "
+    "allocated at 106496 and static circular buffer region ends at 109920"
+)
+# By the user, when it has caught the error.
+FREE = [
+    *(start("Tensor::deallocate"), buffer("deallocate", 1405824), end()),
+    *(start("Tensor::deallocate"), buffer("deallocate", 106496), end()),
+]
+STACK = "/home/you/model.py:41 forward\n/home/you/model.py:97 <module>"
+
+
+def failing(*nodes: Node, error: str = OUT_OF_MEMORY, stack: str | None = STACK) -> Recording:
+    """Two buffers, and an operation that failed."""
+    recording = recorded(start("make"), buffer("allocate", 1405824), buffer("allocate", 106496), end())
+    recording.add(nodes, call=Call(stack, error))
+    return recording
+
+
+def explained(recording: Recording) -> tuple[list[Verdict | None], Ledger, Source]:
+    """The verdicts, each with the account of its moment, and the account in the end."""
+    found: list[Verdict | None] = []
+    ledger = Ledger()
+
+    def look(time: float, process: Process, event: Failed) -> None:
+        found.append(verdict_at(event, process))
+
+    ledger.failing = look
+    translation = Translation(recording, "n150")
+    source = ledger.source(0.0, ProcessInfo(pid=0), "capture", translation.confidence)
+    for time, event in translation.events():
+        ledger.apply(time, source, event)
+    assert translation.failures == len(found)
+    return found, ledger, source
+
+
+def test_a_failure_is_explained_with_what_was_live_then() -> None:
+    """What goes after the error, as it unwinds or by the user, was there."""
+    made = start("create_device_tensor"), end()
+    recording = failing(start("ttnn.add"), buffer("allocate", 4096), buffer("deallocate", 4096), *made, *FREE, end())
+    recording.add([start("next"), buffer("allocate", 4096), end()])
+    (verdict,), _, source = explained(recording)
+    assert verdict is not None
+    assert [(block.address, block.per_bank, block.tag) for block in verdict.holders] == [
+        (106496, 128, "make"), (1405824, 128, "make"),
+    ]  # fmt: skip
+    assert (verdict.tag, verdict.line) == ("ttnn.add", "/home/you/model.py:41 forward")
+    assert not verdict.unknown
+    assert places(source) == {(0, Kind.L1, 4096): 1}
+    (event,) = (event for _, event in Translation(recording, "n150").events() if isinstance(event, Failed))
+    assert event.text.endswith("1299200 B).")  # without the stack of C++
+
+
+def test_a_program_that_clashed_is_known_then_and_gone_after() -> None:
+    """ttnn clears the circular buffers with the number of the chip, not of the mesh, when it gives a program up."""
+    given_up = node("circular_buffer_deallocate_all", device_id=0)
+    nodes = [start("ttnn.add"), start("Add", hit=False), buffer("allocate", 4096), PROGRAM, cb(105824, 4096), given_up]
+    recording = failing(*nodes, buffer("deallocate", 4096), end(), end(), error=CLASHED)
+    (verdict,), ledger, source = explained(recording)
+    assert verdict is not None
+    assert verdict.program is not None
+    assert (verdict.program.metal_id, verdict.program.tag) == (6, "ttnn.add")
+    assert [(piece.start, piece.end) for piece in verdict.pieces] == [(105824, 109920)]
+    assert verdict.wall is not None
+    assert verdict.wall.address == 106496
+    assert Translation(recording).machine.meshes == {1: [0]}
+    assert not source.holdings[0].programs
+    assert ledger.chips["assumed:0"].kinds[Kind.CB].used == 0
+    assert not ledger.anomalies
+
+
+def test_a_finished_program_stays_when_its_operation_fails_later() -> None:
+    first = start("Halo", hit=False), PROGRAM, cb(105824, 64), end()
+    (verdict,), _, source = explained(failing(start("conv"), *first, start("create_device_tensor"), end(), end()))
+    assert verdict is not None
+    assert [program.tag for program in source.holdings[0].programs.values()] == ["conv"]
+
+
+def test_another_error_is_none_of_memory_but_ends_its_program() -> None:
+    nodes = [start("ttnn.add"), start("Add", hit=False), PROGRAM, cb(105824, 64), end(), end()]
+    recording = failing(*nodes, error="TT_FATAL: shapes do not match")
+    events = [event for _, event in Translation(recording, "n150").events()]
+    assert not [event for event in events if isinstance(event, Failed)]
+    assert [event for event in events if isinstance(event, ProgramDestroyed)] == [(0, 1)]
+
+
+def test_an_operation_of_a_database_fails_once() -> None:
+    """Its graph has nodes before and after it, and may have several functions."""
+    around = node("capture_start"), start("ttnn.add"), end(), start("Tensor::deallocate"), end(), node("capture_end")
+    verdicts, _, _ = explained(failing(*around))
+    assert len(verdicts) == 1
+
+
+def test_an_error_that_a_node_tells() -> None:
+    said = node("error", error_type="exception", error_message=OUT_OF_MEMORY, error_operation="ttnn.add")
+    recording = recorded(start("make"), buffer("allocate", 1405824), buffer("allocate", 106496), end())
+    recording.add([start("ttnn.add"), start("create_device_tensor"), end(), *FREE, said, end()])
+    (verdict,), _, _ = explained(recording)
+    assert verdict is not None
+    assert (verdict.tag, verdict.held) == ("ttnn.add", 2)
+
+
+def test_a_dram_bank_of_which_a_trace_region_that_nobody_told_is_the_top() -> None:
+    """The region is in no file; that a buffer lies below where the bank would begin without it tells that it is there.
+
+    65536 B of a bank of 1 GiB are the region here: the bank begins at 1048640, and its message says what is left.
+    """
+    size = 1073741824 - 1048640 - 65536
+    text = (
+        "Out of Memory: Not enough space to allocate 12884901888 B DRAM buffer across 12 banks, where each bank needs "
+        f"to store 1073741824 B, but bank size is {size} B (allocated: 128 B, free: {size - 128} B, largest free "
+        f"block: {size - 128} B)"
+    )
+    recording = recorded(start("make"), buffer("allocate", 1048640, 1024, kind=0), end())
+    recording.add([start("big"), end()], call=Call(None, text))
+    (verdict,), _, _ = explained(recording)
+    assert verdict is not None
+    assert [block.address for block in verdict.holders] == [1048640]
+    assert not verdict.unknown
+
+
+@pytest.mark.parametrize("form", ["report", "database"])
+def test_errors_are_read_from_where_ttnn_keeps_them(form: str, database: Path) -> None:
+    """Beside a report, and in the table of a database; the second operation of the real files is made to fail."""
+    path = database
+    if form == "database":
+        with sqlite3.connect(database) as connection:
+            row = (2, "ttnn.matmul", "RuntimeError", OUT_OF_MEMORY, "", "", 0)
+            connection.execute("INSERT INTO errors VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        connection.close()
+    else:
+        path = database.with_name("report.json")
+        path.write_text((DATA / "n300_report.json").read_text())
+        calls = json.loads((DATA / "n300_report.python_io.json").read_text())
+        calls[1]["error"] = {"type": "RuntimeError", "message": OUT_OF_MEMORY}
+        path.with_suffix(".python_io.json").write_text(json.dumps(calls))
+    (event,) = (event for _, event in Translation(read(path)).events() if isinstance(event, Failed))
+    assert event.text == OUT_OF_MEMORY.partition("\nbacktrace")[0]
+    assert event.tag == "ttnn.matmul"
+    assert event.stack is not None
+    assert event.stack.startswith("/home/you/ttnn_import.py:43 workload\n")
+
+
+def test_a_sidecar_that_makes_no_sense_is_left_alone(folder: Path) -> None:
+    path = folder / "report.json"
+    path.write_text((DATA / "n300_report.json").read_text())
+    for text in ('[{"name": "ttnn.add", "error": "oh"}]', "{", "[1]"):
+        path.with_suffix(".python_io.json").write_text(text)
+        assert read(path).operations == read(DATA / "n300_report.json").operations
 
 
 # -- the machine ----------------------------------------------------------------------------------------------------
@@ -437,6 +635,7 @@ def test_a_bad_file_gets_a_clear_answer(content: str, words: str, folder: Path) 
         (["UPDATE captured_graph SET captured_graph = '[{'"], "the graph of operation 1 is not whole"),
         (["UPDATE captured_graph SET captured_graph = '{}'"], "the graph of operation 1 is no list of nodes"),
         (["INSERT INTO operations VALUES (1, 'x', 0, 1)"], "it holds ranks 0, 1; choose one with --rank"),
+        (["INSERT INTO captured_graph SELECT * FROM captured_graph"], "more than one report was imported into it"),
     ],
 )
 def test_a_database_that_cannot_be_read(statements: list[str], words: str, database: Path) -> None:

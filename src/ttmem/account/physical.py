@@ -42,7 +42,7 @@ Range = tuple[int, int, int, Thing]  # start, end, a number that orders equal on
 
 
 class Core(NamedTuple):
-    """One core. ``headroom`` is None if it is not known what the program that ran last has there."""
+    """One core. ``headroom`` is None if it is not known what the program that ran last has, or where the floor is."""
 
     x: int
     y: int
@@ -81,6 +81,7 @@ class L1Map:
         self.cores: list[Core] = []
         self.floor = geometry.l1_size  # the lowest L1 buffer, on whatever cores it has its data
         self.holder: Thing | None = None
+        self.floor_known = True  # else there is an L1 buffer of which nobody told where it is
         self.buffers: list[Range] = []  # of known extent, in order, the same on every core
         self.parts: dict[int, list[Range]] = {}  # of the programs that ran last, by the cores they are on
         self.shared: dict[int, list[Range]] = {}  # their circular buffers that lie inside L1 buffers
@@ -155,7 +156,10 @@ class Survey:
     def _buffer(self, thing: Thing) -> None:
         found, address = self.map, thing.address
         if not 0 < address < found.geometry.l1_size:
-            return self._cannot(thing, PER_CORE if address > 0xFFFFFFFF else NO_ADDRESS)
+            why = PER_CORE if address > 0xFFFFFFFF else NO_ADDRESS
+            if thing.kind is Kind.L1 and why is NO_ADDRESS:
+                found.floor_known = False
+            return self._cannot(thing, why)
         if thing.kind is Kind.L1 and address < found.floor:
             found.floor, found.holder = address, thing
         size = on_each_core(thing, found.geometry.cores)
@@ -266,7 +270,7 @@ class Survey:
             program = column.top.holding.programs.get(column.top.program, program)
         end = found.geometry.l1_base if column.top is None else end_of(column.top) or 0
         free = found.geometry.l1_size - column.used - column.unknown
-        headroom = None if found.program_unknown else found.floor - end
+        headroom = None if found.program_unknown or not found.floor_known else found.floor - end
         found.cores.append(
             Core(x, y, column.used, free, column.unknown, column.largest_free, column.overlap, headroom, column.top,
                  program, worst)
@@ -278,7 +282,7 @@ class Survey:
             return None
         end, thing = highest
         program = thing.holding.programs.get(thing.program)
-        return None if program is None else Reach(program, end, self.map.floor - end)
+        return None if program is None else Reach(program, end, self.map.floor - end if self.map.floor_known else None)
 
     def _column(self, here: tuple[int, ...], doubtful: Span) -> Generator[None, None, _Column]:
         """Buffers and what programs have on these cores, as a union."""

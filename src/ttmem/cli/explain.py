@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explain why tt-metal refused: what a log's out-of-memory, clash, ring and trace errors mean, and what would do.
 
-Takes the log of a program, or an event file (`ttmem serve --record`), which also knows who held the memory. Explains
-the last failure and counts the others.
+Takes the log of a program, or an event file (`ttmem serve --record`, `ttmem import`), which also knows who held the
+memory. Explains the last failure and counts the others.
 
 Exit codes: 0 explained, 1 no failure found, 2 an error or wrong usage.
 """
@@ -100,7 +100,9 @@ def _of_events(file: BinaryIO) -> tuple[list[Found], int]:
         verdict = verdict_at(event, process)
         if verdict is not None:
             seen += 1
-            found.append((f"{rfc3339(time, 3)}, pid {process.info.pid}", 1, verdict))
+            info = process.info  # of what was imported there is no pid, but the name of the file
+            who = f"pid {info.pid}" if info.pid else info.name
+            found.append((", ".join(filter(None, (rfc3339(time, 3), who))), 1, verdict))
 
     ledger.failing = look
     reader = JournalReader(file)

@@ -2,7 +2,8 @@
 """Turn what ttnn itself recorded into an event file: a run without ttmem, looked at with ttmem.
 
 FILE is a graph capture (the JSON list of nodes), a report.json of ttnn.graph.end_graph_capture_to_file, a db.sqlite of
-ttnn.graph.import_report, or a folder with one of them. `ttmem replay` and `ttmem l1 --file` show what was written.
+ttnn.graph.import_report, or a folder with one of them. `ttmem replay`, `ttmem l1 --file` and `ttmem explain` show
+what was written.
 
 Exit codes: 0 written, 1 the file cannot be read, holds nothing, or the output cannot be written, 2 wrong usage.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ttmem.account.geometry import BOARDS
+from ttmem.account.sites import short
 from ttmem.account.units import human
 from ttmem.cli import CommandError
 from ttmem.imports.events import Translation
@@ -86,6 +88,9 @@ def _text(found: dict[str, Any], style: Style) -> str:
             f"Left out, because nothing tells their size: {found['unsized']} buffers; try --board NAME.", style
         )
     lines += ["", f"Next: ttmem replay --peaks {out}", f"      ttmem l1 --file {out}"]
+    if found["failures"]:
+        failures = f"{found['failures']} failure{'s' if found['failures'] != 1 else ''}"
+        lines.append(f"      ttmem explain {out}  # {failures} to explain")
     return "\n".join(lines)
 
 
@@ -96,7 +101,11 @@ def _table(rows: list[tuple[Any, str, Any]], style: Style) -> list[str]:
             Column("KIND", [kind for _, kind, _ in rows], 0, gap=2),
             Column("AT THE END", [human(total["used"]) for _, _, total in rows], 0, right=True, gap=2),
             Column("PEAK", [human(total["peak"]) for _, _, total in rows], 0, right=True, gap=2),
-            Column("IN", [total["peak_operation"] or "-" for _, _, total in rows], 1, low=8, gap=2),
+            Column("IN", [_made_in(total) for _, _, total in rows], 1, low=8, gap=2),
         ],
         style,
     )
+
+
+def _made_in(total: dict[str, Any]) -> str:
+    return ", ".join(filter(None, (total["peak_operation"], short(total["peak_line"])))) or "-"

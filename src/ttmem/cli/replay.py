@@ -12,12 +12,16 @@ import sys
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ttmem.account.groups import Groups
 from ttmem.account.ledger import Ledger
 from ttmem.account.physical import numbers
+from ttmem.account.sites import short
 from ttmem.account.snapshot import peaks, snapshot
 from ttmem.account.units import human
 from ttmem.cli import CommandError
 from ttmem.server.clock import rfc3339
+from ttmem.show.groups import WORDS
+from ttmem.show.groups import render as render_groups
 from ttmem.show.smi import render
 from ttmem.show.text import Style, style_of, wrap
 from ttmem.wire.journal import JournalError, JournalReader
@@ -36,8 +40,10 @@ class Replay(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="written by `ttmem serve --record FILE` or `ttmem import`")
     parser.add_argument("--at", metavar="TIME", help=f"stop there: {_TIME_FORMS}")
-    parser.add_argument("--peaks", action="store_true", help="the peaks up to there instead, with what was live then")
-    parser.add_argument("--json", action="store_true", help="the snapshot, or the peaks, as data")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--peaks", action="store_true", help="the peaks up to there instead, with what was live then")
+    what.add_argument("--by", choices=tuple(WORDS), help="what is live there instead, put together by this")
+    parser.add_argument("--json", action="store_true", help="the snapshot, the peaks or the groups as data")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,6 +52,9 @@ def run(args: argparse.Namespace) -> int:
     if args.peaks:
         found = peaks(ledger)
         print(json.dumps(found) if args.json else _peaks(found, style))
+    elif args.by is not None:
+        groups = _groups(ledger, args.by)
+        print(json.dumps(groups) if args.json else render_groups(_clean(groups, style)))
     else:
         print(json.dumps(picture) if args.json else render(picture, style))
     return 0
@@ -75,6 +84,22 @@ def replay(path: str, at: str | None) -> Replay:
     return Replay(ledger, picture)
 
 
+def _groups(ledger: Ledger, by: str) -> dict[str, Any]:
+    """What the server would answer to GET /groups if this were its account, with all of the groups."""
+    groups = Groups(by)
+    for thing in ledger.things():
+        if thing.refs:
+            groups.add(thing)
+    return {"by": by, "groups": groups.result(), "count": len(groups), "bytes": groups.bytes}
+
+
+def _clean(found: dict[str, Any], style: Style) -> dict[str, Any]:
+    """The same, fit for a terminal; the frames of a stack stay lines."""
+    by = found["by"]
+    keys = [group[by] and "\n".join(map(style.clean, group[by].split("\n"))) for group in found["groups"]]
+    return {**found, "groups": [{**group, by: key} for group, key in zip(found["groups"], keys)]}
+
+
 def _peaks(found: list[dict[str, Any]], style: Style) -> str:
     """Each peak of a kind, and the largest things of it."""
     lines = []
@@ -85,7 +110,8 @@ def _peaks(found: list[dict[str, Any]], style: Style) -> str:
         lines += wrap(title, style)
         for item in one["largest"][:_LISTED]:
             text = f"{human(item['size'])} at {item['address']}{' in an L1 buffer' if item['shared'] else ''}"
-            lines += wrap(", ".join(filter(None, (text, item["cores"], item["tag"]))), style, "    ", "  ")
+            words = text, item["cores"], item["tag"], item["shape"], short(item["line"])
+            lines += wrap(", ".join(filter(None, words)), style, "    ", "  ")
         if len(one["largest"]) > _LISTED:
             lines.append(f"  and {len(one['largest']) - _LISTED} smaller ones, which --json has")
     return "\n".join(lines) or "Nothing was ever allocated."

@@ -144,7 +144,9 @@ class Scene(NamedTuple):
         elif kind is Kind.TRACE:
             base, known, banks = top, trace, geometry.dram_banks
         elif kind is Kind.DRAM and size is not None:
-            base, known, banks = top - size, size, geometry.dram_banks
+            # No buffer is below the base; if one seems to be, there is a trace region that nobody told of.
+            lowest = min((block.address for block in self.blocks if block.kind is kind), default=top)
+            base, known, banks = min(top - size, lowest), size, geometry.dram_banks
         else:
             return None
         empty = Bank(kind, base, known, banks, self.unit)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ttmem.imports.graph import NotACapture, Recording
-from ttmem.imports.stacks import innermost
+from ttmem.imports.graph import Call, NotACapture, Recording
+from ttmem.imports.stacks import stack_of
 
 NEWEST = 3  # major version of the schema
 _PATIENCE = 2.0  # seconds for a writer to finish
@@ -82,15 +83,17 @@ class _Database:
         """Each operation's graph, if there is one; else that it took place."""
         rows = self._rows("operations", ("operation_id", "name", "duration"), "operation_id")
         durations = {int(row["operation_id"]): (str(row["name"]), row["duration"]) for row in rows}
-        lines = {
-            int(row["operation_id"]): innermost(str(row["stack_trace"]))
-            for row in self._rows("stack_traces", ("operation_id", "stack_trace"))
-        }
-        graphs = {int(row["operation_id"]) for row in self._rows("captured_graph", ("operation_id",))}
+        calls = self._calls()
+        told = Counter(int(row["operation_id"]) for row in self._rows("captured_graph", ("operation_id",)))
+        if any(times > 1 for times in told.values()):
+            raise NotACapture(
+                "it holds operations several times: more than one report was imported into it; import each of them "
+                "into a folder of its own with ttnn.graph.import_report"
+            )
         with_text = self._rows("captured_graph", ("operation_id", "captured_graph"), "operation_id")
-        for number in sorted(durations.keys() | graphs):
-            if number not in graphs:
-                recording.add(_bare(*durations[number]), number, lines.get(number))
+        for number in sorted(durations.keys() | told.keys()):
+            if number not in told:
+                recording.add(_bare(*durations[number]), number, calls.get(number, Call()))
                 continue
             row = next(with_text)
             try:
@@ -99,7 +102,19 @@ class _Database:
                 raise NotACapture(f"the graph of operation {number} is not whole: {error}") from None
             if not isinstance(nodes, list):
                 raise NotACapture(f"the graph of operation {number} is no list of nodes")
-            recording.add(nodes, number, lines.get(number))
+            recording.add(nodes, number, calls.get(number, Call()))
+
+    def _calls(self) -> dict[int, Call]:
+        """Of each operation the stack and the error that it ended with."""
+        found = {
+            int(row["operation_id"]): Call(stack_of(str(row["stack_trace"])))
+            for row in self._rows("stack_traces", ("operation_id", "stack_trace"))
+        }
+        for row in self._rows("errors", ("operation_id", "error_message", "stack_trace")):
+            number, stack = int(row["operation_id"]), stack_of(str(row["stack_trace"]))
+            known = found.get(number, Call())
+            found[number] = Call(known.stack or stack, known.error or str(row["error_message"]))
+        return found
 
     def _rows(self, table: str, wanted: tuple[str, ...], order: str | None = None) -> Iterator[sqlite3.Row]:
         """The rows of the chosen rank; none if the table or a column is missing."""

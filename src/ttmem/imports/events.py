@@ -13,6 +13,7 @@ from ttmem.account.events import (
     DeviceOpened,
     Event,
     Extra,
+    Failed,
     Freed,
     ProgramCompiled,
     ProgramDestroyed,
@@ -21,7 +22,9 @@ from ttmem.account.events import (
 )
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.collect.ttnn_graph import Buffer, Part, Program, placed
-from ttmem.imports.graph import TICK, Ended, Recording, Seen, Step
+from ttmem.explain.failures import Clash
+from ttmem.explain.messages import parse
+from ttmem.imports.graph import TICK, Ended, Recording, Seen, Step, Threw
 from ttmem.imports.machine import Machine
 
 BEFORE = "before the capture"
@@ -31,16 +34,18 @@ _VIRTUAL = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
 
 
 class _Known(NamedTuple):
-    """What is told of a buffer that was there before; 0 is unknown."""
+    """What is told of a buffer; 0 is unknown."""
 
     size: int = 0
     per_bank: int = 0
     layout: int | None = None
     cores: int = 0
+    shape: str | None = None
+    stack: str | None = None
 
 
 class Translation:
-    """The events of a recording. ``programs`` and ``unsized`` are right when all of them have been taken."""
+    """The events of a recording. ``programs``, ``failures`` and ``unsized`` are right when all have been taken."""
 
     def __init__(self, recording: Recording, board: str | None = None) -> None:
         self.recording = recording
@@ -54,10 +59,12 @@ class Translation:
 
     def _begin(self) -> None:
         self.programs = 0
+        self.failures = 0  # those that can be explained
         self.unsized = 0  # buffers left out, because nothing tells how large they are
         self._live: dict[_Place, int] = {}  # size
         self._answered = set(self._listed)  # places of which ttnn's next list will say whether something is there
         self._at_work: list[tuple[int, int]] = []  # chip and program, in a virtual run
+        self._newest: list[ProgramCompiled] = []  # of the program before, for each chip
 
     # -- what cannot be told -------------------------------------------------------------------------------------
 
@@ -124,9 +131,11 @@ class Translation:
             place = item.mesh, item.kind, item.address
             if not item.came:
                 return self._gone(place, item.size)
-            known = _Known(item.size, item.per_bank, step.layout, step.cores)
+            known = _Known(item.size, item.per_bank, step.layout, step.cores, step.shape, step.stack)
             return [*(self._gone(place) if item.address else ()), *self._came(place, known, step.operation)]
-        return self._program(item, step.operation) if isinstance(item, Program) else ()
+        if isinstance(item, Threw):
+            return self._threw(item, step)
+        return self._program(item, step) if isinstance(item, Program) else ()
 
     def _before(self) -> dict[_Place, _Known]:
         """What was there before: it was freed or used without having come, or the first of ttnn's lists has it."""
@@ -138,11 +147,12 @@ class Translation:
             if isinstance(item, Buffer) and item.address:
                 place = item.mesh, item.kind, item.address
                 if not item.came and place not in came:
-                    found[place] = _Known(item.size, item.per_bank, step.layout, step.cores)
+                    shape = found.get(place, _Known()).shape
+                    found[place] = _Known(item.size, item.per_bank, step.layout, step.cores, shape)
                 came.add(place)
             elif isinstance(item, Seen) and item[:3] not in came:
                 place = item[:3]
-                found[place] = found.get(place, _Known())._replace(size=item.size, layout=step.layout)
+                found[place] = found.get(place, _Known())._replace(size=item.size, layout=step.layout, shape=step.shape)
             elif isinstance(item, Ended) and item.number in self.recording.listings:
                 for listed in self.recording.listings[item.number]:
                     place = listed[:3]
@@ -187,7 +197,10 @@ class Translation:
             self._live[place] = size
             if tag is not BEFORE:
                 self._answered.add(place)
-        extra = Extra(reserved, allocator=mesh + 1, tag=tag, layout=known.layout, core_count=known.cores)
+        extra = Extra(
+            reserved, allocator=mesh + 1, tag=tag, layout=known.layout, core_count=known.cores, shape=known.shape,
+            stack=known.stack,
+        )  # fmt: skip
         for chip in self.machine.meshes[mesh]:
             yield Allocated(chip, kind, address, size, extra=extra)
 
@@ -201,15 +214,15 @@ class Translation:
 
     # -- programs ------------------------------------------------------------------------------------------------
 
-    def _program(self, program: Program, operation: str | None) -> Iterator[Event]:
-        tag = program.name if operation in (None, program.name) else f"{operation}, {program.name}"
+    def _program(self, program: Program, step: Step) -> Iterator[Event]:
         chips = self.machine.meshes[program.mesh]
         if not self.recording.virtual:
+            self._newest = []
             if program.parts:
                 self.programs += 1
                 for chip in sorted({part.device for part in program.parts}):
                     mine = [part for part in program.parts if part.device == chip]
-                    yield from self._made(chip, self.programs, mine, tag)
+                    yield from self._made(chip, program.name, mine, step)
             return
         # Each program takes the place of the one before, which frees all of its parts.
         yield from (ProgramDestroyed(chip, number) for chip, number in self._at_work if chip in chips)
@@ -221,22 +234,37 @@ class Translation:
                 continue
             self.programs += 1
             for chip in [chips[place]] if one_each else chips:
-                yield from self._made(chip, self.programs, parts, tag)
+                yield from self._made(chip, program.name, parts, step)
                 cores = 0
                 for part in parts:
                     cores |= part.cores
                 yield ProgramRun(chip, self.programs, cores)
                 self._at_work.append((chip, self.programs))
 
-    def _made(self, chip: int, number: int, parts: list[Part], tag: str) -> Iterator[Event]:
-        yield ProgramCompiled(chip, number, 0, 0, tag)
+    def _made(self, chip: int, name: str, parts: list[Part], step: Step) -> Iterator[Event]:
+        """The program made last, on a chip: it is its operation's, and its parts bear the name of what ran in that."""
+        compiled = ProgramCompiled(chip, self.programs, 0, 0, step.operation or name, step.stack)
+        self._newest.append(compiled)
+        yield compiled
         shared: dict[tuple[int, int], int] = {}
         for part in parts:
             # Several views of one tensor may have several sizes; they are in its memory anyway.
             if part.shared and shared.setdefault((part.address, part.cores), part.size) != part.size:
                 continue
-            extra = Extra(cores=part.cores, tag=tag, shared=part.shared)
-            yield Allocated(chip, part.kind, part.address, part.total, number, extra=extra)
+            extra = Extra(cores=part.cores, tag=name, shared=part.shared, stack=step.stack)
+            yield Allocated(chip, part.kind, part.address, part.total, self.programs, extra=extra)
+
+    def _threw(self, threw: Threw, step: Step) -> Iterator[Event]:
+        """What was live when it failed is what was told so far. A program that was being made goes with it."""
+        failure = parse(threw.text)
+        unfinished = self._newest if threw.programs and not self.recording.virtual else []
+        if failure is not None:
+            self.failures += 1
+            if isinstance(failure, Clash):  # only this message tells the number that tt-metal gave it
+                yield from (one._replace(metal_id=failure.program) for one in unfinished)
+            yield Failed(None, threw.text, step.operation, step.stack)
+        yield from (ProgramDestroyed(one.device, one.program) for one in unfinished)
+        self._newest = []
 
     def _placed(self, mesh: int, group: list[Part]) -> list[Part]:
         """The parts of a program that was not executed, where they would lie; in sum if that cannot be said."""
@@ -250,7 +278,7 @@ class Translation:
         return [Part(mesh, kind, 0, size, cores, False) for (kind, cores), size in sizes.items()]
 
 
-def operation_at(recording: Recording, seconds: float) -> str | None:
-    """The operation in which something happened so many seconds after the beginning; None before the first."""
+def step_at(recording: Recording, seconds: float) -> Step | None:
+    """The step at which something happened so many seconds after the beginning; None before the first."""
     place = bisect_left(recording.steps, seconds - TICK / 2, key=lambda step: step.time)
-    return recording.steps[place].operation if seconds > 0 and place < len(recording.steps) else None
+    return recording.steps[place] if seconds > 0 and place < len(recording.steps) else None

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ttmem.imports.database import read_database
-from ttmem.imports.graph import NotACapture, Recording
+from ttmem.imports.graph import Call, NotACapture, Recording
 from ttmem.imports.jsonstream import JsonError, JsonStream
-from ttmem.imports.stacks import innermost
+from ttmem.imports.stacks import stack_of
 from ttmem.wire.journal import MAGIC
 
 _SQLITE = b"SQLite format 3\0"
@@ -72,7 +72,7 @@ def _json(stream: JsonStream, path: Path) -> Recording:
 
 def _report(stream: JsonStream, path: Path) -> Recording:
     recording = Recording("graph report")
-    recording.lines = _lines(path.with_suffix(".python_io.json"))
+    recording.calls = _calls(path.with_suffix(".python_io.json"))
     seen = set()
     for key in stream.names():
         seen.add(key)
@@ -117,14 +117,14 @@ def _listings(stream: JsonStream, recording: Recording) -> None:
                 ) from None
 
 
-def _lines(sidecar: Path) -> dict[str, deque[str]]:
-    """Where Python called each operation, in order, if ttnn wrote that beside the report. It is only for the reader."""
-    found: dict[str, deque[str]] = {}
+def _calls(sidecar: Path) -> dict[str, deque[Call]]:
+    """Where Python called each operation and what became of it, in order, if ttnn wrote that beside the report."""
+    found: dict[str, deque[Call]] = {}
     try:
-        records = json.loads(sidecar.read_text())
-        for record in records:
-            line = innermost("\n".join(record.get("python_stack_trace") or ()))
-            found.setdefault(str(record["name"]), deque()).append(line or "")
+        for record in json.loads(sidecar.read_text()):
+            message = (record.get("error") or {}).get("message")
+            call = Call(stack_of(record.get("python_stack_trace")), None if message is None else str(message))
+            found.setdefault(str(record["name"]), deque()).append(call)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
     return found

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, Union
 from ttmem.account.kinds import BUFFER_KINDS, Kind
 from ttmem.account.snapshot import LAYOUTS
 from ttmem.collect.ttnn_graph import Buffer, Node, Program, read
+from ttmem.imports.nodes import error_of, functions, mark_programs, operations, shapes, thrown_at
+from ttmem.imports.stacks import message_of
 
 MOST_DEVICES, MOST_BYTES = 1 << 16, 1 << 48  # anything above is no number of ttnn's
 TICK = 1e-6  # seconds that a node takes at least, so that no two are at one time
 _LAYOUT_CODES = {name.upper(): code for code, name in LAYOUTS.items()}
 _BUFFERS = ("buffer_allocate", "buffer_deallocate")
-_PARTS = ("circular_buffer_allocate", "dataflow_buffer_allocate", "scratchpad_allocate")
-_OF_PROGRAMS = (*_PARTS, "circular_buffer_deallocate_all")
 
 
 class NotACapture(ValueError):
@@ -52,7 +52,21 @@ class Ended(NamedTuple):
     number: int
 
 
-Item = Union[Buffer, Program, Seen, Ended]
+class Threw(NamedTuple):
+    """An operation failed here; the last so many programs were being made, and are gone with it."""
+
+    text: str
+    programs: int
+
+
+Item = Union[Buffer, Program, Seen, Ended, Threw]
+
+
+class Call(NamedTuple):
+    """What is told of the call of an operation beside its nodes."""
+
+    stack: str | None = None
+    error: str | None = None
 
 
 class Step(NamedTuple):
@@ -63,6 +77,8 @@ class Step(NamedTuple):
     item: Item
     layout: int | None = None
     cores: int = 0  # that a sharded buffer has data on
+    shape: str | None = None
+    stack: str | None = None
 
 
 class Recording:
@@ -79,7 +95,7 @@ class Recording:
         self.descriptor = ""  # of the machine's chips, as YAML
         self.complete = False  # are the listings known to be of all buffers, not only of those that the capture saw?
         self.renumbered = False  # are device ids other than those of the process?
-        self.lines: dict[str, deque[str]] = {}  # where Python called, by operation, in order
+        self.calls: dict[str, deque[Call]] = {}  # of each operation, in order
         self.meshes: dict[int, set[int]] = {}  # chips, as far as tensors or circular buffers name them
         self.executed: dict[int, set[int]] = {}  # chips on which a mesh's programs ran
         self.nodes = self.operations = self.cached = self.stray = 0
@@ -89,8 +105,9 @@ class Recording:
         self._node: Node = {}
         self._functions: list[tuple[str, float]] = []
         self._operation: str | None = None
-        self._line: str | None = None
+        self._call = Call()
         self._tensors: dict[int, tuple[int, Kind, int]] = {}  # of the operation at hand: mesh, kind, address by counter
+        self._shapes: dict[int, str] = {}  # the same: of what is in a buffer, by the counter of its node
         self._allocated: dict[int, Mapping[str, Any]] = {}  # by the counter of their buffer node
 
     def listed(self, number: int, mesh: int, kind: int, address: int, per_bank: int) -> None:
@@ -100,10 +117,13 @@ class Recording:
 
     # -- taking nodes in -----------------------------------------------------------------------------------------
 
-    def add(self, nodes: Iterable[Any], number: int | None = None, line: str | None = None) -> None:
-        """Nodes of a capture, or of one operation with a number of its own and the line that called it."""
-        for operation in _operations(self._checked(nodes)):
-            self._add_operation(operation, number, line)
+    def add(self, nodes: Iterable[Any], number: int | None = None, call: Call | None = None) -> None:
+        """Nodes of a capture, or of one operation with a number of its own and what is told of its call."""
+        for operation in operations(self._checked(nodes)):
+            named = functions(operation)
+            self._add_operation(operation, number, (call or self._call_of(named)) if named else Call())
+            if call is not None and named:
+                call = call._replace(error=None)  # that was the one
 
     def _checked(self, nodes: Iterable[Any]) -> Iterator[Node]:
         for node in nodes:
@@ -114,22 +134,47 @@ class Recording:
                 raise NotACapture(f"node {self.nodes}, {node['node_type']}: params is no object")
             yield node
 
-    def _add_operation(self, nodes: list[Node], number: int | None, line: str | None) -> None:
+    def _add_operation(self, nodes: list[Node], number: int | None, call: Call) -> None:
         self._tensors.clear()
         self._functions.clear()
         self._operation = None
-        self._line = line
-        self.stray += _mark_programs(nodes)
+        self._call = call
         try:
-            for item in read(self._passing(nodes)):
-                self._step(item)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            self._shapes = shapes(nodes)
+            error = call.error or error_of(nodes)
+            thrown = len(nodes) if error is None else thrown_at(nodes)
+            self.stray += mark_programs(nodes[:thrown])
+            self._take(nodes[:thrown])
+            if error is not None:
+                self._threw(error)
+                self._take(nodes[thrown:])
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
             what = f"{self._node.get('node_type')} {self._node.get('counter', '')}".strip()
-            raise NotACapture(f"node {what} is not as ttnn writes it: {type(error).__name__}: {error}") from None
+            raise NotACapture(f"node {what} is not as ttnn writes it: {type(problem).__name__}: {problem}") from None
         if self._operation is not None:
             counter = next(node.get("counter", -1) for node in nodes if node["node_type"] == "function_start")
             self.operations += 1
             self.steps.append(Step(self._now, self._operation, Ended(int(counter) if number is None else number)))
+
+    def _call_of(self, named: list[str]) -> Call:
+        """What is told of the outermost of these functions; of those in it the same is passed over."""
+        told = [waiting.popleft() if (waiting := self.calls.get(name)) else Call() for name in named]
+        return told[0]
+
+    def _take(self, nodes: list[Node]) -> None:
+        for item in read(self._passing(nodes)):
+            self._step(item)
+
+    def _threw(self, error: str) -> None:
+        """A program that is told although its function has not ended was not finished."""
+        programs = 0
+        for step in reversed(self.steps):
+            if step.time != self._now or not isinstance(step.item, Program):
+                break
+            programs += 1
+        self._now += TICK
+        threw = Threw(message_of(error), programs)
+        self.steps.append(Step(self._now, self._operation, threw, stack=self._call.stack))
 
     def _step(self, item: Buffer | Program) -> None:
         """What was found at the node that passed last."""
@@ -143,12 +188,14 @@ class Recording:
                 self.virtual |= not part.address and not part.shared
                 if part.address:
                     self.meshes.setdefault(item.mesh, set()).add(part.device)
-            self.steps.append(Step(self._now, self._operation, item))
+            self.steps.append(Step(self._now, self._operation, item, stack=self._call.stack))
             return
         params = self._node["params"]
         self.virtual |= item.came and not item.address and item.kind is not Kind.HOST
         layout = _LAYOUT_CODES.get(str(params.get("layout")))
-        self.steps.append(Step(self._now, self._operation, item, layout, int(params.get("num_cores") or 0)))
+        cores = int(params.get("num_cores") or 0)
+        shape = self._shapes.get((self._node.get("connections") or [-1])[0])
+        self.steps.append(Step(self._now, self._operation, item, layout, cores, shape, self._call.stack))
 
     def _passing(self, nodes: list[Node]) -> Iterator[Node]:
         """Nodes on their way to the reader, in the form of today; the clock goes with them."""
@@ -171,11 +218,8 @@ class Recording:
             yield node
 
     def _start(self, name: str) -> None:
-        lines = self.lines.get(name)
-        line = lines.popleft() if lines else None
         if not self._functions:
-            line = self._line or line
-            self._operation = name if line is None else f"{name} at {line}"
+            self._operation = name
         self._functions.append((name, self._now))
 
     def _end(self, node: Node) -> None:
@@ -200,7 +244,8 @@ class Recording:
         for counter in node.get("connections") or ():
             if counter in self._tensors and self._tensors[counter][2]:
                 seen = Seen(*self._tensors[counter], int(params["size"]))
-                self.steps.append(Step(self._now, self._operation, seen, _LAYOUT_CODES.get(str(params.get("layout")))))
+                layout = _LAYOUT_CODES.get(str(params.get("layout")))
+                self.steps.append(Step(self._now, self._operation, seen, layout, shape=self._shapes.get(counter)))
                 return
 
     def _modern(self, node: Node, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -212,36 +257,3 @@ class Recording:
             self._allocated[connected[0]] = params
         kind = {"buffer_type": Kind[str(params["type"])].value} if "buffer_type" not in params else {}
         return {"max_size_per_bank": 0, "device_id": 0, **kind, **params}
-
-
-def _operations(nodes: Iterable[Node]) -> Iterator[list[Node]]:
-    """Nodes by outermost function, each with all that is in it; what is in none comes by itself."""
-    depth, held = 0, []
-    for node in nodes:
-        held.append(node)
-        depth += {"function_start": 1, "function_end": -1}.get(node["node_type"], 0)
-        if depth <= 0:
-            yield held
-            depth, held = 0, []
-    if held:
-        yield held
-
-
-def _mark_programs(nodes: list[Node]) -> int:
-    """Make the functions that executed a program known as such, as releases do that tell cache hits.
-
-    Returns the number of parts that are in no function, of which nothing is known but that they exist.
-    """
-    open_: list[dict[str, Any]] = []
-    stray = 0
-    for node in nodes:
-        what = node["node_type"]
-        if what == "function_start":
-            open_.append(node["params"] or {})
-        elif what == "function_end":
-            del open_[-1:]
-        elif what in _OF_PROGRAMS and not any("program_cache_hit" in params for params in open_):
-            stray += what in _PARTS and not open_
-            if open_:
-                open_[-1]["program_cache_hit"] = False
-    return stray

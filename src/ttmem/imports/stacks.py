@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line of a Python stack that called an operation, in few words."""
+"""Python's stacks as ttnn keeps them, in the words of the account."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_LONGEST = 80
+_FRAME = re.compile(r'^\s*File "([^"\n]+)", line (\d+)(?:, in ([^\n]+))?', re.MULTILINE)
 
 
-def innermost(trace: str) -> str | None:
-    """The first frame of a stack as ttnn keeps it, which is the innermost; None if it is long or not there.
+def stack_of(trace: str | Iterable[str] | None) -> str | None:
+    """The frames of a stack, the innermost first, as ttnn has them; None if there are none.
 
-    >>> innermost('  File "/home/you/model.py", line 41, in forward\\\\n    x = ttnn.add(a, b)')
-    'model.py:41'
+    >>> stack_of('  File "/home/you/model.py", line 41, in forward\\n    x = ttnn.add(a, b)\\n')
+    '/home/you/model.py:41 forward'
     """
-    frame = _FRAME.search(trace)
-    text = None if frame is None else f"{frame[1].rpartition('/')[2]}:{frame[2]}"
-    return text if text is None or len(text) <= _LONGEST else None
+    text = trace if isinstance(trace, str) else "\n".join(map(str, trace or ()))
+    frames = (f"{file}:{line} {function}".rstrip() for file, line, function in _FRAME.findall(text))
+    return "\n".join(frames) or None
+
+
+def message_of(error: str) -> str:
+    """What was said when it was thrown, without the stack of C++ that follows."""
+    return error.partition("\nbacktrace:")[0]

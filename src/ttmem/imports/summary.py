@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import KINDS, POOL_OF
+from ttmem.account.kinds import KINDS, POOL_OF, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Chip
-from ttmem.imports.events import Translation, operation_at
+from ttmem.account.sites import line_of
+from ttmem.account.totals import Total
+from ttmem.imports.events import Translation, step_at
 from ttmem.wire.journal import MAGIC, JournalWriter
 
 SCHEMA = "ttmem.import/1"
@@ -65,6 +67,7 @@ def summary(translation: Translation, ledger: Ledger, events: int) -> Json:
         "events": events,
         "programs": translation.programs,
         "cached_runs": recording.cached,
+        "failures": translation.failures,
         "began": recording.began,
         "clock": "durations" if recording.timed else "counted",
         "unsized": translation.unsized,
@@ -83,16 +86,21 @@ def _chip(translation: Translation, chip: Chip) -> Json:
         "board": chip.info.board,
         "geometry": None if geometry is None else "live" if geometry.live else "table",
         "kinds": {
-            kind.label: {
-                "pool": POOL_OF[kind].label,
-                "used": total.used,
-                "reserved": total.reserved_bytes if total.known or not total.count else None,
-                "things": total.count,
-                "peak": total.peak.value,
-                "peak_after_s": round(total.peak.time - translation.began, 6),
-                "peak_operation": operation_at(translation.recording, total.peak.time - translation.began),
-            }
-            for kind, total in zip(KINDS, chip.kinds)
-            if total.peak.value
+            kind.label: _kind(translation, kind, total) for kind, total in zip(KINDS, chip.kinds) if total.peak.value
         },
+    }
+
+
+def _kind(translation: Translation, kind: Kind, total: Total) -> Json:
+    after = total.peak.time - translation.began
+    step = step_at(translation.recording, after)
+    return {
+        "pool": POOL_OF[kind].label,
+        "used": total.used,
+        "reserved": total.reserved_bytes if total.known or not total.count else None,
+        "things": total.count,
+        "peak": total.peak.value,
+        "peak_after_s": round(after, 6),
+        "peak_operation": step and step.operation,
+        "peak_line": step and line_of(step.stack),
     }

@@ -172,7 +172,10 @@ def _wall(found: Json, style: Style) -> list[str]:
     """The core where the two sides of L1 are nearest to each other, and whose they are."""
     worst = worst_core(found)
     if worst is None:
-        return wrap("How close circular buffers are to L1 buffers is not known.", style)
+        reaches = [core["worst"] for core in found["cores"] if core["worst"] is not None]
+        highest = max(reaches, key=lambda reach: reach["end"], default=None)
+        lines = wrap("How close circular buffers are to L1 buffers is not known.", style)
+        return lines if highest is None else [*lines, *_highest(found, highest, style)]
     headroom = worst["headroom"]
     distance = f"{human(headroom)} ({headroom} B)" if headroom >= 0 else f"a clash by {human(-headroom)}"
     same = sum(core["headroom"] == headroom for core in found["cores"])
@@ -186,10 +189,13 @@ def _wall(found: Json, style: Style) -> list[str]:
     lines += wrap(f"from {found['floor']['address']} up: {above}", style, "    ", "  ")
     lines += wrap(f"up to {bottom}: {below}", style, "    ", "  ")
     cached = worst["worst"]
-    if cached is not None and cached["end"] > bottom:
-        text = f"of all cached programs up to {cached['end']}: {program_text(program_of(found, cached['program']))}"
-        lines += wrap(f"{text}, headroom {human(cached['headroom'])}", style, "    ", "  ")
-    return lines
+    return lines if cached is None or cached["end"] <= bottom else [*lines, *_highest(found, cached, style)]
+
+
+def _highest(found: Json, cached: Json, style: Style) -> list[str]:
+    """Of all cached programs the one that reaches highest."""
+    text = f"of all cached programs up to {cached['end']}: {program_text(program_of(found, cached['program']))}"
+    return wrap(f"{text}, headroom {human(cached['headroom'])}", style, "    ", "  ")
 
 
 def core_lines(found: Json, style: Style) -> list[str]:
