@@ -19,7 +19,7 @@ _PIPE_WIDTH = 100
 _NARROW = (
     frozenset(map(chr, range(32, 127)))
     | frozenset(map(chr, range(0x2800, 0x2900)))  # braille
-    | frozenset("█░─°…▀▄▁▂▃▅▆▇│┤┊┈╌━╞═╡")
+    | frozenset("█▉▊▋▌▍▎▏░▒▓─°…▀▄▁▂▃▅▆▇│├┤┊┈╌━╞═╡▲▾▴·")
 )
 
 
@@ -102,7 +102,7 @@ def cells(text: str) -> int:
     >>> cells("abc"), cells("模型"), cells("█…")
     (3, 4, 2)
     """
-    return len(text) if _NARROW.issuperset(text) else sum(map(_cell, text))
+    return len(text) if text.isascii() or _NARROW.issuperset(text) else sum(map(_cell, text))
 
 
 def _cell(character: str) -> int:
@@ -115,7 +115,7 @@ def _cell(character: str) -> int:
 
 def fit(text: str, width: int) -> str:
     """As much of a text as fits into so many cells."""
-    if _NARROW.issuperset(text):
+    if text.isascii() or _NARROW.issuperset(text):
         return text[: max(0, width)]
     for index, character in enumerate(text):
         width -= _cell(character)
@@ -220,8 +220,10 @@ def table(found: list[Column], style: Style) -> list[str]:
 def _line(cells_: list[Cell], shown: list[tuple[Column, int]], style: Style) -> str:
     line, owed = "", 0
     for (text, colour), (column, width) in zip(cells_, shown):
-        text = style.cut(text, width)
         room = width - cells(text)
+        if room < 0:
+            text = style.cut(text, width)
+            room = width - cells(text)
         before, after = (room, 0) if column.right else (0, room)
         line += " " * (owed + before) + style.paint(text, colour) if text else ""
         owed = after + column.gap if text else owed + room + column.gap
