@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,17 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pictures import WELL
-from tests.unit.test_smi_properties import pictures, width_of
-from tests.unit.test_top_past import phases
+from tests.screens import beside, checked, files_of, phases, plain
+from tests.unit.test_smi_properties import pictures
 from ttmem.account import blank
 from ttmem.account.ledger import Ledger
 from ttmem.server.history import History
 from ttmem.show.top.charts import WINDOWS, Charts, grid
 from ttmem.show.top.model import Answer, Model
-from ttmem.show.top.rows import STYLES, Signs, Size
+from ttmem.show.top.rows import Signs, Size
 
-SCREENS = Path(__file__).resolve().parent.parent / "data" / "top"
-RENEW = os.environ.get("TTMEM_RENEW_SCREENS") == "1"
 T, MIB = 1_794_800_040.0, 1 << 20
 SERVER = {"pid": 1, "since": "then", "events": 1, "version": "1", "clients": 1, "lost_to_readers": 0}
 Json = dict[str, Any]
@@ -77,45 +73,30 @@ def text(view: Charts, model: Model, size: Size, signs: Signs = Signs()) -> list
     return ["".join(part for part, _ in row) for row in view.rows(model, size, signs)]
 
 
-SHAPES = {
-    **{f"{chips}-{width}x{height}": (chips, Size(width, height), Signs(), "")
-       for chips in (0, 1, 4, 32) for width, height in ((80, 22), (120, 38), (200, 58))},
-    "4-80x22-ascii": (4, Size(80, 22), Signs("ascii"), ""),
-    "4-80x22-block": (4, Size(80, 22), Signs("block"), ""),
-    "32-80x22-ascii": (32, Size(80, 22), Signs("ascii"), ""),
-    "32-120x38-temperature": (32, Size(120, 38), Signs(), "m"),
-    "4-120x38-temperature": (4, Size(120, 38), Signs(), "m"),
-    "4-120x38-zoom": (4, Size(120, 38), Signs(), "z"),
-    "4-80x22-zoom-ascii": (4, Size(80, 22), Signs("ascii"), "z"),
-    "4-120x38-zoom-clock": (4, Size(120, 38), Signs(), "zM"),
-    "1-120x38-hour": (1, Size(120, 38), Signs(), "ww"),
-}  # fmt: skip
+WAYS = {
+    "block": (4, Size(80, 22), Signs("block"), ""),
+    "temperature": (4, Size(120, 38), Signs(), "m"),
+    "temperature of many": (32, Size(120, 38), Signs(), "m"),
+    "zoomed": (4, Size(120, 38), Signs(), "z"),
+    "zoomed, ascii": (4, Size(80, 22), Signs("ascii"), "z"),
+    "clock, zoomed": (4, Size(120, 38), Signs(), "zM"),
+    "an hour": (1, Size(120, 38), Signs(), "ww"),
+}
 
 
-@pytest.fixture(scope="module")
-def models() -> dict[int, Model]:
-    return {chips: model_of(chips) for chips in (0, 1, 4, 32)}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_screen(shape: str, models: dict[int, Model]) -> None:
-    chips, size, signs, keys = SHAPES[shape]
-    view, model = Charts(), models[chips]
-    for key in keys:
-        assert view.press(key, model)
-    rows = text(view, model, size, signs)
-    assert len(rows) <= size.height
-    assert all(width_of(row) <= size.width for row in rows)
-    file = SCREENS / f"charts-{shape}.txt"
-    found = "\n".join(row.rstrip() for row in rows) + "\n"
-    if RENEW:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(found, encoding="utf-8")
-    assert found == file.read_text(encoding="utf-8"), f"{file.name} differs; see the top of this file"
-
-
-def test_no_screen_is_left_over() -> None:
-    assert {file.stem for file in SCREENS.glob("charts-*")} == {f"charts-{shape}" for shape in SHAPES}
+def test_ways_to_look_at_it() -> None:
+    """With keys; without any, see test_top_screens."""
+    models = {chips: model_of(chips) for chips in (1, 4, 32)}
+    found = {}
+    for name, (chips, size, signs, keys) in WAYS.items():
+        view = Charts()
+        for key in keys:
+            assert view.press(key, models[chips])
+        rows = view.rows(models[chips], size, signs)
+        checked(rows, size, signs.ascii)
+        found[name] = plain(rows)
+    beside("charts-ways", found)
+    assert files_of("charts") == {"charts-ways"}
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -134,12 +115,7 @@ def test_every_picture_fits(some: list[Json], width: int, height: int, charts: s
     for key in keys:
         view.press(key, model)
     rows = view.rows(model, Size(width, height), Signs(charts))
-    plain = ["".join(part for part, _ in row) for row in rows]
-    assert len(rows) <= height
-    assert all(width_of(row) <= width for row in plain)
-    assert all(row.isprintable() for row in plain)
-    assert charts != "ascii" or "".join(plain).isascii()
-    assert {name for row in rows for _, style in row for name in style.split()} <= set(STYLES)
+    checked(rows, Size(width, height), charts == "ascii")
     assert view.rows(model, Size(width, height), Signs(charts)) == rows, "nothing moves by itself"
 
 

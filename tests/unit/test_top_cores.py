@@ -15,16 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.screens import INNER, beside, checked, files_of, forms, lines
 from tests.unit.test_l1view import SCENES, answer, answers, clash, decode
 from tests.unit.test_physical import Account
-from tests.unit.test_smi_properties import width_of
-from tests.unit.test_smi_screens import RENEW
-from tests.unit.test_top_processes import SCREENS, SIZES, text_of
 from ttmem.account import blank
 from ttmem.show.top.cores import Cores
 from ttmem.show.top.heat import HEADROOM, USED
 from ttmem.show.top.model import Answer, Model
-from ttmem.show.top.rows import HEAT, STYLES, Row, Signs, Size
+from ttmem.show.top.rows import HEAT, Row, Signs, Size
 
 Json = dict[str, Any]
 
@@ -63,7 +61,7 @@ class Screen:
         return rows
 
     def rows(self) -> list[str]:
-        return text_of(self.styled())
+        return lines(self.styled())
 
     def press(self, *keys: str) -> list[str]:
         for key in keys:
@@ -77,29 +75,27 @@ class Screen:
         return parse_qs(urlsplit(path).query).get("core", [None])[0]
 
 
-@pytest.mark.parametrize("charts", ["block", "ascii"])
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scene", SCENES)
-def test_the_screen(scene: str, size: str, charts: str) -> None:
+def test_the_screen(scene: str) -> None:
+    """Other accounts than those of test_top_screens."""
     make, board = SCENES[scene]
-    screen = Screen(make(), SIZES[size], board)
-    screen.signs = Signs(charts)
-    text = "\n".join(screen.rows()).rstrip("\n") + "\n"
-    file = SCREENS / f"cores-{scene}-{size}-{charts}.txt"
-    if RENEW:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    assert text == file.read_text(encoding="utf-8"), f"{file.name} differs; see the top of this file"
+    account = make()
+
+    def draw(size: Size, signs: Signs) -> list[Row]:
+        screen = Screen(account, size, board)
+        screen.signs = signs
+        return screen.styled()
+
+    beside(f"cores-{scene}", forms(draw))
 
 
 def test_no_screen_is_left_over() -> None:
-    wanted = {f"cores-{scene}-{size}-{charts}" for scene in SCENES for size in SIZES for charts in ("block", "ascii")}
-    assert {file.stem for file in SCREENS.glob("cores-*")} == wanted
+    assert files_of("cores") == {f"cores-{scene}" for scene in SCENES}
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", INNER)
 def test_one_look_says_who_is_on_both_sides_of_the_gap(size: str) -> None:
-    screen = Screen(decode(), SIZES[size])
+    screen = Screen(decode(), INNER[size])
     text = "\n".join(screen.rows())
     assert "kv_cache, pid 1" in text
     assert "program 2 ttnn::matmul, pid 1" in text
@@ -237,7 +233,7 @@ def test_a_smaller_chip_has_no_such_core() -> None:
     with_core, without = asked(screen.view, screen.model)
     screen.model.answers[with_core] = Answer(None, "the server says: there is no core 10,9", 0.0)
     screen.model.answers[without] = Answer({**answer(decode()), "chip": "78"}, None, 0.0)
-    assert "core 7,7" in " ".join(text_of(screen.view.rows(screen.model, screen.size, screen.signs)))
+    assert "core 7,7" in " ".join(lines(screen.view.rows(screen.model, screen.size, screen.signs)))
     assert screen.asked == "7,7"
 
 
@@ -256,11 +252,6 @@ def test_every_screen_fits(found: Json, width: int, height: int, charts: str, ke
         for path in asked(view, model):
             model.answers[path] = Answer(found, None, 0.0)
         rows = view.rows(model, Size(width, height), Signs(charts))
-        text = ["".join(piece for piece, _ in row) for row in rows]
-        assert len(rows) <= height
-        assert all(width_of(row) <= width for row in text)
-        assert charts != "ascii" or all(row.isascii() for row in text)
-        assert all(row.isprintable() for row in text)
-        assert {name for row in rows for _, names in row for name in names.split()} <= set(STYLES)
+        text = checked(rows, Size(width, height), charts == "ascii")
         assert "None" not in "".join(text)
         view.press(key, model)

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.screens import picture_of as picture
 from tests.unit.test_smi_properties import pictures, width_of
-from tests.unit.test_top_model import picture
-from tests.unit.test_top_rows import text_of
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
 from ttmem.show.top.frame import COMMON, age, footer, header, tab_at
 from ttmem.show.top.model import Model
-from ttmem.show.top.rows import Row, Signs, Size
+from ttmem.show.top.rows import Row, Signs, Size, text_of
 from ttmem.show.top.settings import Settings
 
 Json = dict[str, Any]

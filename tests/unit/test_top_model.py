@@ -3,19 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tests.screens import picture_of as picture
 from ttmem.account import blank
 from ttmem.show.top.model import Model
-
-Json = dict[str, Any]
-
-
-def picture(*uids: str, pids: tuple[int, ...] = ()) -> Json:
-    made = blank.picture("2026-01-02T03:04:05.678901Z", "box")
-    made["chips"] = [blank.chip(uid) for uid in uids]
-    made["processes"] = [blank.process(pid, "tracked") for pid in pids]
-    return made
 
 
 def uids(model: Model) -> list[str]:

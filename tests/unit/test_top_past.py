@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import tracemalloc
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import screens
 from tests.pictures import WELL
 from ttmem.account import blank
 from ttmem.show.top.past import MOST_PHASES, NAMES, Past, Range
 
 Json = dict[str, Any]
 T = 1_794_800_040.0  # a whole minute
+phases = functools.partial(screens.phases, since=T)
 
 
 def picture(dram: int | None = None, uid: str = "880001", **facts: Any) -> Json:
@@ -204,12 +207,6 @@ def test_history_again_changes_nothing() -> None:
     past.fill("880001", answer)
     assert past.series("880001", "temperature_c", T - 600, T, 60) == before
     assert before.count(None) == 0
-
-
-def phases(*paths: str | None, since: float = T, chip: str = "880001") -> Json:
-    rows = [{"chip": chip, "pool": "dram"}]
-    found = [{"path": path, "since": since, "whole": True, "rows": rows} for path in paths]
-    return {"processes": [{"pid": 7, "start": 1, "state": "tracked", "left_out": 0, "open": found, "ended": []}]}
 
 
 def test_a_phase_ends_when_it_is_no_longer_open() -> None:

@@ -10,15 +10,11 @@ from hypothesis import strategies as st
 
 from tests.unit.test_smi_properties import width_of as cells_of
 from ttmem.show.text import BOLD, DIM, GREEN, RED, YELLOW, Style, cells
-from ttmem.show.top.rows import STYLES, Fine, Row, Signs, fitted, over, spans, width_of
+from ttmem.show.top.rows import STYLES, Fine, Row, Signs, fitted, over, shortened, spans, text_of, width_of
 
 texts = st.text(st.sampled_from("ab 模型█░…é́"), max_size=12)
 NAMES = {RED: "bad", YELLOW: "warn", GREEN: "good", DIM: "dim", BOLD: "bold", "": ""}
 rows = st.lists(st.tuples(texts, st.sampled_from(STYLES)), max_size=6)
-
-
-def text_of(row: Row) -> str:
-    return "".join(text for text, _ in row)
 
 
 @given(rows, st.integers(0, 40), st.sampled_from(["", "select"]))
@@ -35,6 +31,16 @@ def test_what_is_cut_keeps_its_style() -> None:
     assert fitted([("abc", "warn")], 5, "select") == [("abc", "warn"), ("  ", "select")]
     assert fitted([("abc", "")], 5) == [("abc  ", "")]
     assert fitted([], 2) == [("  ", "")]
+
+
+@given(st.text(st.sampled_from("ab 12,模"), max_size=20), st.integers(0, 24), st.booleans())
+def test_what_is_shortened_has_whole_numbers(text: str, width: int, ascii: bool) -> None:
+    style = Style(ascii=ascii)
+    made = shortened(text, width, style)
+    assert cells_of(made) <= width
+    assert made == text if cells_of(text) <= width else len(made) <= len(style.cut(text, width))
+    numbers = re.findall(r"\d+", text)
+    assert re.findall(r"\d+", made) == numbers[: len(re.findall(r"\d+", made))]
 
 
 def test_a_style_over_others() -> None:

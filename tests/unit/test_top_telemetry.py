@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of telemetry: whole screens letter by letter, and that no reading is left out or made up.
+"""The view of telemetry: some machines letter by letter, and that no reading is left out or made up.
 
 ``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_telemetry.py`` writes the files in tests/data/top anew; then read the
 difference.
@@ -15,39 +15,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.screens import beside, checked, files_of, forms, lines, many, model_of
 from tests.unit.test_smi_properties import pictures
 from tests.unit.test_smi_screens import PICTURES
-from tests.unit.test_top_overview import SCREENS, SIZES, checked, compare, many, model_of
-from tests.unit.test_top_rows import text_of
 from ttmem.account import blank
 from ttmem.show.top.model import Model
 from ttmem.show.top.rows import Signs, Size
 from ttmem.show.top.telemetry import READINGS, Telemetry
 
 Json = dict[str, Any]
-MACHINES = {
-    "0": "no_driver",
-    "1": "p150",
-    "4": "t3k",
-    "32": "galaxy",
-    "remote": "n300",
-    "reset": "in_reset",
-    "old": "old_driver",
-}
-FORMS = ("block", "ascii", "styles")
+SCENES = {"remote": "n300", "reset": "in_reset", "old": "old_driver"}
 NO_READINGS = {"state", "age_s", "implausible"}
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("machine", MACHINES)
-def test_the_screen(machine: str, size: str, form: str, folder: Path) -> None:
-    compare(f"telemetry-{machine}", Telemetry(), PICTURES[MACHINES[machine]](folder), size, form, folder)
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_screen(scene: str, folder: Path) -> None:
+    """Other machines than those of test_top_screens."""
+    picture = PICTURES[SCENES[scene]](folder)
+    beside(
+        f"telemetry-{scene}", forms(lambda size, signs: Telemetry().rows(model_of(picture, signs.ascii), size, signs))
+    )
 
 
 def test_no_screen_is_left_over() -> None:
-    found = {file.name for file in SCREENS.glob("telemetry-*")}
-    assert found == {f"telemetry-{m}-{size}-{form}.txt" for m in MACHINES for size in SIZES for form in FORMS}
+    assert files_of("telemetry") == {f"telemetry-{scene}" for scene in SCENES}
 
 
 def test_every_field_of_the_schema_has_its_place() -> None:
@@ -65,7 +56,7 @@ def chip(**telemetry: Any) -> Json:
 
 
 def shown(model: Model, size: Size = Size(100, 50), view: Telemetry | None = None) -> list[str]:
-    return [text_of(row).rstrip() for row in (view or Telemetry()).rows(model, size, Signs())]
+    return lines((view or Telemetry()).rows(model, size, Signs()))
 
 
 def styles_of(model: Model, text: str) -> set[str]:
@@ -149,4 +140,5 @@ def test_it_scrolls() -> None:
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(pictures(), st.integers(40, 220), st.integers(1, 60), st.booleans())
 def test_every_view(picture: Json, width: int, height: int, ascii: bool) -> None:
-    checked(Telemetry(), picture, Size(width, height), ascii)
+    size, signs = Size(width, height), Signs("ascii" if ascii else "braille")
+    checked(Telemetry().rows(model_of(picture, ascii), size, signs), size, ascii)

@@ -3,31 +3,15 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
-from rich.color import Color
 from rich.style import Style
 
+from tests.screens import QUIET, contrast
 from ttmem.cli import top
 from ttmem.show.top.rows import HEAT, STYLES
 from ttmem.show.top.themes import THEMES, following, look_of
-
-QUIET = {"track", "free"}  # what is not there need not be read
-
-
-def luminance(colour: Color) -> float:
-    """As WCAG 2 defines it."""
-    triplet = colour.triplet
-    assert triplet is not None
-    parts = [value / 255 for value in triplet]
-    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(style: Style) -> float:
-    assert style.color is not None
-    assert style.bgcolor is not None
-    light, dark = sorted((luminance(style.color), luminance(style.bgcolor)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
 
 
 def test_the_command_knows_all_themes() -> None:
@@ -82,3 +66,14 @@ def test_all_themes_follow_each_other() -> None:
     while (name := following(seen[-1])) != "dark":
         seen.append(name)
     assert sorted(seen) == sorted(THEMES)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_what_must_be_told_apart_is(theme: str) -> None:
+    """Good from bad, what is chosen from what is not; with colours also how bad, and the kinds of memory."""
+    pairs = [("good", "bad"), ("good", "warn"), ("", "select"), ("", "dim"), ("head", "title"), ("bar", "track")]
+    if theme != "mono":
+        pairs += combinations(("good", "warn", "bad"), 2)
+        pairs += combinations(("dram", "l1", "cb", "kernel"), 2)
+    for one, other in pairs:
+        assert Style.parse(look_of(theme, one)) != Style.parse(look_of(theme, other)), (one, other)

@@ -16,20 +16,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.screens import beside, checked, files_of, forms, lines
 from tests.support import Server, wait_until
-from tests.unit.test_smi_properties import anything, pictures, sizes, width_of
-from tests.unit.test_smi_screens import GIB, MIB, RENEW
-from tests.unit.test_top_processes import SCREENS, SIZES, text_of
+from tests.unit.test_smi_properties import anything, pictures, sizes
+from tests.unit.test_smi_screens import GIB, MIB
 from ttmem import AllocationClient
 from ttmem.account import blank
 from ttmem.show.top import eventlist
 from ttmem.show.top.model import Answer, Model
-from ttmem.show.top.rows import STYLES, Signs, Size
+from ttmem.show.top.rows import Row, Signs, Size
 from ttmem.show.top.things import Things
 
 Json = dict[str, Any]
 NOW = 1_767_323_045.0  # the second of the pictures' time
 KINDS = ("dram", "l1", "cb", "kernel", "dispatch_kernel")
+SCENES = ("various", "rare", "alone")
 TAGS = ("ttnn.matmul", None, "conv51.weight", "层.注意力.权重", "reader: 1408 B")
 
 
@@ -74,7 +75,7 @@ class Screen:
         for path in self.view.wants(self.model):
             if path != "/events":
                 self.model.answers[path] = self.answer
-        return text_of(self.view.rows(self.model, self.size, self.signs))
+        return lines(self.view.rows(self.model, self.size, self.signs))
 
     def press(self, *keys: str) -> list[str]:
         for key in keys:
@@ -115,40 +116,33 @@ def test_where_a_thing_was_made_is_said() -> None:
     assert "Made at" not in "\n".join(Screen([thing(0)]).rows())
 
 
-@pytest.mark.parametrize("charts", ["block", "ascii"])
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("what", ["0", "1", "4", "32", "alone", "events"])
-def test_the_screen(what: str, size: str, charts: str) -> None:
-    """By the number of chips; without a server; events."""
-    chips = int(what) if what.isdigit() else 4
-    things = [{**one, "chip": f"u{number % chips}"} for number, one in enumerate(various())] if chips else []
-    screen = Screen(answer_of(things, 250 if chips else 0), SIZES[size], server=what != "alone", chips=chips)
-    screen.signs = Signs(charts)
-    if what == "events":
-        screen.press("e")
-        named = dict.fromkeys(("device", "chip", "kind", "id", "size", "refs", "program", "tag"))
-        others = [
-            event(200, "ProgramRun", **{**named, "device": 2, "program": 5, "cores": "{[0-0 - 7-7]}"}),
-            event(201, "Mark", **named, text="step 1"),
-            event(202, "Lost", **named, events=4711),
-            event(203, "Freed", size=5 * GIB, kind="dram", chip="u3"),
-            {"event": "lost", "count": 12},
-        ]
-        screen.events(*(event(number) for number in range(200)), *others, lost=12)
-    else:
-        screen.press("down", "down")
-    text = "\n".join(screen.rows()).rstrip("\n") + "\n"
-    file = SCREENS / f"things-{what}-{size}-{charts}.txt"
-    if RENEW:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    assert text == file.read_text(encoding="utf-8"), f"{file.name} differs; see the top of this file"
+@pytest.mark.parametrize("what", SCENES)
+def test_the_screen(what: str) -> None:
+    """What is rarer than in test_top_screens: things of all kinds, events of all kinds, nobody to ask."""
+
+    def draw(size: Size, signs: Signs) -> list[Row]:
+        screen = Screen(answer_of(various(), 250), size, server=what != "alone")
+        screen.signs = signs
+        if what == "rare":
+            screen.press("e")
+            named = dict.fromkeys(("device", "chip", "kind", "id", "size", "refs", "program", "tag"))
+            others = [
+                event(200, "ProgramRun", **{**named, "device": 2, "program": 5, "cores": "{[0-0 - 7-7]}"}),
+                event(201, "Mark", **named, text="step 1"),
+                event(202, "Lost", **named, events=4711),
+                event(203, "Freed", size=5 * GIB, kind="dram", chip="u3"),
+                {"event": "lost", "count": 12},
+            ]
+            screen.events(*(event(number) for number in range(200)), *others, lost=12)
+        else:
+            screen.press("down", "down")
+        return screen.view.rows(screen.model, size, signs)
+
+    beside(f"things-{what}", forms(draw))
 
 
 def test_no_screen_is_left_over() -> None:
-    whats = ("0", "1", "4", "32", "alone", "events")
-    wanted = {f"things-{w}-{s}-{c}" for w in whats for s in SIZES for c in ("block", "ascii")}
-    assert {file.stem for file in SCREENS.glob("things-*")} == wanted
+    assert files_of("things") == {f"things-{what}" for what in SCENES}
 
 
 @st.composite
@@ -193,13 +187,7 @@ def test_every_screen_fits(
         for path in view.wants(model):
             model.answers.setdefault(path, answer_of(things, 10 + len(things)))
         rows = view.rows(model, Size(width, height), Signs(charts))
-        assert len(rows) <= height
-        for row in rows:
-            text = "".join(text for text, _ in row)
-            assert width_of(text) <= width
-            assert text.isprintable()
-            assert text.isascii() or charts != "ascii"
-            assert {style for _, style in row} <= set(STYLES)
+        checked(rows, Size(width, height), charts == "ascii")
 
 
 def test_without_a_server_nothing_is_asked_and_the_reason_is_said() -> None:
@@ -440,7 +428,7 @@ def test_a_real_server(server: Server, client: AllocationClient) -> None:
             view.rows(model, size, Signs())
             for path in view.wants(model):
                 model.answers[path] = Answer(server.get(path), None, 0.0)
-        return text_of(view.rows(model, size, Signs()))
+        return lines(view.rows(model, size, Signs()))
 
     first = rows()
     assert "120 things, 7.1 MiB" in first[0]

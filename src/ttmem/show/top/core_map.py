@@ -8,7 +8,7 @@ from typing import Any
 from ttmem.account.units import human
 from ttmem.show.l1view import WORDS, segment_text
 from ttmem.show.text import Style
-from ttmem.show.top.rows import Row, Signs, Size, fitted
+from ttmem.show.top.rows import Row, Signs, Size, fitted, shortened
 
 Json = dict[str, Any]
 
@@ -117,7 +117,7 @@ def _row(group: list[Json], style: Style) -> Row:
     overlap = kind != "unknown" and any(len(segment["owners"]) > 1 for segment in group)
     name = "bad" if overlap else "dim" if kind in ("free", "small_free", "firmware", "ring") else _SIGNS[kind][2]
     text = style.clean(f"{what} {whose}".rstrip())
-    return [(head, "dim"), (style.cut(text, max(0, style.width - len(head))), name)]
+    return [(head, "dim"), (shortened(text, max(0, style.width - len(head)), style), name)]
 
 
 def _joined(found: list[list[Json]]) -> list[list[Json]]:

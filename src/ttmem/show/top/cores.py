@@ -15,7 +15,7 @@ from ttmem.show.top.core_map import headroom_style, map_rows, picture
 from ttmem.show.top.heat import HEADROOM, USED, Form, form_of, grid_rows, key_row, legend
 from ttmem.show.top.listing import finished, no_server, rule
 from ttmem.show.top.minutes import L1, Minutes
-from ttmem.show.top.rows import Row, Signs, Size, Span, fitted, width_of
+from ttmem.show.top.rows import Row, Signs, Size, Span, fitted, shortened, width_of
 
 if TYPE_CHECKING:
     from ttmem.show.top.model import Model
@@ -233,7 +233,7 @@ def _numbers(core: Json, data: Json, style: Style) -> list[Row]:
 
     def side(what: str, address: int | None, whose: str, name: str) -> Row:
         head = f"{what:9}{'-' if address is None else address:>8} "
-        return [(head, "dim"), (style.cut(whose, max(0, style.width - len(head))), name)]
+        return [(head, "dim"), (shortened(whose, max(0, style.width - len(head)), style), name)]
 
     rows += [side("wall at", floor, above, "l1"), side("last to", core["end"], ran, "cb")]
     worst = core["worst"]

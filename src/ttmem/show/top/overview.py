@@ -9,7 +9,8 @@ from ttmem.api.words import anomaly_line
 from ttmem.show.breakdown import breakdowns
 from ttmem.show.chips import Names, chip_table, too_full
 from ttmem.show.processes import process_table
-from ttmem.show.text import Style
+from ttmem.show.text import Style, wrap
+from ttmem.show.top.listing import no_server
 from ttmem.show.top.minutes import MEMORY, Minutes
 from ttmem.show.top.model import Model
 from ttmem.show.top.rows import Fine, Row, Signs, Size, fitted, over, spans, text_of, within
@@ -75,6 +76,9 @@ class Overview:
             rows = _side_by_side(rows, _fewer(details, height), width)
         if chip is not None:
             rows += self._minutes.rows(model, MEMORY, Size(size.width, height - len(rows)), signs)
+        missing = None if model.chips else no_server(model)
+        if missing is not None:
+            rows += [[], *([(line, "")] for line in wrap(style.clean(missing), style))]
         rows += [[]] * (height - len(rows))
         return within(rows[:height] + note, size)
 
@@ -84,7 +88,9 @@ class Overview:
         self._width = style.width
         if not chips:
             self._shown = []
-            return [[("No chip is known: the driver shows none, and no process has reported one.", "warn")]]
+            here = (model.picture or {}).get("driver") or {"loaded": True}
+            why = "the driver shows none" if here["loaded"] else "the driver is not loaded"
+            return [[(f"No chip is known: {why}, and no process has reported one.", "warn")]]
         count = max(1, room - 1)
         chosen = next((place for place, chip in enumerate(chips) if chip["uid"] == model.selected), 0)
         self._top = max(0, min(max(self._top, chosen - count + 1), chosen, len(chips) - count))

@@ -87,7 +87,7 @@ class _Ring:
     def put(self, bucket: int, low: float, high: float) -> None:
         slot = bucket % self.length
         if bucket > self.newest:
-            if bucket > self.newest + 1:
+            if bucket > self.newest + 1 and self.newest != _NEVER:  # at first all are empty
                 for skipped in range(max(self.newest + 1, bucket - self.length + 1), bucket):
                     self.low[skipped % self.length] = self.high[skipped % self.length] = nan
             self.low[slot], self.high[slot], self.newest = low, high, bucket

@@ -54,7 +54,7 @@ def pool_of(kind: str) -> str | None:
 
 
 def _row(row: Row, kinds: list[tuple[str, int]], capacity: int | None, style: Style) -> Row:
-    """A bar behind what it is of, its size, and as many of its kinds as there is room for."""
+    """A bar behind what it is of, its size, and as many of its kinds as there is room for, the largest first."""
     total = sum(size for _, size in kinds)
     whole = max(total, capacity or 0)
     width = max(_BAR[0], min(_BAR[1], style.width - width_of(row) - _WORDS))
@@ -71,7 +71,7 @@ def _row(row: Row, kinds: list[tuple[str, int]], capacity: int | None, style: St
     if capacity and total > capacity:  # cached programs share L1 in time: together they may hold more than there is
         of = f" held, in turns, of {human(capacity)}"
     row.append((f" {human(total)}{of} {part}".rstrip(), ""))
-    for kind, size in kinds if len(kinds) > 1 else ():
+    for kind, size in sorted(kinds, key=lambda one: -one[1]) if len(kinds) > 1 else ():
         text = f"  {kind} {human(size)}"
         if width_of(row) + len(text) > style.width:
             break

@@ -95,12 +95,17 @@ def _memory(process: Json, names: Names) -> Iterator[Said]:
         if share["peak_dram"] is not None or share["peak_l1"] is not None
     ]
     if peaks:
-        more = f"; and {len(shares) - _DIFFERENCES} more chips" if len(shares) > _DIFFERENCES else ""
+        more = f"; and {_more(shares)}" if len(shares) > _DIFFERENCES else ""
         yield "Peaks on chip " + "; ".join(peaks) + more, ""
     differing = [text for share in shares if (text := _difference(share, names))]
     if differing:
-        more = f"; and on {len(differing) - _DIFFERENCES} more chips" if len(differing) > _DIFFERENCES else ""
+        more = f"; and on {_more(differing)}" if len(differing) > _DIFFERENCES else ""
         yield "tt-metal's own counters differ: " + "; ".join(differing[:_DIFFERENCES]) + more, "warn"
+
+
+def _more(listed: list[Any]) -> str:
+    count = len(listed) - _DIFFERENCES
+    return f"{count} more chip{'s' if count > 1 else ''}"
 
 
 def _difference(share: Json, names: Names) -> str:

@@ -131,6 +131,19 @@ def fitted(row: Row, width: int, style: str = "") -> Row:
     return [*out, (" " * width, style)] if width > 0 else out
 
 
+def shortened(text: str, width: int, style: Style) -> str:
+    """Cut where it has to be, but not inside a number: half a pid is another pid.
+
+    >>> [shortened("of pid 4711 python", width, Style()) for width in (18, 12, 10)]
+    ['of pid 4711 python', 'of pid 4711…', 'of pid …']
+    """
+    cut = style.cut(text, width)
+    kept = cut[:-1]
+    if cut == text or not kept[-1:].isdecimal() or not text[len(kept)].isdecimal():
+        return cut
+    return kept.rstrip("0123456789") + cut[-1]
+
+
 def within(rows: list[Row], size: Size) -> list[Row]:
     """As much of rows as fits."""
     return [row if width_of(row) <= size.width else fitted(row, size.width) for row in rows[: size.height]]

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Screens of the dashboard as tests compare them: whole ones of whole machines, views alone, and their files.
+
+    screens = whole("Cores", 4, "ascii")  # rows by size
+    beside("cores-4-ascii", {size: plain(rows) for size, rows in screens.items()})
+
+``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_screens.py``, or any other test of a view, writes its files in
+tests/data/top anew; then read the difference.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.color import Color
+from rich.style import Style as Look
+
+from tests.unit.test_smi_properties import width_of
+from tests.worlds import BOOTED, NOW, TIME, World
+from ttmem.account import blank
+from ttmem.show.text import Style
+from ttmem.show.top.charts import Charts
+from ttmem.show.top.cores import Cores
+from ttmem.show.top.dashboard import Dashboard
+from ttmem.show.top.model import Answer, Model
+from ttmem.show.top.overview import Overview
+from ttmem.show.top.processes import Processes
+from ttmem.show.top.rows import STYLES, Row, Signs, Size, View, text_of
+from ttmem.show.top.settings import Settings
+from ttmem.show.top.telemetry import Telemetry
+from ttmem.show.top.things import Things
+
+Json = dict[str, Any]
+FILES = Path(__file__).resolve().parent / "data" / "top"
+RENEW = os.environ.get("TTMEM_RENEW_SCREENS") == "1"
+SIZES = {"80x24": Size(80, 24), "120x40": Size(120, 40), "200x60": Size(200, 60)}
+INNER = {name: Size(size.width, size.height - 2) for name, size in SIZES.items()}  # without the lines around a view
+VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Things", "Groups", "Events")
+KEYS = {"Groups": "g", "Events": "e"}  # which lead there from things: the three are one view
+QUIET = {"track", "free"}  # styles of what is not there, which need not be read
+
+
+@functools.cache
+def world(chips: int) -> World:
+    return World(chips)
+
+
+@functools.cache
+def told(chips: int, path: str, ascii: bool) -> Any:
+    """What the dashboard is told; the empty path is the picture."""
+    place = world(chips)
+    return Style(ascii=ascii).clean(place.get(path) if path else place.picture)
+
+
+@functools.cache
+def whole(view: str, chips: int, charts: str) -> Mapping[str, list[Row]]:
+    """The screens of a view in all sizes, when every question of it has its answer."""
+    ascii = charts == "ascii"
+    picture, out = told(chips, "", ascii), {}
+    for name, size in SIZES.items():
+        model = Model()
+        views: list[View] = [
+            Overview(),
+            Charts(),
+            Telemetry(),
+            Processes(root="/nowhere", booted=BOOTED),
+            Cores(),
+            Things(),
+        ]
+        dashboard = Dashboard(model, views, Settings("/nowhere/top.json"), Signs(charts))
+        dashboard.current = min(VIEWS.index(view), len(views) - 1)
+        model.take(picture, NOW - 2, -2.0)
+        for key in KEYS.get(view, ""):
+            assert dashboard.view.press(key, model)
+        answered: set[str] = set()
+        while True:
+            dashboard.rows(size, -2.0)  # what is not drawn is not asked for
+            new = [path for path in dashboard.wants() if path not in answered]
+            if not new or not chips:  # without chips there is no server
+                break
+            answered.update(new)
+            model.answers.update({path: Answer(told(chips, path, ascii), None, -2.0) for path in new})
+        model.take(picture, NOW, 0.0)
+        out[name] = dashboard.rows(size, 0.0)
+    return out
+
+
+# -- a view alone ------------------------------------------------------------------------------------------------
+
+
+def picture_of(*uids: str, pids: tuple[int, ...] = ()) -> Json:
+    """Chips and processes of which nothing is known."""
+    made = blank.picture(TIME, "box")
+    made["chips"] = [blank.chip(uid) for uid in uids]
+    made["processes"] = [blank.process(pid, "tracked") for pid in pids]
+    return made
+
+
+def many(count: int) -> Json:
+    made = picture_of(*(f"chip-{number}" for number in range(count)))
+    for number, chip in enumerate(made["chips"]):
+        chip["kmd"] = number
+    return made
+
+
+def model_of(picture: Json, ascii: bool = False) -> Model:
+    model = Model()
+    model.take(Style(ascii=ascii).clean(picture), 0.0, 0.0)
+    return model
+
+
+def phases(*paths: str | None, since: float, chip: str = "880001") -> Json:
+    """As in the answer to /phases: these are open."""
+    rows = [{"chip": chip, "pool": "dram"}]
+    found = [{"path": path, "since": since, "whole": True, "rows": rows} for path in paths]
+    return {"processes": [{"pid": 7, "start": 1, "state": "tracked", "left_out": 0, "open": found, "ended": []}]}
+
+
+def checked(rows: list[Row], size: Size, ascii: bool) -> list[str]:
+    """What holds of every view, whatever is in the picture; its rows as text."""
+    texts = [text_of(row) for row in rows]
+    assert len(rows) <= size.height
+    assert all(width_of(text) <= size.width for text in texts), texts
+    assert all(text.isprintable() for text in texts), texts
+    assert all(text.isascii() for text in texts) or not ascii, texts
+    assert {part for row in rows for _, name in row for part in name.split()} <= set(STYLES)
+    return texts
+
+
+def lines(rows: list[Row]) -> list[str]:
+    """As text, without the blanks at the ends."""
+    return [text_of(row).rstrip() for row in rows]
+
+
+# -- files -------------------------------------------------------------------------------------------------------
+
+
+def plain(rows: list[Row]) -> str:
+    return "".join(f"{line}\n" for line in lines(rows))
+
+
+def styled(rows: list[Row]) -> str:
+    """With every span of a style in brackets."""
+    marked = ("".join(f"<{name}>{text}</>" if name else text for text, name in row) for row in rows)
+    return "".join(f"{line.rstrip()}\n" for line in marked)
+
+
+def forms(draw: Callable[[Size, Signs], list[Row]]) -> dict[str, str]:
+    """A view alone in all sizes, and one of them as ASCII."""
+    out = {name: plain(draw(size, Signs())) for name, size in INNER.items()}
+    return {**out, "120x40 ascii": plain(draw(INNER["120x40"], Signs("ascii")))}
+
+
+def beside(name: str, parts: Mapping[str, str]) -> None:
+    """Compares with a file, in which one part follows the other."""
+    text = "".join(f"==== {part}\n{found}" for part, found in parts.items())
+    file = FILES / f"{name}.txt"
+    if RENEW:
+        FILES.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8"), f"{file.name} differs; see the top of tests/screens.py"
+
+
+def files_of(view: str) -> set[str]:
+    """The names of the files that a view's own test compares with."""
+    return {file.stem for file in FILES.glob(f"{view}-*") if not file.stem.split("-")[1].isdecimal()}
+
+
+# -- colours -----------------------------------------------------------------------------------------------------
+
+
+def contrast(look: Look) -> float:
+    """As WCAG 2 defines it."""
+    assert look.color is not None
+    assert look.bgcolor is not None
+    light, dark = sorted((_luminance(look.color), _luminance(look.bgcolor)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: Color) -> float:
+    triplet = colour.triplet
+    assert triplet is not None
+    parts = [value / 255 for value in triplet]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
