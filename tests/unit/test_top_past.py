@@ -223,6 +223,20 @@ def test_a_phase_ends_when_it_is_no_longer_open() -> None:
     assert [one.until for one in past.phases("880001", T)] == [T + 9, T + 5]
 
 
+def test_a_phase_that_ended_between_two_looks_is_drawn_with_its_own_times() -> None:
+    past = Past()
+    answer = phases("prefill", since=T)
+    rows = [{"chip": "880001", "pool": "dram"}]
+    ended = {"path": "load", "runs": 1, "partial": 0, "seconds": 2.0, "since": T - 5, "until": T - 3, "rows": rows}
+    answer["processes"][0]["ended"].append(ended)
+    past.take_phases(answer, T + 1)
+    past.take_phases(answer, T + 2)
+    assert [(one.path, one.since, one.until) for one in past.phases("880001", T - 4)] == [
+        ("load", T - 5, T - 3),
+        ("prefill", T, None),
+    ]
+
+
 def test_phases_are_bounded() -> None:
     past = Past()
     for second in range(MOST_PHASES + 50):

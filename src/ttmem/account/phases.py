@@ -73,12 +73,13 @@ class Phase:
 class Path:
     """All runs of one path that ended. ``partial`` are those of which the begin or the end was not seen."""
 
-    __slots__ = ("delta", "last", "partial", "peak", "runs", "seconds")
+    __slots__ = ("delta", "last", "partial", "peak", "runs", "seconds", "since", "until")
 
     def __init__(self) -> None:
         self.runs = 0
         self.partial = 0
         self.seconds = 0.0
+        self.since = self.until = 0.0  # of the last run
         self.peak: list[int] = []
         self.delta: list[int] = []
         self.last = Run([], [], [])
@@ -139,6 +140,7 @@ class Phases:
         path.runs += 1
         path.partial += not (seen and phase.whole)
         path.seconds += time - phase.began
+        path.since, path.until = phase.began, time
         missing = len(run.end) - len(path.peak)
         if missing:
             room = min(missing, rows - self._rows)
@@ -283,7 +285,14 @@ def phase_entries(process: Process, may_see: Viewer = lambda uid: True) -> Itera
             path = phase.path if visible else None
             yield "open", {"path": path, "since": phase.began, "whole": phase.whole}, phases.rows(phase)
     for name, done in list(phases.ended.items()):
-        entry = {"path": name if visible else None, "runs": done.runs, "partial": done.partial, "seconds": done.seconds}
+        entry = {
+            "path": name if visible else None,
+            "runs": done.runs,
+            "partial": done.partial,
+            "seconds": done.seconds,
+            "since": done.since,
+            "until": done.until,
+        }
         yield "ended", entry, phases.rows_of(done)
 
 

@@ -230,7 +230,7 @@ class Past:
                 (self._series.get((key, name)) or self._series.setdefault((key, name), _Series())).fill(step, rows)
 
     def take_phases(self, answer: Json, time: float) -> None:
-        """Note the phases that are open (GET /phases), and that others have ended meanwhile."""
+        """Note the phases that are open (GET /phases), the last run of those that ended, and what ended meanwhile."""
         now = set()
         for process in answer["processes"]:
             for phase in process["open"]:
@@ -238,6 +238,11 @@ class Past:
                 now.add(key)
                 chips = frozenset(row["chip"] for row in phase["rows"])
                 self._phases[key] = Phase(process["pid"], phase["path"], phase["since"], None, chips)
+            for phase in process["ended"]:
+                key = (process["pid"], process["start"], phase["path"], phase["since"])
+                now.add(key)
+                chips = frozenset(row["chip"] for row in phase["rows"])
+                self._phases[key] = Phase(process["pid"], phase["path"], phase["since"], phase["until"], chips)
         for key, known in self._phases.items():
             if known.until is None and key not in now:
                 self._phases[key] = known._replace(until=max(time, known.since))
