@@ -57,6 +57,8 @@ class Bench:
         self.python = wheel(python).python
         nobody = {"TTMEM_SOCKET": str(folder / "nobody.sock")}
         self.environment = wheel(python).environment(board, folder, self.uid_seed) | nobody
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):  # of the terminal that the tests are run on
+            self.environment.pop(name, None)
 
     def command(self, name: str, *arguments: str) -> list[str]:
         return [self.python, str(ROOT / "tests" / "programs" / f"{name}.py"), *arguments]

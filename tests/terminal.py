@@ -74,7 +74,10 @@ class Screen:
 
     def _write(self, text: str) -> None:
         for character in text:
-            if character == "\n":
+            if character == "\n" and self.y >= len(self.cells) - 1:
+                self.cells = [*self.cells[1:], [" "] * len(self.cells[0])]
+                self.looks = [*self.looks[1:], [_PLAIN] * len(self.cells[0])]
+            elif character == "\n":
                 self.y += 1
             elif character == "\r":
                 self.x = 0
@@ -90,6 +93,8 @@ class Screen:
         if prefix == "?" and final in "hl":
             for value in values:
                 (self.modes.add if final == "h" else self.modes.discard)(str(value))
+            if 1049 in values:  # to the other screen or back: what was there before is not kept
+                self.resize(len(self.cells), len(self.cells[0]))
         elif not prefix and final == "H":
             self.y, self.x = max(0, values[0] - 1), max(0, (values[1] if len(values) > 1 else 1) - 1)
         elif not prefix and final == "J":

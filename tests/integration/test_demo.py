@@ -170,7 +170,7 @@ def gone(pid: int) -> bool:
 
 
 def degrees(text: str) -> list[int]:
-    return [int(found) for found in re.findall(r"sim-n150-\d .* (\d+)°C +\d+/160 W +\d+ MHz", text)]
+    return [int(found) for found in re.findall(r"sim-n150-\d .*?(\d+)°C +\d+/160 W", text)]
 
 
 def test_the_dashboard_until_q(terminal: Callable[..., Terminal], folder: Path) -> None:
@@ -264,9 +264,10 @@ def test_a_killed_demo_leaves_nobody_behind(terminal: Callable[..., Terminal]) -
     with orphans():
         screen.process.kill()
         screen.process.wait()
-        # Told to end. One that found its input closed a moment before may have ended by itself, but hardly all four.
-        assert signal.SIGTERM in [signal_of_death(pid) for pid in workers]
-        assert signal_of_death(server) is None
+        killed = time.monotonic()
+        # Told to end, or by themselves if they found their input closed before that.
+        assert {signal_of_death(pid) for pid in (server, *workers)} <= {signal.SIGTERM, None}
+        assert time.monotonic() - killed < 20, "they waited for a server that was gone"
 
 
 def test_a_demo_that_is_told_to_end_tidies_up(terminal: Callable[..., Terminal], folder: Path) -> None:

@@ -71,7 +71,7 @@ TURNING = st.one_of(
     st.tuples(DEVICES, PROGRAMS).map(ProgramDestroyed._make),
     st.tuples(DEVICES, PROGRAMS, CORES).map(ProgramRun._make),
     st.tuples(DEVICES, PROGRAMS, st.sampled_from([0, 512, 1024]), PROGRAMS, st.sampled_from([None, "matmul"])).map(
-        ProgramCompiled._make
+        lambda fields: ProgramCompiled(*fields)
     ),
     st.tuples(
         DEVICES, ALLOCATORS, st.sampled_from([Kind.DRAM, Kind.L1]), st.sampled_from([0, 8]), st.just(4096), SIZES, SIZES

@@ -77,7 +77,9 @@ def test_begin_peak_and_end() -> None:
     last = {"begin": 1000, "peak": 1500, "end": 1200, "delta": 200}
     pool = {"chip": "assumed:0", "pool": "dram", "peak": 1500, "delta": 200, "last": last}
     kind = {"chip": "assumed:0", "device": 0, "kind": "dram", "peak": 1500, "delta": 200, "last": last}
-    assert run.json["ended"] == [{"path": "prefill", "runs": 1, "partial": 0, "seconds": 4.0, "since": 1.0, "until": 5.0, "rows": [pool, kind]}]
+    assert run.json["ended"] == [
+        {"path": "prefill", "runs": 1, "partial": 0, "seconds": 4.0, "since": 1.0, "until": 5.0, "rows": [pool, kind]}
+    ]
     assert run.json["open"] == []
 
 
