@@ -32,7 +32,7 @@ class Scene(NamedTuple):
     seconds: float = 0.0  # to look on before the picture is taken, so that there is a past to see
 
 
-_WORKING = ("", "simulated: decoded token 4")  # 4, or 40 and so on: the program cache and the trace are there
+_WORKING = ("", "simulated: decoded token")  # the program cache and the trace are there by then
 SCENES = (
     Scene("overview", (), (_WORKING,), seconds=25),
     Scene("charts", ("--devices", "t3k"), (("2WW", "last 30 s"), _WORKING), seconds=15),
@@ -72,10 +72,20 @@ def taken(scene: Scene) -> Screen:
                 terminal.read()
             while terminal.read(0.03):  # until the last frame is whole
                 pass
-            return copy.deepcopy(terminal.screen)  # what it writes when it ends does not belong there
+            return _anywhere(copy.deepcopy(terminal.screen))  # what it writes when it ends does not belong there
         finally:
             terminal.process.terminate()
             terminal.ended()
+
+
+def _anywhere(screen: Screen) -> Screen:
+    """The screen without where this machine has its Python; what follows moves to the left."""
+    here = f"{os.path.dirname(sys.executable)}/"
+    for row in screen.cells:
+        text = "".join(row)
+        if here in text:
+            row[:] = text.replace(here, "").ljust(len(row))
+    return screen
 
 
 def svg(screen: Screen) -> str:

@@ -131,7 +131,8 @@ def test_those_who_outrun_the_thread_do_its_work(monkeypatch: pytest.MonkeyPatch
         worker.start()
     for worker in workers:
         worker.join()
-    assert LIMIT <= max(longest) < 8 * LIMIT
+    # How long it gets while whoever helps is not let run depends on the machine; without help it would get them all.
+    assert LIMIT <= max(longest) < THREADS * ROUNDS
 
 
 def test_without_a_thread_who_puts_folds(monkeypatch: pytest.MonkeyPatch, alone: Sender) -> None:
