@@ -620,13 +620,14 @@ def test_live_then_read_goes_on_without_a_gap(writer: Writer) -> None:
     table = {record[10]: Record._make(record) for record in reader.live()}
     follower = Follower(reader)
     follower.table = table
-    for _ in range(50):
+    looked = 0
+    while looked < 50:  # a writer that is not let run may have nothing live for a while
         time.sleep(0.005)
-        folded = follower.follow(reader.head)
+        follower.follow(reader.head)
         fresh = writer.open()
         live = fresh.live()
         assert follower.follow(fresh.cursor) == live
-        assert folded
+        looked += bool(live)
         fresh.close()
     reader.close()
 
