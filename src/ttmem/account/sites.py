@@ -9,7 +9,7 @@ from functools import lru_cache
 from ttmem.account.things import Part, Thing
 
 # ttnn itself, installed or in a checkout of tt-metal; whose line called it is what people want to know.
-_NOT_THEIRS = re.compile(r"/(?:site|dist)-packages/ttnn/|/ttnn/ttnn/|^<frozen ")
+_NOT_THEIRS = re.compile(r"(?:^|/)(?:site|dist)-packages/ttnn/|/ttnn/ttnn/|^<frozen ")
 _FRAME = re.compile(r"(.*)(:\d+ .*)", re.DOTALL)  # a path may have spaces
 _KEPT = 65_536
 
@@ -18,8 +18,8 @@ _KEPT = 65_536
 def line_of(stack: str | None) -> str | None:
     """The innermost frame that is not ttnn's own; if all are, the innermost.
 
-    >>> line_of("/venv/site-packages/ttnn/decorators.py:7 call\\n/home/me/model.py:42 forward\\n/home/me/a.py:3 main")
-    '/home/me/model.py:42 forward'
+    >>> line_of("site-packages/ttnn/decorators.py:7 call\\nllama/model.py:42 forward\\nllama/main.py:3 main")
+    'llama/model.py:42 forward'
     """
     if not stack:
         return None
@@ -31,7 +31,7 @@ def line_of(stack: str | None) -> str | None:
 def short(line: str | None) -> str | None:
     """A line without most of its path, for screens.
 
-    >>> short("/home/me/models/llama/model.py:42 forward")
+    >>> short("src/models/llama/model.py:42 forward")
     'llama/model.py:42 forward'
     """
     if line is None:

@@ -12,8 +12,8 @@ _FRAME = re.compile(r'^\s*File "([^"\n]+)", line (\d+)(?:, in ([^\n]+))?', re.MU
 def stack_of(trace: str | Iterable[str] | None) -> str | None:
     """The frames of a stack, the innermost first, as ttnn has them; None if there are none.
 
-    >>> stack_of('  File "/home/you/model.py", line 41, in forward\\n    x = ttnn.add(a, b)\\n')
-    '/home/you/model.py:41 forward'
+    >>> stack_of('  File "llama/model.py", line 41, in forward\\n    x = ttnn.add(a, b)\\n')
+    'llama/model.py:41 forward'
     """
     text = trace if isinstance(trace, str) else "\n".join(map(str, trace or ()))
     frames = (f"{file}:{line} {function}".rstrip() for file, line, function in _FRAME.findall(text))
