@@ -14,6 +14,16 @@ import ttnn  # type: ignore[import-not-found]
 MESHES = {"n300": (1, 2), "t3k": (2, 4)}  # the others are opened as single devices
 BUFFER_TYPES = ("DRAM", "L1", "L1_SMALL", "TRACE")
 L1_SMALL_SIZE = 32768
+CONVOLUTION = {
+    "in_channels": 32,
+    "out_channels": 32,
+    "batch_size": 1,
+    "input_height": 16,
+    "input_width": 16,
+    "kernel_size": (3, 3),
+    "stride": (1, 1),
+    "padding": (1, 1),
+}
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import ttnn  # type: ignore[import-not-found]
-from ttnn_bench import Reporter, close_board, first_line, open_board, parser
+from ttnn_bench import CONVOLUTION, Reporter, close_board, first_line, open_board, parser
 
 TILE, ROW_MAJOR = ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT
 KINDS = {
@@ -45,16 +45,6 @@ def operations(device: Any, fabric: bool) -> dict[str, Operation]:
     grid = ttnn.CoreGrid(y=1, x=4)
     sharded = ttnn.create_sharded_memory_config([1, 1, 256, 512], core_grid=grid, strategy=ttnn.ShardStrategy.HEIGHT)
     pieces = new(1, 1, 256, 512, memory=sharded)
-    convolution = {
-        "in_channels": 32,
-        "out_channels": 32,
-        "batch_size": 1,
-        "input_height": 16,
-        "input_width": 16,
-        "kernel_size": (3, 3),
-        "stride": (1, 1),
-        "padding": (1, 1),
-    }
     across = {"all_gather": lambda: ttnn.all_gather(a, dim=3, cluster_axis=1)} if fabric else {}
     return {
         **across,  # each chip has a program of its own
@@ -73,7 +63,7 @@ def operations(device: Any, fabric: bool) -> dict[str, Operation]:
         "sum": lambda: ttnn.sum(a, dim=-1, keepdim=True),
         "pad": lambda: ttnn.pad(a, [(0, 0), (0, 0), (0, 32), (0, 32)], value=0.0),
         "embedding": lambda: ttnn.embedding(words, table),
-        "conv2d": lambda: ttnn.conv2d(input_tensor=image, weight_tensor=weights, device=device, **convolution),
+        "conv2d": lambda: ttnn.conv2d(input_tensor=image, weight_tensor=weights, device=device, **CONVOLUTION),
         "transpose": lambda: ttnn.transpose(a, -2, -1),
         "typecast": lambda: ttnn.typecast(a, ttnn.float32),
         "to_layout": lambda: ttnn.to_layout(a, ROW_MAJOR),

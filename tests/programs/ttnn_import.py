@@ -17,19 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import ttnn  # type: ignore[import-not-found]
-from ttnn_bench import Reporter, account, close_board, open_board, parser
+from ttnn_bench import CONVOLUTION, Reporter, account, close_board, open_board, parser
 
 DRAM, L1 = ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG
-CONVOLUTION = {
-    "in_channels": 32,
-    "out_channels": 32,
-    "batch_size": 1,
-    "input_height": 16,
-    "input_width": 16,
-    "kernel_size": (3, 3),
-    "stride": (1, 1),
-    "padding": (1, 1),
-}
 
 
 def new(device: Any, *shape: int, memory: Any = DRAM, layout: Any = ttnn.TILE_LAYOUT) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import ttnn  # type: ignore[import-not-found]
-from ttnn_bench import MESHES, Reporter, account, close_board, first_line, open_board, parser
+from ttnn_bench import CONVOLUTION, MESHES, Reporter, account, close_board, first_line, open_board, parser
 
 from ttmem.account.grid import format_ranges, ranges_of
 from ttmem.collect.descriptors import descriptor_sizes
@@ -19,16 +19,6 @@ from ttmem.collect.instrument import instrument
 
 DRAM, L1 = ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG
 TILE, ROW_MAJOR = ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT
-CONVOLUTION = {
-    "in_channels": 32,
-    "out_channels": 32,
-    "batch_size": 1,
-    "input_height": 16,
-    "input_width": 16,
-    "kernel_size": (3, 3),
-    "stride": (1, 1),
-    "padding": (1, 1),
-}
 Step = tuple[str, Callable[[], Any]]
 
 

@@ -10,7 +10,7 @@ import sys
 import types
 
 import ttnn  # type: ignore[import-not-found]
-from ttnn_bench import Reporter, parser
+from ttnn_bench import CONVOLUTION, Reporter, parser
 
 
 def main() -> int:
@@ -23,10 +23,7 @@ def main() -> int:
     device = ttnn.open_device(device_id=0, l1_small_size=arguments.l1_small_size)
     image = ttnn.zeros([1, 1, 256, 32], dtype=ttnn.bfloat16, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
     weight = ttnn.zeros([32, 32, 3, 3], dtype=ttnn.bfloat16, layout=ttnn.ROW_MAJOR_LAYOUT)
-    made = ttnn.conv2d(
-        input_tensor=image, weight_tensor=weight, device=device, in_channels=32, out_channels=32, batch_size=1,
-        input_height=16, input_width=16, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1),
-    )  # fmt: skip
+    made = ttnn.conv2d(input_tensor=image, weight_tensor=weight, device=device, **CONVOLUTION)
     ttnn.deallocate(made)
     shape = [1, 1, 2048, 4096]  # large: no program comes closer to a buffer than the one that is captured
     held = [
