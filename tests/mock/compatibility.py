@@ -37,6 +37,7 @@ GROUPS = {need.what: kind for need, kind in zip(NEEDS, _KINDS, strict=True)}
 STEPS = 60
 _ODD = ("unknown_frees", "replaced", "table_full", "blobs_full", "failures")
 _STAMP = re.compile(r"^\S+ [\d:.]+ |:\d+\)$", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[\d*m")  # ttnn paints its log if $CI is set
 
 HEAD = """\
 # Which versions of ttnn
@@ -154,7 +155,7 @@ def _buffers(of: Wheel, folder: Path) -> tuple[set[str], str]:
 
 
 def _unstamped(text: str) -> str:
-    return _STAMP.sub("", text)
+    return _STAMP.sub("", _COLOUR.sub("", text))
 
 
 def _programs(of: Wheel, folder: Path, covered: set[str]) -> tuple[set[Kind], set[Kind]]:

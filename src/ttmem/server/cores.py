@@ -33,6 +33,7 @@ SCHEMA = "ttmem.cores/1"
 _REST = 9  # times as long as a map took to make it may be used again
 _EVERY = 1.0  # seconds from one refresh of the snapshot's numbers to the next, at least
 _WAIT = 0.005  # seconds that a snapshot waits for them
+_FIRST_WAIT = 0.1  # if of some chip there are none yet
 _KEPT = 4  # maps
 _MOST_SEGMENTS = 500
 _MOST_KERNELS = 100
@@ -71,7 +72,8 @@ class Cores:
         if self._refresh is None and monotonic() >= self._next:
             self._refresh = asyncio.create_task(self._renew())
         if self._refresh is not None:
-            await asyncio.wait([self._refresh], timeout=_WAIT)
+            known = all(chip in self._numbers for chip in shown_chips(self._ledger) if _mappable(chip))
+            await asyncio.wait([self._refresh], timeout=_WAIT if known else _FIRST_WAIT)
 
     async def _renew(self) -> None:
         began = monotonic()
@@ -80,8 +82,9 @@ class Cores:
             self._numbers = {chip: found for chip, found in self._numbers.items() if chip in shown}
             for chip in shown:
                 last = self._numbers.get(chip)
-                if chip.covered and chip.geometry is not None and (last is None or last.seq != self._ledger.seq):
-                    made = await self._make(chip, chip.geometry)
+                geometry = _mappable(chip)
+                if geometry is not None and (last is None or last.seq != self._ledger.seq):
+                    made = await self._make(chip, geometry)
                     found = made.map
                     self._numbers[chip] = _Numbers(
                         found.total_used, found.max_core, found.headroom_min, made.seq, made.time
@@ -153,6 +156,11 @@ class Cores:
         await in_turns(survey.finish())
         now = monotonic()
         return _Made(survey.map, seq, now, now - began)
+
+
+def _mappable(chip: Chip) -> Geometry | None:
+    """The geometry of a chip of which enough is known for a map."""
+    return chip.geometry if chip.covered else None
 
 
 def _coordinates(text: str) -> tuple[int, int]:
