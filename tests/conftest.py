@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support import LegacyClient, Server
 
@@ -27,6 +27,10 @@ _EXAMPLES = 10  # of each law in a brief run
 _CASES = 8  # of each test
 _SETTINGS = "_hypothesis_internal_use_settings"  # a decorated test cannot be decorated again
 _left_out = pytest.StashKey[str]()
+
+# A law holds or not: however slow the machine is, and the same each time.
+settings.register_profile("ttmem", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ttmem")
 
 
 @pytest.hookimpl(trylast=True)  # Hypothesis marks its tests first

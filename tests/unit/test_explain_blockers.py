@@ -14,7 +14,7 @@ from ttmem.explain import blockers
 from ttmem.explain.scene import Bank, Block
 from ttmem.sim.free_list import FreeList
 
-LAW = settings(deadline=None, derandomize=True, max_examples=100)
+LAW = settings(max_examples=100)
 
 BASE, SIZE, UNIT = 1024, 64 * 40, 64
 

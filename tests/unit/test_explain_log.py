@@ -14,7 +14,7 @@ from tests.support import ROOT
 from ttmem.explain.failures import Clash, CutsInto, OutOfMemory
 from ttmem.explain.log import KEPT, LogScan, Mention
 
-LAW = settings(deadline=None, derandomize=True, max_examples=60)
+LAW = settings(max_examples=60)
 
 LOG = (ROOT / "tests/data/explain/pipeline.log").read_bytes()
 

@@ -16,7 +16,7 @@ from ttmem.account.kinds import Kind
 from ttmem.explain.failures import Clash, Failure, OutOfMemory, RingFull
 from ttmem.explain.messages import find, parse
 
-LAW = settings(deadline=None, derandomize=True, max_examples=40)
+LAW = settings(max_examples=40)
 
 # As tt-metal's source has them: release, what it is, text. Numbers in the order of the fields are {}.
 FORMATS = [line.split("\t") for line in (ROOT / "tests/data/explain/formats.txt").read_text().splitlines()]

@@ -10,7 +10,7 @@ from ttmem.explain.sizing import Figures, advise
 from ttmem.explain.verdicts import AT_LEAST, EXACT
 from ttmem.sim.free_list import FreeList
 
-LAW = settings(deadline=None, derandomize=True, max_examples=100)
+LAW = settings(max_examples=100)
 
 Acts = list[tuple[int, bool]]
 

@@ -293,7 +293,7 @@ failures: st.SearchStrategy[Failure] = st.one_of(
 )
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(failures, st.booleans())
 def test_whatever_it_says_there_is_an_answer(failure: Failure, known: bool) -> None:
     """No number of a message, possible or not, makes it fall over, or leaves a None in a sentence."""

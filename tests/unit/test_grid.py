@@ -19,7 +19,7 @@ from ttmem.account.grid import (
     split_core_id,
 )
 
-LAW = settings(max_examples=60, deadline=None, derandomize=True)
+LAW = settings(max_examples=60)
 
 
 @st.composite

@@ -86,7 +86,7 @@ def test_a_quantity_that_appears_within_a_bucket() -> None:
 NOTES = st.lists(st.tuples(st.floats(0, 60, width=16), st.integers(0, 9), st.integers(0, 9)), max_size=40)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(st.sampled_from([1, 3, 10]), st.integers(1, 8), NOTES)
 def test_any_notes_in_order(step: int, length: int, notes: list[tuple[float, int, int]]) -> None:
     """Against the plain reading: a dict of buckets, of which the newest ``length`` are kept."""

@@ -8,7 +8,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ttmem.imports import jsonstream
@@ -44,7 +44,6 @@ def whole(stream: JsonStream) -> Any:
     return value
 
 
-@settings(deadline=None)
 @given(VALUES, st.integers(1, 9), st.sampled_from([None, 1]))
 def test_the_same_values(value: Any, drop: int, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
@@ -54,7 +53,6 @@ def test_the_same_values(value: Any, drop: int, indent: int | None) -> None:
     stream.end()
 
 
-@settings(deadline=None)
 @given(st.lists(VALUES, min_size=1) | st.dictionaries(st.text(), VALUES, min_size=1), st.integers(1, 9), st.data())
 def test_a_file_that_is_cut_off_is_never_taken_for_whole(value: Any, drop: int, data: st.DataObject) -> None:
     text = json.dumps(value)

@@ -90,7 +90,7 @@ def entry_ends(data: bytes) -> list[int]:
     return out
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 2), EVENT), max_size=12))
 def test_what_was_written_is_read(told: list[tuple[int, ev.Event]]) -> None:
     """Any event, for the machine or for one of two sources; nothing is applied, only written."""

@@ -167,7 +167,7 @@ def answers(draw: Any) -> Json:
     return answer(account, None if core is None else "{},{}".format(*core), board)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(answers(), st.integers(60, 200), st.booleans(), st.booleans())
 def test_every_screen_fits_and_is_clean(found: Json, width: int, colour: bool, ascii: bool) -> None:
     text = render(found, "0", Style(width, colour, ascii))

@@ -27,7 +27,7 @@ from ttmem.account.things import Thing
 from ttmem.account.totals import NOT_YET, Peak, Total
 from ttmem.wire.journal import JournalReader, JournalWriter
 
-LAW = settings(max_examples=60, deadline=None, derandomize=True, report_multiple_bugs=False)
+LAW = settings(max_examples=60, report_multiple_bugs=False)
 LESS = settings(LAW, max_examples=100)
 CONFIDENCE = {"legacy": Confidence.REPORTED, "client": Confidence.REPORTED, "agent": Confidence.EXACT}
 

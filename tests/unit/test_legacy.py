@@ -14,7 +14,7 @@ from ttmem.account.kinds import KINDS, Kind
 from ttmem.wire import legacy
 from ttmem.wire.legacy import DeviceInfo, Type, Usage, event_of, reply, request, short_request
 
-LAW = settings(max_examples=60, deadline=None, derandomize=True)
+LAW = settings(max_examples=60)
 FORMATS = {
     72: "<B3xiQB3xiQQ4Q",
     112: "<B3xiQB3xiQQ4Q2Q6I",

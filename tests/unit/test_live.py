@@ -34,7 +34,7 @@ from ttmem.account.kinds import BUFFER_KINDS, POOL_OF, Confidence, Kind, Pool
 from ttmem.account.ledger import Ledger
 from ttmem.collect.live import LiveTable
 
-LAW = settings(max_examples=200, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink])
+LAW = settings(max_examples=200, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 BUFFERS = [*BUFFER_KINDS, Kind.FIRMWARE]
 PARTS = [Kind.CB, Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL]
 

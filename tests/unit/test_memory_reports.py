@@ -297,7 +297,7 @@ def test_wherever_a_file_is_cut_no_number_is_invented(name: str, prefix: str, tm
         assert found.problems or ended_well or (prefix and name != DETAILED and not found.reports[0].states)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(
     name=st.sampled_from([SUMMARY, L1_SUMMARY, DETAILED]),
     at=st.integers(0, 9000),

@@ -19,7 +19,7 @@ from ttmem.account.kinds import KINDS, Confidence, Kind
 from ttmem.wire import native
 from ttmem.wire.native import NativeError, NativeStream
 
-LAW = settings(max_examples=200, deadline=None, derandomize=True, report_multiple_bugs=False)
+LAW = settings(max_examples=200, report_multiple_bugs=False)
 
 # -- events ------------------------------------------------------------------------------------------------------
 

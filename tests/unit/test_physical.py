@@ -337,7 +337,7 @@ def painted(buffers: list[Placed], on_core: list[Part]) -> tuple[list[int], list
     return counts, unknown
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(st.lists(placed, max_size=8), st.lists(parts, max_size=6), runs)
 def test_every_core_is_as_if_painted(
     buffers: list[Placed], programs: list[Part], launches: list[tuple[int, int]]
@@ -400,7 +400,7 @@ def check_segments(found: L1Map, core: Core, counts: list[int], unknown: list[bo
                 assert counts[byte] == len(segment.things)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.integers(1, 9)), max_size=80),
     st.lists(st.tuples(st.integers(0, 300), st.integers(1, 30)), max_size=5),

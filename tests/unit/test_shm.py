@@ -685,7 +685,7 @@ def test_names_cannot_upset_a_terminal(place: Place) -> None:
 # Laws
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     data=st.one_of(
         st.binary(max_size=300),
@@ -720,7 +720,7 @@ def place_of_all(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(tmp_path_factory.mktemp("shm"))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     slots=st.lists(st.tuples(st.booleans(), *[st.integers(0, 1 << 44)] * 5), max_size=64),
     totals=st.none() | st.tuples(*[st.integers(0, PIB)] * 5),

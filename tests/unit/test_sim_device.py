@@ -21,7 +21,7 @@ from ttmem.sim.mesh import create_mesh_device
 from ttmem.sim.program import CircularBufferConfig, Program, create_circular_buffer
 from ttmem.sim.tensors import TensorSpec
 
-LAW = settings(max_examples=60, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink])
+LAW = settings(max_examples=60, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 CHIP = "sim-n150-0"
 GRID, LEFT, RIGHT = CoreRange(0, 0, 7, 7), CoreRange(0, 0, 3, 7), CoreRange(4, 0, 7, 7)
 L1_SIZE, MAP_END = 1499136, 35168

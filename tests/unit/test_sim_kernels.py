@@ -20,7 +20,7 @@ from ttmem.sim.kernels import (
     ring_use,
 )
 
-LAW = settings(max_examples=100, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink])
+LAW = settings(max_examples=100, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 GRID, LEFT, RIGHT = CoreRange(0, 0, 7, 7), CoreRange(0, 0, 3, 7), CoreRange(4, 0, 7, 7)
 
 SPAN = st.tuples(st.integers(0, 3), st.integers(0, 3)).map(sorted)

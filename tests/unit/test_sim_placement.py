@@ -11,7 +11,7 @@ from ttmem.account.grid import CoreRange, mask_of
 from ttmem.sim.errors import Clash
 from ttmem.sim.placement import Tracks, rectangles
 
-LAW = settings(max_examples=100, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink])
+LAW = settings(max_examples=100, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 BASE, UNIT, L1_SIZE = 105824, 32, 1499136
 GRID = CoreRange(0, 0, 7, 7)
 LEFT, RIGHT, MIDDLE = CoreRange(0, 0, 3, 7), CoreRange(4, 0, 7, 7), CoreRange(2, 2, 5, 5)

@@ -13,7 +13,7 @@ from ttmem.wire.sizes import Sizes
 L1, L1_SMALL = 1, 3
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32))
 def test_the_least_room_is_that_of_all_launches(seed: int) -> None:
     dice = random.Random(seed)

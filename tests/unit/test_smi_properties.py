@@ -101,7 +101,7 @@ def width_of(line: str) -> int:
     return len(line) + wide - none
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80)
 @given(pictures(), st.integers(60, 200), st.booleans(), st.booleans(), st.booleans())
 def test_every_screen(picture: Json, width: int, colour: bool, ascii: bool, whole: bool) -> None:
     text = render(picture, Style(width, colour, ascii), whole=whole)
@@ -115,7 +115,7 @@ def test_every_screen(picture: Json, width: int, colour: bool, ascii: bool, whol
     assert all(int(share) <= 100 for share in re.findall(r"(\d+)%", plain)), plain
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(pictures(st.just("word")), st.integers(60, 200))
 def test_nothing_unknown_shows_as_python_would_say_it(picture: Json, width: int) -> None:
     text = render(picture, Style(width))

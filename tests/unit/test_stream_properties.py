@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ttmem.wire.stream import LegacyStream
 
-LAW = settings(max_examples=200, deadline=None, derandomize=True, report_multiple_bugs=False)
+LAW = settings(max_examples=200, report_multiple_bugs=False)
 LESS = settings(LAW, max_examples=100)
 PID = 4242
 SIZES = (72, 112, 128, 144)

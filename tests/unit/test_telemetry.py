@@ -605,7 +605,7 @@ def garbage_machine() -> Iterator[machines.Machine]:
         yield machines.p150(Path(name))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(turns=st.lists(st.dictionaries(st.sampled_from(FILES), GARBAGE), min_size=1, max_size=3))
 def test_garbage(garbage_machine: machines.Machine, turns: list[dict[str, bytes]]) -> None:
     """Whatever stands in the files: no exception, no number that cannot be, nothing that upsets a terminal or JSON."""

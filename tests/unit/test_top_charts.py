@@ -99,7 +99,7 @@ def test_ways_to_look_at_it() -> None:
     assert files_of("charts") == {"charts-ways"}
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     st.lists(pictures(), min_size=1, max_size=3),
     st.integers(0, 300),
@@ -119,7 +119,6 @@ def test_every_picture_fits(some: list[Json], width: int, height: int, charts: s
     assert view.rows(model, Size(width, height), Signs(charts)) == rows, "nothing moves by itself"
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.integers(1, 64), st.integers(80, 300), st.integers(10, 78), st.integers(1, 2))
 def test_every_grid_lies_on_the_screen(count: int, width: int, height: int, lines: int) -> None:
     form = grid(count, Size(width, height), lines)

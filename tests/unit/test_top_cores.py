@@ -240,7 +240,7 @@ def test_a_smaller_chip_has_no_such_core() -> None:
 KEYS = ["left", "right", "up", "down", "m", "w", "pagedown", "pageup"]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     answers(), st.integers(40, 300), st.integers(0, 80), st.sampled_from(["braille", "block", "ascii"]),
     st.lists(st.sampled_from(KEYS), max_size=6),

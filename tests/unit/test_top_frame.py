@@ -238,7 +238,7 @@ def test_a_view_that_fails_is_told_of(dashboard: Dashboard, monkeypatch: pytest.
         shown(dashboard)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(pictures(), st.integers(1, 200), st.booleans(), st.booleans())
 def test_every_header_and_footer(picture: Json, width: int, ascii: bool, paused: bool) -> None:
     model = Model()

@@ -7,7 +7,7 @@ import string
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from textual.keys import _character_to_key
 
@@ -15,7 +15,6 @@ from ttmem.show.text import Style
 from ttmem.show.top.listing import Column, Cursor, Prompt, arrange, character, clipped, heading, line
 from ttmem.show.top.rows import Row, Signs
 
-calm = settings(deadline=None, derandomize=True)
 COLUMNS = [
     Column("id", "ID", 5, 5, 0, right=True, down=True),
     Column("name", "NAME", 6, 20, 1),
@@ -46,7 +45,6 @@ def test_the_least_important_column_goes_first() -> None:
     assert names(46) == ["id", "name", "extra", "tail"]
 
 
-@calm
 @given(st.integers(1, 300))
 def test_columns_fill_the_width(width: int) -> None:
     placed = arrange(COLUMNS, width)
@@ -59,7 +57,6 @@ def test_columns_fill_the_width(width: int) -> None:
 anything = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp", "Cn", "Co"]))
 
 
-@calm
 @given(st.lists(anything, min_size=4, max_size=4), st.integers(5, 120), st.booleans())
 def test_every_line_is_as_wide_as_it_may_be(texts: list[str], width: int, ascii: bool) -> None:
     placed = arrange(COLUMNS, width)
@@ -119,7 +116,6 @@ def test_what_is_seen_follows_the_cursor() -> None:
     assert cursor.look(keys, 30) == range(70, 100), "a larger screen is filled"
 
 
-@calm
 @given(st.lists(st.sampled_from(["up", "down", "pageup", "pagedown", "home", "end"])), st.integers(0, 50))
 def test_the_cursor_is_always_seen(presses: list[str], total: int) -> None:
     cursor = Cursor()

@@ -45,7 +45,7 @@ def looked(view: View, picture: Json, size: Size, ascii: bool) -> str:
     return "\n".join(checked(rows, size, ascii))
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 @given(pictures(), st.integers(40, 220), st.integers(1, 60), st.booleans(), st.booleans(), st.booleans())
 def test_every_overview(picture: Json, width: int, height: int, ascii: bool, brief: bool, everybody: bool) -> None:
     view = Overview()
@@ -54,7 +54,7 @@ def test_every_overview(picture: Json, width: int, height: int, ascii: bool, bri
     assert all(int(share) <= 100 for share in re.findall(r"(\d+)%", text)), text
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 @given(pictures(st.just("word")), st.integers(40, 220))
 def test_nothing_unknown_shows_as_python_would_say_it(picture: Json, width: int) -> None:
     for view in (Overview(), Telemetry()):

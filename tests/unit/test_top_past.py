@@ -119,7 +119,7 @@ def test_a_clock_that_is_set_back_starts_anew() -> None:
 SAMPLES = st.lists(st.tuples(st.floats(0.1, 2.5), st.integers(0, 1 << 24)), min_size=1, max_size=40)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(SAMPLES, st.sampled_from([30, 60, 300, 900, 3600, 21600, 86400]), st.integers(4, 120))
 def test_any_samples_in_any_window(samples: list[tuple[float, int]], window: int, points: int) -> None:
     """Against the plain reading: a step function, of which each bucket of the ring knows lowest and highest."""
@@ -148,7 +148,7 @@ def test_any_samples_in_any_window(samples: list[tuple[float, int]], window: int
     assert again.series("880001", "dram", time - window, time, points) == found
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 9), min_size=30, max_size=30), st.sampled_from([1, 2, 3, 5, 10]))
 def test_the_columns_of_whole_seconds(values: list[int], width: int) -> None:
     past = Past()

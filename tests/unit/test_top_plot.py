@@ -50,7 +50,7 @@ def dots_of(rows: list[str]) -> dict[int, set[int]]:
     return out
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(st.lists(ranges, min_size=3, max_size=41).filter(lambda found: len(found) % 2), st.integers(1, 12))
 def test_what_is_drawn_can_be_read_back(values: list[Range | None], height: int) -> None:
     rows = text(draw([line(values)], len(values) // 2, height, BRAILLE))
@@ -69,7 +69,7 @@ def test_what_is_drawn_can_be_read_back(values: list[Range | None], height: int)
         assert found[column] == set(range(min(found[column]), max(found[column]) + 1)), "without holes"
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.floats(0, 99.9), st.integers(1, 10), st.sampled_from([BRAILLE, BLOCK, ASCII]))
 def test_what_does_not_change_is_flat(value: float, height: int, signs: Signs) -> None:
     columns: list[Range | None] = [(value, value)] * (20 * dots(signs)[0] + 1)
@@ -130,7 +130,7 @@ def test_a_line_says_what_it_is_at_its_end() -> None:
     assert {row[6 + inner :].strip() for row in rows[:2]} == {"DRAM 90%", "L1 90%"}, "one below the other"
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(
     st.lists(ranges, min_size=2, max_size=60),
     st.integers(1, 140),
@@ -155,7 +155,7 @@ def test_every_chart_has_its_size(
         assert "".join(text(rows)).isascii()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.lists(ranges, min_size=60, max_size=60), st.sampled_from([BRAILLE, BLOCK, ASCII]))
 def test_cells_that_were_kept_are_those_drawn_anew(values: list[Range | None], signs: Signs) -> None:
     across, cells = dots(signs)[0], 10
@@ -169,7 +169,7 @@ def test_cells_that_were_kept_are_those_drawn_anew(values: list[Range | None], s
         assert spark(columns, 100.0, cells, signs, sparks) == spark(columns, 100.0, cells, signs)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(st.lists(ranges, min_size=25, max_size=25), ranges, st.floats(0, 100), st.sampled_from([BRAILLE, BLOCK, ASCII]))
 def test_what_looks_the_same_is_drawn_the_same(
     values: list[Range | None], last: Range | None, peak: float, signs: Signs
@@ -192,7 +192,6 @@ def test_a_spark() -> None:
     }  # fmt: skip
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.floats(0, 1e9))
 def test_a_nice_end_is_above_and_not_far(value: float) -> None:
     assert value <= nice(value) <= max(1.0, 1.5 * value)

@@ -106,7 +106,7 @@ def test_no_screen_is_left_over() -> None:
 KEYS = ["s", "S", "T", "enter", "x", "slash", "escape", "down", "up", "end", "home", "pagedown", "K", "n", "p", "1"]
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120)
 @given(
     pictures(), st.integers(1, 300), st.integers(1, 80), st.sampled_from(["ascii", "block"]),
     st.lists(st.sampled_from(KEYS), max_size=12),
@@ -387,7 +387,6 @@ def test_the_tree(folder: Path) -> None:
 
 
 @given(st.integers(0, 12).flatmap(lambda n: st.tuples(st.just(n), st.dictionaries(*[st.integers(0, n or 1)] * 2))))
-@settings(deadline=None, derandomize=True)
 def test_a_tree_has_everybody_once(case: tuple[int, dict[int, int]]) -> None:
     """Even if wrong data makes somebody his own grandfather."""
     count, above = case

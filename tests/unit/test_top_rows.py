@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.test_smi_properties import width_of as cells_of
@@ -71,7 +71,6 @@ def test_signs() -> None:
     assert all(re.fullmatch("[a-z0-9_]*", name) for name in STYLES)
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.floats(0, 1.2), st.floats(0, 1.2), st.integers(1, 40))
 def test_fine_bars_say_no_less_than_a_cell_of_eight(part: float, other: float, width: int) -> None:
     """As wide as they may be, never longer for less, and neither empty nor full unless that is so."""

@@ -137,7 +137,7 @@ def test_it_scrolls() -> None:
     assert "chip-39" in "\n".join(shown(model, Size(80, 20), rows))
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 @given(pictures(), st.integers(40, 220), st.integers(1, 60), st.booleans())
 def test_every_view(picture: Json, width: int, height: int, ascii: bool) -> None:
     size, signs = Size(width, height), Signs("ascii" if ascii else "braille")

@@ -171,7 +171,7 @@ KEYS = (
 )
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120)
 @given(
     pictures(), st.lists(any_things(), max_size=5), st.lists(any_events(), max_size=5), st.integers(1, 300),
     st.integers(1, 80), st.sampled_from(["ascii", "block"]), st.lists(st.sampled_from(KEYS), max_size=12),
@@ -264,7 +264,6 @@ def test_pages() -> None:
     assert "offset" not in screen.query()
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.integers(0, 5000), st.integers(1, 80))
 def test_all_that_is_seen_is_asked_for(top: int, height: int) -> None:
     screen = Screen(various())

@@ -26,7 +26,7 @@ class Release(NamedTuple):
 
 Act = Union[ev.Event, Release]
 
-LAW = settings(max_examples=200, deadline=None, derandomize=True)
+LAW = settings(max_examples=200)
 ON_CHIP = tuple(kind for kind in BUFFER_KINDS if kind is not Kind.HOST)
 PARTS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FABRIC_KERNEL)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ttmem.account.units import human, parse, percent
 
-LAW = settings(max_examples=60, deadline=None, derandomize=True)
+LAW = settings(max_examples=60)
 K, M, G, T, P = 1 << 10, 1 << 20, 1 << 30, 1 << 40, 1 << 50
 
 
