@@ -31,6 +31,7 @@ struct Statistics {
 
 constexpr uint16_t kNowhere = 0xffff;   // no place
 constexpr int kTypes[] = {0, 1, 3, 4};  // BufferType codes that have banks
+constexpr uint32_t kTensix = 0;          // the first of the core types that kernels are for
 
 enum VirtualSlot { kArch = 2, kId = 3 };  // of IDevice's virtual functions
 
@@ -60,9 +61,9 @@ public:
     void closing(const Metal& metal, void* mesh);
     void closed(const Metal& metal, void* mesh) noexcept;
 
-    void allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary);
-    uint16_t freeing(const Metal& metal, void* allocator, void* buffer);  // gives what freed() wants
-    void freed(const Metal& metal, void* allocator, uint16_t index);
+    [[gnu::hot]] void allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary);
+    [[gnu::hot]] uint16_t freeing(const Metal& metal, void* allocator, void* buffer);  // gives what freed() wants
+    [[gnu::hot]] void freed(const Metal& metal, void* allocator, uint16_t index);
     void freeing_all(void* allocator, bool gone);
 
     // tt-metal threw. Where is known by an allocator, a device or a workload; the others are nullptr.
@@ -74,7 +75,7 @@ public:
     void program_gone(void* program) noexcept;
     void added(const Metal& metal, void* workload, void* program, const void* range);
     void workload_gone(void* workload) noexcept;
-    void ran(const Metal& metal, void* workload);
+    [[gnu::hot]] void ran(const Metal& metal, void* workload);
     void cache_cleared(void* mesh) noexcept;
 
     Store store;
@@ -91,19 +92,19 @@ private:
     static Agent* find(const Metal& metal) noexcept;
 
     // The private side of a Place.
-    struct Home {
+    struct alignas(64) Home {
+        uint64_t ours[5];  // reserved bytes per bank; up to next_audit it is what every buffer needs, one cache line
+        uint64_t buffers;
+        uint32_t unit;
+        uint32_t events;
+        uint64_t next_audit;
         void* allocator;
         void* device;
         uint32_t rows, columns;
         std::vector<uint16_t> chips;
         Cores grid;
-        uint64_t ours[5];     // reserved bytes per bank
         uint64_t inherited[5];  // bytes there before we could see; only a forked child leaves them out
-        uint64_t buffers;
         uint64_t inherited_buffers;
-        uint32_t events;
-        uint64_t next_audit;
-        uint32_t unit;
     };
 
     // A buffer as the allocator hook found it.
@@ -130,7 +131,7 @@ private:
     };
 
     uint16_t home_of(const Metal& metal, void* allocator, void* device);
-    uint16_t find_allocator(void* allocator) noexcept;
+    [[gnu::hot]] uint16_t find_allocator(void* allocator) noexcept;
     uint16_t find_device(void* device) const noexcept;
     uint16_t make_home(const Metal& metal, void* allocator, void* device);
     uint16_t chip_index(const Metal& metal, void* device);
@@ -138,18 +139,20 @@ private:
     void inherited_less(uint16_t index, uint32_t type, uint64_t per_bank) noexcept;
     void set_place(uint16_t index, const Place& place, Home&& home);
     uint16_t part_of(uint16_t home, const uint32_t range[4]);
-    void keep(uint16_t index, const Seen& seen) noexcept;
+    [[gnu::hot]] void keep(uint16_t index, const Seen& seen) noexcept;
     void close_home(uint16_t index);
     void free_all(uint16_t index);
     bool audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected);
-    void after_change(const Metal& metal, uint16_t index, void* allocator);
+    [[gnu::hot]] void after_change(const Metal& metal, uint16_t index, void* allocator);
 
     Program& program_of(void* impl);
     void settle(Program& program, uint16_t home);
     void frame(Program& program, uint64_t ring);
     void replace(Program& program, Kind first, Kind last, const std::vector<Part>& parts);
     void add_part(Program& program, const Part& part);
+    void move(Program& program, uint16_t place);
     void drop(Program& program);
+    [[gnu::hot]] void* launch(void* workload);
     Program* find_program(void* impl) noexcept;
 
     bool forked_ = false;

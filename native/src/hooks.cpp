@@ -11,6 +11,7 @@
 #include "stacks.h"
 
 #define TTMEM_EXPORT extern "C" __attribute__((visibility("default")))
+#define TTMEM_HOT __attribute__((hot))
 #define TTMEM_CALLER __builtin_extract_return_addr(__builtin_return_address(0))
 
 using ttmem::Agent;
@@ -128,7 +129,7 @@ void free_all(ttmem::Hook hook, void* allocator, bool gone, void* caller) {
 
 // -- allocator ------------------------------------------------------------------------------------------------------
 
-TTMEM_EXPORT uint64_t ttmem_allocate_buffer(void* self, void* buffer)
+TTMEM_EXPORT TTMEM_HOT uint64_t ttmem_allocate_buffer(void* self, void* buffer)
     TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE");
 uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
     const Metal& metal = metal_of(TTMEM_CALLER);
@@ -142,7 +143,7 @@ uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
     return address;
 }
 
-TTMEM_EXPORT void ttmem_deallocate_buffer(void* self, void* buffer)
+TTMEM_EXPORT TTMEM_HOT void ttmem_deallocate_buffer(void* self, void* buffer)
     TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImpl17deallocate_bufferEPNS0_6BufferE");
 void ttmem_deallocate_buffer(void* self, void* buffer) {
     const Metal& metal = metal_of(TTMEM_CALLER);
@@ -309,7 +310,7 @@ void ttmem_workload_gone(void* self) {
     metal.real<void (*)(void*)>(ttmem::kHook_workload_gone)(self);
 }
 
-TTMEM_EXPORT void ttmem_load_binaries(void* self, void* queue)
+TTMEM_EXPORT TTMEM_HOT void ttmem_load_binaries(void* self, void* queue)
     TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImpl13load_binariesERNS1_16MeshCommandQueueE");
 void ttmem_load_binaries(void* self, void* queue) {
     struct Loading {
@@ -319,7 +320,7 @@ void ttmem_load_binaries(void* self, void* queue) {
     metal_of(TTMEM_CALLER).real<void (*)(void*, void*)>(ttmem::kHook_load_binaries)(self, queue);
 }
 
-TTMEM_EXPORT void ttmem_enqueue(void* queue, void** workload, bool blocking)
+TTMEM_EXPORT TTMEM_HOT void ttmem_enqueue(void* queue, void** workload, bool blocking)
     TTMEM_NAMED("_ZN2tt8tt_metal11distributed19EnqueueMeshWorkloadERNS1_16MeshCommandQueueERNS1_12MeshWorkloadEb");
 void ttmem_enqueue(void* queue, void** workload, bool blocking) {
     const Metal& metal = metal_of(TTMEM_CALLER);
@@ -332,7 +333,7 @@ void ttmem_enqueue(void* queue, void** workload, bool blocking) {
 }
 
 // These three only for what they throw: programs that cannot be laid out, a kernel ring or trace region that is too small.
-TTMEM_EXPORT void ttmem_compile_workload(void* self, void* mesh)
+TTMEM_EXPORT TTMEM_HOT void ttmem_compile_workload(void* self, void* mesh)
     TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImpl7compileEPNS1_10MeshDeviceE");
 void ttmem_compile_workload(void* self, void* mesh) {
     const Metal& metal = metal_of(TTMEM_CALLER);
@@ -340,7 +341,7 @@ void ttmem_compile_workload(void* self, void* mesh) {
             [&] { metal.real<void (*)(void*, void*)>(ttmem::kHook_compile_workload)(self, mesh); });
 }
 
-TTMEM_EXPORT void ttmem_finalize_workload(void* self, void* mesh)
+TTMEM_EXPORT TTMEM_HOT void ttmem_finalize_workload(void* self, void* mesh)
     TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImpl16finalize_offsetsEPNS1_10MeshDeviceE");
 void ttmem_finalize_workload(void* self, void* mesh) {
     const Metal& metal = metal_of(TTMEM_CALLER);

@@ -113,10 +113,10 @@ constexpr int kMostCopies = 4;
 // One loaded copy of libtt_metal.so.
 struct Metal {
     uintptr_t begin, end;  // where it lies
+    uint64_t coverage;     // bit per kind that can be seen
     void* hooks[kHookCount];
     void* calls[kCallCount];
     uint64_t called;    // bit per hook: the library calls it in a way that can be stood in for
-    uint64_t coverage;  // bit per kind that can be seen
     bool odd_programs;  // older than any whose programs could be compared with what ttnn itself says of them
     void* (*exception_globals)();  // of the C++ runtime that libtt_metal throws with
     char path[256];

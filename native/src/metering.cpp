@@ -5,11 +5,13 @@ namespace ttmem {
 
 namespace {
 
-constexpr uint8_t kKinds = 12, kBufferKinds = 5, kNoPool = 255;
+constexpr uint8_t kKinds = 12, kBufferKinds = 5;
 constexpr uint8_t kDramPool = static_cast<uint8_t>(Gauge::kDramPool), kL1Pool = static_cast<uint8_t>(Gauge::kL1Pool);
-// By kind.
-constexpr uint8_t kPools[kKinds] = {kDramPool, kL1Pool, kNoPool, kL1Pool, kDramPool, kL1Pool,
-                                    kL1Pool,   kL1Pool, kL1Pool, kNoPool, kNoPool,   kL1Pool};
+
+constexpr uint32_t bit(Kind kind) { return 1u << static_cast<uint8_t>(kind); }
+constexpr uint32_t kInDram = bit(Kind::kDram) | bit(Kind::kTrace);
+constexpr uint32_t kInL1 = bit(Kind::kL1) | bit(Kind::kL1Small) | bit(Kind::kCb) | bit(Kind::kDfb) |
+                           bit(Kind::kScratchpad) | bit(Kind::kKernel) | bit(Kind::kFirmware);
 
 constexpr uint8_t gauge_of(uint8_t kind) { return static_cast<uint8_t>(kind < 2 ? 2 * kind + 1 : kind + 2); }
 static_assert(gauge_of(static_cast<uint8_t>(Kind::kDram)) == static_cast<uint8_t>(Gauge::kDram));
@@ -91,10 +93,11 @@ void Metering::each(const Record& thing, Change change) noexcept {
         bool everywhere = spot.mesh || thing.core_count == 0;
         reserved = uint64_t{thing.per_bank} * (everywhere ? spot.banks[kind] : thing.core_count);
     }
-    uint8_t gauge = gauge_of(kind), pool = kPools[kind];
+    uint8_t gauge = gauge_of(kind), pool = (kInDram >> kind & 1) != 0 ? kDramPool : kL1Pool;
+    bool pooled = ((kInDram | kInL1) >> kind & 1) != 0;
     auto change_both = [&](Meters& meters, uint64_t times) {
         change(meters.gauges[gauge], used * times, reserved * times);
-        if (pool != kNoPool) {
+        if (pooled) {
             change(meters.gauges[pool], used * times, reserved * times);
         }
     };

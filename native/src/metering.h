@@ -16,8 +16,8 @@ public:
     void begin(Meters* meters, uint64_t& used) noexcept;
     // Says which chips are in a place. Nothing may be live there.
     void settle(uint16_t place, const Place& geometry, const std::vector<uint16_t>& chips) noexcept;
-    void add(const Record& thing) noexcept;
-    void remove(const Record& thing) noexcept;
+    [[gnu::hot]] void add(const Record& thing) noexcept;
+    [[gnu::hot]] void remove(const Record& thing) noexcept;
     // Every peak starts anew from what is held.
     void reset_peaks() noexcept;
 
@@ -46,7 +46,7 @@ private:
 
     Meters* meters_ = nullptr;
     uint64_t* used_ = nullptr;
-    Spot spots_[kPlaces] = {};
+    std::vector<Spot> spots_ = std::vector<Spot>(kPlaces);  // elsewhere: what every hook needs lies close together
 };
 
 }  // namespace ttmem

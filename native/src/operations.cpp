@@ -47,13 +47,21 @@ thread_local Recent recent[kRecent];
 
 Name* find_or_ask(void* self);
 
-// Blob that names an operation, the shape of what it made, and where in Python that was: lines in this order.
-uint32_t cause(Store& store, Name* name, const Stack* where, const char* shape) noexcept {
-    if (name != nullptr && name->store != &store) {
+// Blob with nothing but the name of an operation.
+uint32_t plain_cause(Store& store, Name* name) noexcept {
+    if (name == nullptr) {
+        return 0;
+    }
+    if (name->store != &store) {
         name->blob = store.text(name->text);
         name->store = &store;
     }
-    uint32_t plain = name == nullptr ? 0 : name->blob;
+    return name->blob;
+}
+
+// Blob that names an operation, the shape of what it made, and where in Python that was: lines in this order.
+uint32_t cause(Store& store, Name* name, const Stack* where, const char* shape) noexcept {
+    uint32_t plain = plain_cause(store, name);
     if (where != nullptr && where->number == 0) {
         store.header()->blobs_full++;
         where = nullptr;
@@ -285,7 +293,10 @@ bool follow_type(void* module, const char* name) {
 
 }  // namespace
 
-uint32_t operation(Store& store) noexcept { return cause(store, current, stack(), ""); }
+uint32_t operation(Store& store) noexcept {
+    const Stack* where = stack();
+    return where == nullptr ? plain_cause(store, current) : cause(store, current, where, "");
+}
 
 void made(uint32_t slot, const Record& record) noexcept {
     if (stacks_wanted() && current != nullptr && fresh_count < kMostFresh) {

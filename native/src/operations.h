@@ -11,10 +11,10 @@ namespace ttmem {
 
 // Blob with the name of the operation this thread is in, and with its Python stack if those are taken; 0 if neither is
 // known. Wants the store's lock.
-uint32_t operation(Store& store) noexcept;
+[[gnu::hot]] uint32_t operation(Store& store) noexcept;
 
 // A buffer was put into the live table: when the operation returns, the shape of its tensor will be known.
-void made(uint32_t slot, const Record& record) noexcept;
+[[gnu::hot]] void made(uint32_t slot, const Record& record) noexcept;
 
 // Starts following ttnn's operations if Python and ttnn are there and the caller holds the GIL. Cheap to repeat:
 // ttnn may have put its own call function back since.

@@ -15,11 +15,11 @@ struct Stack {
 // Starts following if TTMEM_STACKS says how deep. Wants the GIL; cheap to repeat. What stands in the way is said in
 // words, nullptr if nothing does.
 const char* follow_stacks() noexcept;
-bool stacks_wanted() noexcept;
+[[gnu::hot]] bool stacks_wanted() noexcept;
 
 // For hooks, before they take a lock: takes the stack if this thread holds the GIL, which it does in older ttnn.
-void look_at_stack() noexcept;
+[[gnu::hot]] void look_at_stack() noexcept;
 // What this thread was doing in Python, nullptr if that is not known.
-const Stack* stack() noexcept;
+[[gnu::hot]] const Stack* stack() noexcept;
 
 }  // namespace ttmem

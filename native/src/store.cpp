@@ -17,13 +17,6 @@ namespace ttmem {
 
 namespace {
 
-constexpr uint64_t kPlacesAt = sizeof(Header);
-constexpr uint64_t kChipsAt = kPlacesAt + sizeof(Place) * kPlaces;
-constexpr uint64_t kMetersAt = kChipsAt + sizeof(Chip) * kChips;
-constexpr uint64_t kRingAt = (kMetersAt + sizeof(Meters) * kMeters + 4095) & ~4095ull;  // its pages are asked for
-constexpr uint64_t kTableAt = kRingAt + sizeof(Record) * kRingSlots;
-constexpr uint64_t kBlobsAt = kTableAt + sizeof(Record) * uint64_t{kTableSlots};
-constexpr uint64_t kTotal = kBlobsAt + kBlobBytes;
 constexpr uint32_t kMaxBlob = 4096;
 constexpr int kSpareDescriptors = 16;
 
@@ -293,7 +286,7 @@ uint32_t Store::blob(const void* bytes, uint32_t size) noexcept {
     for (uint32_t i = 0; i < size; i++) {
         hash = (hash ^ static_cast<const uint8_t*>(bytes)[i]) * 0x100000001b3ull;
     }
-    char* blobs = at<char>(header_->blobs_at);
+    char* blobs = at<char>(kBlobsAt);
     for (;; hash++) {  // another blob may have the same hash
         const uint32_t* known = blobs_.find(hash);
         if (known == nullptr) {

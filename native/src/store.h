@@ -15,6 +15,15 @@
 
 namespace ttmem {
 
+// Where everything lies. Readers are told by the header; a hook that does not have to ask it touches less memory.
+constexpr uint64_t kPlacesAt = sizeof(Header);
+constexpr uint64_t kChipsAt = kPlacesAt + sizeof(Place) * kPlaces;
+constexpr uint64_t kMetersAt = kChipsAt + sizeof(Chip) * kChips;
+constexpr uint64_t kRingAt = (kMetersAt + sizeof(Meters) * kMeters + 4095) & ~4095ull;  // its pages are asked for
+constexpr uint64_t kTableAt = kRingAt + sizeof(Record) * kRingSlots;
+constexpr uint64_t kBlobsAt = kTableAt + sizeof(Record) * uint64_t{kTableSlots};
+constexpr uint64_t kTotal = kBlobsAt + kBlobBytes;
+
 // While true the hooks do nothing but call the real functions. For measuring: what happens meanwhile is not seen.
 extern std::atomic<bool> paused;
 
@@ -75,10 +84,10 @@ public:
     bool short_of_descriptors() const { return short_; }  // that is why there is no file
     int fd() const { return fd_; }  // -1: nobody else can see it (no descriptor or no memfd was to be had)
     Header* header() const { return header_; }
-    Place* places() const { return at<Place>(header_->places_at); }
-    Chip* chips() const { return at<Chip>(header_->chips_at); }
-    Record* ring() const { return at<Record>(header_->ring_at); }
-    Record* table() const { return at<Record>(header_->table_at); }
+    Place* places() const { return at<Place>(kPlacesAt); }
+    Chip* chips() const { return at<Chip>(kChipsAt); }
+    Record* ring() const { return at<Record>(kRingAt); }
+    Record* table() const { return at<Record>(kTableAt); }
 
     SpinLock lock;
     Metering metering;  // of what is in the live table
@@ -122,12 +131,12 @@ public:
     }
 
     // Records that the thing in a slot is gone.
-    void free(uint32_t slot, uint8_t flags) noexcept;
+    [[gnu::hot]] void free(uint32_t slot, uint8_t flags) noexcept;
     // Takes a thing out of the table without a record of its own.
-    void forget(uint32_t slot) noexcept;
+    [[gnu::hot]] void forget(uint32_t slot) noexcept;
     // Puts a record that was just appended into the table.
-    void keep(uint32_t slot, const Record& record) noexcept;
-    uint32_t take_slot() noexcept;
+    [[gnu::hot]] void keep(uint32_t slot, const Record& record) noexcept;
+    [[gnu::hot]] uint32_t take_slot() noexcept;
     // The thing in a slot, if it is that one still, is known by another name from now on.
     void rename(uint32_t slot, uint64_t sequence, uint32_t name) noexcept;
     // A sentence for readers, once.
