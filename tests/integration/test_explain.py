@@ -24,7 +24,7 @@ from ttmem.account.causes import Cause
 from ttmem.account.events import Failed, Freed, ProgramDestroyed
 from ttmem.account.kinds import Kind
 from ttmem.explain import verdicts as v
-from ttmem.explain.failures import Beyond, Clash, OutOfMemory, RingFull
+from ttmem.explain.failures import BELOW, FIXED, FREE_IN_BANK, PART_BELOW, Beyond, Clash, NoRoom, OutOfMemory, RingFull
 from ttmem.explain.messages import parse
 from ttmem.explain.moment import verdict_at
 from ttmem.explain.verdicts import Advice, Verdict
@@ -323,6 +323,82 @@ def test_circular_buffers_beyond_l1(stage: Stage) -> None:
     assert less is not None
     assert stage.fails("run", name="circular", sizes=[2048, 2_000_000 - less + 16])
     stage.do("run", name="circular", sizes=[2048, 2_000_000 - less])
+
+
+# -- operations that reckon by themselves -----------------------------------------------------------------------------
+
+ALIGNMENT = 128  # of the rows of a slice that does not begin where a row does
+
+
+def test_a_slice_that_finds_too_little_room(stage: Stage) -> None:
+    stage.do("open", l1_small_size=32768)
+    high, low = (stage.do("new", kind="L1", per_bank=size) for size in (300_000, 400_000))
+    width = 200_000
+    verdict = stage.refused("run", name="slice", width=width)
+    found = verdict.failure
+    assert isinstance(found, NoRoom)
+    assert (found.operation, found.counts, verdict.why, verdict.unknown) == ("ttnn.slice", BELOW, v.TOO_FULL, ())
+    assert found.need is not None
+    assert found.need >= 2 * 2 * width  # two rows, two bytes a number
+    assert verdict.wall is not None
+    assert verdict.wall.address == low
+    less = advice(verdict, v.SHRINK).value
+    assert less == found.need - found.have
+    assert stage.fails("run", name="slice", width=width - less // 4 + ALIGNMENT)
+    stage.do("run", name="slice", width=width - less // 4 - ALIGNMENT)
+    release = advice(verdict, v.FREE)
+    assert [block.address for block in release.blocks] == [low]
+    free(stage, release)
+    stage.do("run", name="slice", width=width)
+    # What is left is as far above the end as was said.
+    assert release.gives is not None
+    more = width + release.gives // 4
+    assert stage.fails("run", name="slice", width=more + ALIGNMENT)
+    stage.do("run", name="slice", width=more - ALIGNMENT)
+    assert high > low
+
+
+def test_a_concatenation_that_no_freeing_helps(stage: Stage) -> None:
+    stage.do("open")
+    made = stage.do("new", kind="L1", per_bank=100_000)
+    verdict = stage.refused("run", name="concat", width=800_000)
+    assert isinstance(verdict.failure, NoRoom)
+    assert (verdict.failure.counts, verdict.why, verdict.unknown) == (FIXED, v.TOO_LARGE, ())
+    assert [one.what for one in verdict.advice] == [v.SHRINK]
+    stage.do("free", kind="L1", addresses=[made])
+    assert stage.fails("run", name="concat", width=800_000)
+    less = advice(verdict, v.SHRINK).value
+    assert less is not None
+    assert stage.fails("run", name="concat", width=800_000 - less // 2 + UNIT)
+    stage.do("run", name="concat", width=800_000 - less // 2)
+
+
+def test_a_layer_norm_that_counts_only_a_part(stage: Stage) -> None:
+    stage.do("open")
+    stage.do("new", kind="L1", per_bank=1_300_000)
+    verdict = stage.refused("run", name="layer_norm", width=96_000)
+    assert isinstance(verdict.failure, NoRoom)
+    assert (verdict.failure.counts, verdict.why, verdict.unknown) == (PART_BELOW, v.TOO_FULL, ())
+    assert verdict.free is not None
+    assert 0.9 * verdict.free < verdict.failure.have < verdict.free
+    release = advice(verdict, v.FREE)
+    assert release.basis == v.AT_LEAST
+    free(stage, release)
+    stage.do("run", name="layer_norm", width=96_000)
+
+
+def test_a_convolution_that_cannot_be_sliced_finely_enough(stage: Stage) -> None:
+    stage.do("open", l1_small_size=32768)
+    made = [stage.do("new", kind="L1", per_bank=size) for size in (640_000, 700_000)]
+    verdict = stage.refused("run", name="conv2d", channels=512, size=64)
+    assert isinstance(verdict.failure, NoRoom)
+    assert (verdict.failure.counts, verdict.why, verdict.unknown) == (FREE_IN_BANK, v.TOO_FULL, ())
+    assert verdict.free == verdict.failure.have
+    assert {block.address for block in verdict.holders} == set(made)
+    release = advice(verdict, v.FREE)
+    assert release.basis == v.AT_MOST
+    free(stage, release)
+    stage.do("run", name="conv2d", channels=512, size=64)
 
 
 # -- regions that are sized when the device is opened -----------------------------------------------------------------

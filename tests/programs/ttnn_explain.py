@@ -81,12 +81,24 @@ class Workload:
     def _softmax(self) -> None:
         ttnn.softmax(self._zeros(1, 1, 1024, 1024), dim=-1)
 
-    def _conv2d(self, channels: int = 32) -> None:
-        image = self._zeros(1, 1, 256, channels, layout=ttnn.ROW_MAJOR_LAYOUT)
+    def _slice(self, width: int) -> None:
+        """Rows without their first element, which keeps ttnn from cutting them into chunks."""
+        rows = self._zeros(1, 1, 4, width + 1, layout=ttnn.ROW_MAJOR_LAYOUT)
+        ttnn.slice(rows, [0, 0, 0, 1], [1, 1, 4, width + 1])
+
+    def _concat(self, width: int) -> None:
+        rows = self._zeros(1, 1, 2, width, layout=ttnn.ROW_MAJOR_LAYOUT)
+        ttnn.concat([rows, rows], dim=2)
+
+    def _layer_norm(self, width: int) -> None:
+        ttnn.layer_norm(self._zeros(1, 1, 32, width))
+
+    def _conv2d(self, channels: int = 32, size: int = 16) -> None:
+        image = self._zeros(1, 1, size * size, channels, layout=ttnn.ROW_MAJOR_LAYOUT)
         weights = ttnn.zeros([channels, channels, 3, 3], dtype=ttnn.bfloat16, layout=ttnn.ROW_MAJOR_LAYOUT)
         ttnn.conv2d(
             input_tensor=image, weight_tensor=weights, device=self.device, in_channels=channels, out_channels=channels,
-            batch_size=1, input_height=16, input_width=16, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1),
+            batch_size=1, input_height=size, input_width=size, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1),
         )  # fmt: skip
 
     def _circular(self, sizes: list[int], width: int = 8, height: int = 8) -> None:

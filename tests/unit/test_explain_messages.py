@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.support import ROOT
 from ttmem.account.grid import CoreRange
 from ttmem.account.kinds import Kind
-from ttmem.explain.failures import Clash, Failure, OutOfMemory, RingFull
+from ttmem.explain import refusals
+from ttmem.explain.failures import BELOW, FIXED, Clash, Failure, NoRoom, OutOfMemory, RingFull
 from ttmem.explain.messages import find, parse
 
 LAW = settings(max_examples=40)
@@ -97,10 +98,28 @@ def test_garbage_is_nothing_and_never_raises(text: str) -> None:
 @given(st.sampled_from([text for _, _, text in FORMATS]), st.data())
 def test_half_a_message_is_none_of_it(text: str, data: st.DataObject) -> None:
     """Cut within the words that every release has, it is not a message."""
-    core = re.split(r" TENSIX| store \{\} B|, but bank size|\. Tried|\. Allocation at|\. After", text)[0]
+    core = re.split(r" TENSIX| store \{\} B|, but bank size|\. Tried to|\. Allocation at|\. After", text)[0]
+    core = core[: core.rfind("{}") + 2]
     message = HOLE.sub(lambda hole: {"{KIND}": "L1", "{CORES}": "[0-0 - 1-1]"}.get(hole[0], "12"), core)
     cut = data.draw(st.integers(0, min(len(message) - 3, message.rfind("12"))))
     assert parse(message[:cut]) is None
+
+
+RESHAPE = "RM reshape dest staging does not fit in L1: need at least 1800080 B dest + 1200256 B source, have 760544 B"
+HEADS = "Workload of Tiles 512 at Tile Size 2048 (times 2 for output) exceeds L1 capacity 1499136"
+
+
+def test_numbers_that_make_up_one() -> None:
+    assert parse(RESHAPE) == NoRoom("ttnn.reshape", 3000336, 760544, BELOW)
+    assert parse(HEADS) == NoRoom("create_qkv_heads", 2 * 512 * 2048, 1499136, FIXED)
+
+
+def test_every_refusal_of_an_operation_has_its_wording() -> None:
+    """Else one of them would never have been tried."""
+    tried = [RESHAPE, HEADS, *(text for _, name, text in FORMATS if name == "NoRoom")]
+    for form in refusals._FORMS:
+        words = re.split("[#{<]", form.text)[0].strip()
+        assert any(text.startswith(words) for text in tried), words
 
 
 TABLE = """Program size (21152) too large for kernel config buffer (640) on TENSIX, 20512 B over:

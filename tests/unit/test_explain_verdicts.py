@@ -20,12 +20,17 @@ from ttmem.account.parties import Source
 from ttmem.explain import data
 from ttmem.explain import verdicts as v
 from ttmem.explain.failures import (
+    BELOW,
+    FIXED,
+    FREE_IN_BANK,
+    PART_BELOW,
     ArenaFull,
     BelowLimit,
     Beyond,
     Clash,
     CutsInto,
     Failure,
+    NoRoom,
     OutOfMemory,
     RingFull,
     TraceFull,
@@ -255,6 +260,54 @@ def test_sub_device_managers(account: Account) -> None:
     assert [block.tag for block in advice(verdict, v.FREE).blocks] == ["ttnn.matmul"]
 
 
+def test_an_operation_that_finds_too_little_room(account: Account) -> None:
+    low = N150.l1_base + 300_000
+    verdict = verdict_on(NoRoom("ttnn.slice", 320_000, 300_000, BELOW), account.scene)
+    assert (verdict.why, verdict.missing, verdict.unknown) == (v.TOO_FULL, 20_000, ())
+    found = advice(verdict, v.FREE)
+    assert [block.address for block in found.blocks] == [low]
+    shown = text(verdict)
+    assert "too little L1 for ttnn.slice: 320000 B on a core, 300000 B of room" in shown
+    assert (
+        "it reckons with 320000 B on each core, and with 300000 B from the base of L1 to the lowest L1 buffer" in shown
+    )
+    assert f"free at least the buffer at {low}" in shown
+    # More than there would be without any buffer: nothing to free.
+    verdict = verdict_on(NoRoom("ttnn.slice", BANK + 1, 300_000, BELOW), account.scene)
+    assert (verdict.why, [one.what for one in verdict.advice]) == (v.TOO_LARGE, [v.SHRINK])
+    assert f"without any L1 buffer there are {BANK} B" in text(verdict)
+
+
+@pytest.mark.parametrize(
+    ("counts", "have", "agrees"),
+    [(BELOW, 300_000, True), (BELOW, 299_999, False), (BELOW, 300_001, False), (PART_BELOW, 285_000, True),
+     (PART_BELOW, 300_001, False), (FREE_IN_BANK, 450_016, True), (FREE_IN_BANK, 450_000, False)],
+)  # fmt: skip
+def test_an_operations_account_must_agree(account: Account, counts: str, have: int, agrees: bool) -> None:
+    need = None if counts == FREE_IN_BANK else 320_000
+    verdict = verdict_on(NoRoom("ttnn.slice", need, have, counts), account.scene)
+    assert bool(verdict.holders) == agrees
+    assert ("the account is of something else" in text(verdict)) == (not agrees)
+    assert any(one.what == v.FREE for one in verdict.advice) == agrees
+
+
+def test_what_freeing_does_not_help_is_not_advised(account: Account) -> None:
+    fixed = verdict_on(NoRoom("ttnn.concat", 1_600_000, 1_393_312, FIXED), account.scene)
+    assert (fixed.why, [one.what for one in fixed.advice]) == (v.TOO_LARGE, [v.SHRINK])
+    assert "never takes more than 1393312 B: no other buffer matters" in text(fixed)
+    strange = verdict_on(NoRoom("moe_fused_swiglu", 1_600_000, 1_393_312), account.scene)
+    assert (strange.why, [one.what for one in strange.advice]) == (v.NOT_KNOWN, [v.SHRINK])
+    assert "whether freeing L1 would help" in text(strange)
+
+
+def test_without_any_buffer_there_is_nothing_to_free() -> None:
+    empty = Account().scene
+    for failure in (NoRoom("x", 2 * BANK, BANK, BELOW), NoRoom("x", None, BANK, FREE_IN_BANK)):
+        verdict = verdict_on(failure, empty)
+        assert (verdict.why, verdict.holders) == (v.TOO_LARGE, ())
+        assert not [one for one in verdict.advice if one.what == v.FREE]
+
+
 def test_at_the_moment(account: Account) -> None:
     message = (
         "info:\nOut of Memory: Not enough space to allocate 25600000 B L1 buffer across 64 banks, where each bank "
@@ -290,6 +343,8 @@ failures: st.SearchStrategy[Failure] = st.one_of(
     st.builds(BelowLimit, numbers, maybe),
     st.builds(ArenaFull, numbers, numbers, st.text(), numbers, numbers),
     st.builds(CutsInto, numbers, numbers),
+    st.builds(NoRoom, st.text(), numbers, numbers, st.sampled_from([BELOW, PART_BELOW, FIXED, None])),
+    st.builds(NoRoom, st.text(), st.none(), numbers, st.just(FREE_IN_BANK)),
 )
 
 

@@ -97,4 +97,20 @@ class CutsInto(NamedTuple):
     address: int
 
 
-Failure = Union[OutOfMemory, Clash, Beyond, RingFull, TraceFull, TraceOverlap, BelowLimit, ArenaFull, CutsInto]
+# What an operation counts as being there.
+BELOW = "below the lowest L1 buffer"  # from the base of L1 on
+PART_BELOW = "a part of what is below the lowest L1 buffer"
+FREE_IN_BANK = "free in a bank"
+FIXED = "fixed"  # it never takes more, whatever is live
+
+
+class NoRoom(NamedTuple):
+    """An operation found by itself, before it took any, that a core has too little L1 for it."""
+
+    operation: str  # as far as the message tells
+    need: int | None  # bytes of a core, None if it does not say
+    have: int
+    counts: str | None = None  # None if it is not known
+
+
+Failure = Union[OutOfMemory, Clash, Beyond, RingFull, TraceFull, TraceOverlap, BelowLimit, ArenaFull, CutsInto, NoRoom]

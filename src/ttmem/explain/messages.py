@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads tt-metal's refusals: every number of a message, in the wordings of all releases looked at (0.40 to 0.81.1).
+"""Reads refusals: every number of a message, in the wordings of all releases looked at (0.40 to 0.81.1).
 
 A message may stand anywhere in a text, and may have been wrapped: any white space is as good as any other.
 """
@@ -24,31 +24,12 @@ from ttmem.explain.failures import (
     TraceFull,
     TraceOverlap,
 )
+from ttmem.explain.patterns import pattern
+from ttmem.explain.refusals import ANCHORS, refusal_at
 
 LONGEST = 4096  # characters of the longest message, with its table
 _KINDS = {kind.name: kind for kind in (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)} | {"SYSTEM_MEMORY": Kind.HOST}
 _PARTS = {"circular": Kind.CB, "dataflow": Kind.DFB}
-_NUMBER = r"(\d{1,20})"
-_RANGE = r"(\[\s*(?:\(x=\d{1,4},y=\d{1,4}\)|\d{1,4}-\d{1,4})\s*-\s*(?:\(x=\d{1,4},y=\d{1,4}\)|\d{1,4}-\d{1,4})\s*\])"
-
-
-_WORDS = {
-    "#": _NUMBER,
-    "@": _RANGE,
-    "<<": "(?:",
-    ">>": ")?",
-    "{buffers}": "(circular|dataflow)",
-    "{name}": "([A-Z0-9_]{1,32})",
-    "{cores}": r"(\S[\s\S]{0,400}?)",
-    "{device}": "(?:MeshDevice|device)",
-    "{tried}": r"(?:Tried\s+to\s+allocate|Allocation)",
-}
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    """A message as its source has it; # is a number, @ a range of cores, and what is in << >> may be missing."""
-    pieces = re.split(r"(<<|>>|\{\w+\}|[#@]| +)", text)
-    return re.compile("".join(r"\s+" if piece.isspace() else _WORDS.get(piece) or re.escape(piece) for piece in pieces))
 
 
 def _int(text: str | None) -> int | None:
@@ -122,14 +103,14 @@ Reader = Callable[["re.Match[str]", str], Union[Failure, None]]
 # In the order they are tried; the longest wording of a message comes first.
 _MESSAGES: list[tuple[re.Pattern[str], Reader]] = [
     (
-        _pattern(
+        pattern(
             "Out of Memory: Not enough space to allocate # B {name} buffer across # banks, where each bank needs to "
             "store # B<<, but bank size is<< only>> # B<< (allocated: # B, free: # B, largest free block: # B)>>>>"
         ),
         _out_of_memory,
     ),
     (
-        _pattern(
+        pattern(
             "Out of Memory: Not enough space after considering dependencies to allocate # B {name} across # banks "
             "(# B per bank), bank size is # B (allocated: # B, free: # B, largest free block: # B)<<. After "
             "subtracting # dependency range(s) and # additional occupied range(s), # B remained placeable across # "
@@ -138,70 +119,70 @@ _MESSAGES: list[tuple[re.Pattern[str], Reader]] = [
         _dependent,
     ),
     (
-        _pattern(
+        pattern(
             "Statically allocated {buffers} buffers in program # clash with L1 buffers on core range @. L1 buffer "
             "allocated at # and static {buffers} buffer region ends at #"
         ),
         _clash,
     ),
     (
-        _pattern(
+        pattern(
             "Circular buffers on service-core range @ in program # clash with ServiceCoreManager-allocated L1 (lowest "
             "service allocation at #, CB region ends at #)"
         ),
         _service_clash,
     ),
     (
-        _pattern(
+        pattern(
             "Statically allocated {buffers} buffers on core range @ grow to # B which is beyond max L1 size of # B"
         ),
         _beyond,
     ),
-    (_pattern("Program size (#) too large for kernel config buffer (#) on {name}<<, # B over:>>"), _ring),
+    (pattern("Program size (#) too large for kernel config buffer (#) on {name}<<, # B over:>>"), _ring),
     (
-        _pattern("Creating trace buffers of size #B on {device} #, but only #B is allocated for trace region"),
+        pattern("Creating trace buffers of size #B on {device} #, but only #B is allocated for trace region"),
         lambda match, text: TraceFull(*map(int, match.groups())),
     ),
     (
-        _pattern(
+        pattern(
             "Trace buffer at address # overlaps with DRAM activity during trace capture. Allocation high water mark: "
             "#, Deletion high water mark: #"
         ),
         lambda match, text: TraceOverlap(*map(int, match.groups())),
     ),
     (
-        _pattern(
+        pattern(
             "Trace buffer at address # overlaps with buffers deallocated during trace capture (deletion high water "
             "mark: #)"
         ),
         lambda match, text: TraceOverlap(int(match[1]), freed=int(match[2])),
     ),
     (
-        _pattern(
+        pattern(
             "Trace buffer at address # overlaps with buffers allocated during trace capture (allocation high water "
             "mark: #)"
         ),
         lambda match, text: TraceOverlap(int(match[1]), allocated=int(match[2])),
     ),
     (
-        _pattern(
+        pattern(
             "Trace buffer at address # overlaps with DRAM activity captured by another live trace (maximum live trace "
             "high water mark: #)"
         ),
         lambda match, text: TraceOverlap(int(match[1]), other=int(match[2])),
     ),
     (
-        _pattern("Out of Memory: Cannot allocate at an address below #<<. {tried} at #>>"),
+        pattern("Out of Memory: Cannot allocate at an address below #<<. {tried} at #>>"),
         lambda match, text: BelowLimit(int(match[1]), _int(match[2])),
     ),
     (
-        _pattern("Persistent L1 arena is out of memory: cannot place # bytes aligned to # on cores {cores} in [#, #)"),
+        pattern("Persistent L1 arena is out of memory: cannot place # bytes aligned to # on cores {cores} in [#, #)"),
         lambda match, text: ArenaFull(
             int(match[1]), int(match[2]), " ".join(match[3].split()), int(match[4]), int(match[5])
         ),
     ),
     (
-        _pattern("Shrink size # cuts into allocated block at address #"),
+        pattern("Shrink size # cuts into allocated block at address #"),
         lambda match, text: CutsInto(*map(int, match.groups())),
     ),
 ]
@@ -210,7 +191,7 @@ _MESSAGES: list[tuple[re.Pattern[str], Reader]] = [
 _ANCHOR = re.compile(
     r"Out\s+of\s+Memory:\s+(?:Not\s+enough|Cannot)\s|Statically\s+allocated\s+(?:circular|dataflow)\s+buffers|"
     r"Circular\s+buffers\s+on\s+service|Program\s+size\s+\(|Creating\s+trace\s+buffers|Trace\s+buffer\s+at\s+address|"
-    r"Persistent\s+L1\s+arena|Shrink\s+size\s+\d"
+    r"Persistent\s+L1\s+arena|Shrink\s+size\s+\d|" + ANCHORS
 )
 WHAT = (
     "out of memory (DRAM, L1, L1_SMALL, TRACE)",
@@ -218,6 +199,7 @@ WHAT = (
     "programs too large for the kernel config buffer",
     "traces too large for the trace region, or in the way of buffers",
     "sub-device managers and persistent arenas without room in L1",
+    "operations that find by themselves that L1 has too little room for them (slice, concat, pad, conv2d ...)",
 )  # what parse() knows, for people
 
 
@@ -233,12 +215,20 @@ class Found(NamedTuple):
 def find(text: str) -> Iterator[Found]:
     """Every message in a text, in order."""
     for anchor in _ANCHOR.finditer(text):
-        for pattern, read in _MESSAGES:
-            match = pattern.match(text, anchor.start())
-            failure = None if match is None else read(match, text)
-            if match is not None and failure is not None:
-                yield Found(match.start(), match.end(), " ".join(match[0].split()), failure)
-                break
+        found = _metal_at(text, anchor.start()) or refusal_at(text, anchor.start())
+        if found is not None:
+            match, failure = found
+            yield Found(match.start(), match.end(), " ".join(match[0].split()), failure)
+
+
+def _metal_at(text: str, at: int) -> tuple[re.Match[str], Failure] | None:
+    """The message of tt-metal itself that begins there."""
+    for known, read in _MESSAGES:
+        match = known.match(text, at)
+        failure = None if match is None else read(match, text)
+        if match is not None and failure is not None:
+            return match, failure
+    return None
 
 
 def parse(text: str) -> Failure | None:

@@ -13,12 +13,16 @@ from ttmem.account.grid import CoreRange, mask_of
 from ttmem.account.kinds import Kind
 from ttmem.explain import blockers
 from ttmem.explain.failures import (
+    FIXED,
+    FREE_IN_BANK,
+    PART_BELOW,
     ArenaFull,
     BelowLimit,
     Beyond,
     Clash,
     CutsInto,
     Failure,
+    NoRoom,
     OutOfMemory,
     RingFull,
     TraceFull,
@@ -56,6 +60,7 @@ AT_LEAST = "at least"
 AT_MOST = "at most"
 
 NO_SCENE = "who holds the memory: a message does not tell; under `ttmem run` the account does"
+UNHEARD = "who holds the memory: a message does not tell, nor does `ttmem run`, as an operation refused by itself"
 
 
 class Advice(NamedTuple):
@@ -103,6 +108,8 @@ def verdict_on(failure: Failure, scene: Scene | None = None) -> Verdict:
         return _clash(failure, scene)
     if isinstance(failure, Beyond):
         return _beyond(failure, scene)
+    if isinstance(failure, NoRoom):
+        return _no_room(failure, scene)
     if isinstance(failure, RingFull):
         return _ring(failure, scene)
     if isinstance(failure, TraceFull):
@@ -124,8 +131,7 @@ def _out_of_memory(failure: OutOfMemory, scene: Scene | None) -> Verdict:
     asked = bank.takes(failure.per_bank) if bank else failure.per_bank
     verdict = Verdict(failure, _why(asked, size, free, largest), asked, largest, free, size)
     if bank is not None:
-        holders = sorted(bank.blocks, key=lambda block: (-block.per_bank, block.address))
-        verdict = verdict._replace(holders=tuple(holders[:_HOLDERS]), held=len(holders))
+        verdict = _held(bank.blocks, verdict)
     advice = []
     if failure.kind is Kind.L1_SMALL:
         advice.append(_small_size(failure, size, bank))
@@ -157,9 +163,13 @@ def _bank_of(failure: OutOfMemory, scene: Scene | None) -> tuple[Bank | None, li
     )
     for what, known, said in compared:
         if said is not None and said != known:
-            doubt = f"{what} of a bank: {known} B by the account, {said} B by the message"
-            return None, [f"who holds the memory: the account is of something else ({doubt})"]
+            return None, [_of_something_else(f"{what} of a bank", known, said)]
     return bank, []
+
+
+def _of_something_else(what: str, known: int, said: int) -> str:
+    doubt = f"{what}: {known} B by the account, {said} B by the message"
+    return f"who holds the memory: the account is of something else ({doubt})"
 
 
 def _why(asked: int, size: int | None, free: int | None, largest: int | None) -> str:
@@ -264,14 +274,7 @@ def _clash(failure: Clash, scene: Scene | None) -> Verdict:
             advice=(shrink,), unknown=(f"whose the L1 buffer at {failure.floor} is: the account has none there",)
         )
     gone = blockers.below(bank, failure.end)
-    after = blockers.floor_without(bank, gone)
-    advice = [Advice(FREE, sum(block.per_bank for block in gone), after - failure.end, blocks=gone)]
-    moved = blockers.made_anew(bank, gone)
-    if moved is not None and all(address >= failure.end for _, address in moved):
-        blocks, addresses = zip(*moved)
-        advice.append(
-            Advice(REMAKE, gives=min(min(addresses), after) - failure.end, blocks=blocks, addresses=addresses)
-        )
+    advice = _making_way(bank, gone, failure.end)
     small = scene.bank(Kind.L1_SMALL)
     if small is not None and small.size:
         # Every L1 buffer lies as far below the region of L1_SMALL as it did: they all rise with its start.
@@ -281,8 +284,24 @@ def _clash(failure: Clash, scene: Scene | None) -> Verdict:
             advice.append(
                 Advice(SMALL_SIZE, small.size - less, less, AT_MOST, note="if L1_SMALL never needs more than now")
             )
-    holders = sorted(gone, key=lambda block: (-block.per_bank, block.address))
-    return verdict._replace(wall=wall, holders=tuple(holders[:_HOLDERS]), held=len(gone), advice=(*advice, shrink))
+    return _held(gone, verdict._replace(wall=wall, advice=(*advice, shrink)))
+
+
+def _making_way(bank: Bank, gone: tuple[Block, ...], end: int, basis: str = EXACT) -> list[Advice]:
+    """What would let a program reach an address: that these, which begin below it, go."""
+    after = blockers.floor_without(bank, gone)
+    advice = [Advice(FREE, sum(block.per_bank for block in gone), after - end, basis, blocks=gone)]
+    moved = blockers.made_anew(bank, gone)
+    if moved is not None and all(address >= end for _, address in moved):
+        blocks, addresses = zip(*moved)
+        gives = min(min(addresses), after) - end
+        advice.append(Advice(REMAKE, None, gives, basis, blocks=blocks, addresses=addresses))
+    return advice
+
+
+def _held(blocks: tuple[Block, ...], verdict: Verdict) -> Verdict:
+    holders = sorted(blocks, key=lambda block: (-block.per_bank, block.address))
+    return verdict._replace(holders=tuple(holders[:_HOLDERS]), held=len(blocks))
 
 
 def _pieces(program: ProgramScene | None, cores: CoreRange) -> tuple[Piece, ...]:
@@ -304,6 +323,60 @@ def _beyond(failure: Beyond, scene: Scene | None) -> Verdict:
         pieces=_pieces(found, failure.cores), advice=(Advice(SHRINK, over, basis=AT_LEAST),),
         unknown=(NO_SCENE,) if scene is None else (),
     )  # fmt: skip
+
+
+# -- operations that reckon by themselves -----------------------------------------------------------------------------
+
+
+def _no_room(failure: NoRoom, scene: Scene | None) -> Verdict:
+    over = None if failure.need is None else failure.need - failure.have
+    shrink = () if over is None else (Advice(SHRINK, over, basis=AT_LEAST),)
+    why = TOO_LARGE if failure.counts == FIXED else TOO_FULL if failure.counts is not None else NOT_KNOWN
+    verdict = Verdict(failure, why, failure.need, failure.have, advice=shrink)
+    if failure.counts == FIXED:
+        return verdict._replace(size=failure.have)
+    if failure.counts is None:
+        return verdict._replace(unknown=("what it counts as being there, and so whether freeing L1 would help",))
+    if scene is None:
+        return verdict._replace(unknown=(UNHEARD,))
+    if failure.counts == FREE_IN_BANK:
+        return _no_slice(failure, scene, verdict)
+    return _no_height(failure, scene, verdict)
+
+
+def _no_slice(failure: NoRoom, scene: Scene, verdict: Verdict) -> Verdict:
+    """It did not fit into all that is free, be it in one piece or not."""
+    empty = scene.bank(Kind.L1, allocated=0)
+    assert empty is not None  # of L1 all is known
+    bank = scene.bank(Kind.L1, allocated=empty.size - failure.have)
+    assert bank is not None
+    if bank.free != failure.have:
+        return verdict._replace(unknown=(_of_something_else("free in a bank", bank.free, failure.have),))
+    verdict = _held(bank.blocks, verdict._replace(free=failure.have, size=bank.size))
+    if not bank.blocks:
+        return verdict._replace(why=TOO_LARGE)
+    held = sum(block.per_bank for block in bank.blocks)
+    note = "whether that is enough cannot be told: what it needs it does not say"
+    return verdict._replace(advice=(Advice(FREE, held, bank.size, AT_MOST, bank.blocks, note=note),))
+
+
+def _no_height(failure: NoRoom, scene: Scene, verdict: Verdict) -> Verdict:
+    """Its circular or dataflow buffers, from the base of L1 on, would not end below the lowest L1 buffer."""
+    bank = scene.bank(Kind.L1)
+    assert bank is not None
+    assert failure.need is not None
+    if not bank.blocks:
+        return verdict._replace(why=TOO_LARGE)
+    room = bank.blocks[0].address - bank.base
+    if failure.have != room and not (failure.counts == PART_BELOW and failure.have < room):
+        return verdict._replace(unknown=(_of_something_else("below the lowest L1 buffer", room, failure.have),))
+    verdict = verdict._replace(wall=bank.blocks[0], free=room)
+    end = bank.base + failure.need
+    if end > bank.end:
+        return verdict._replace(why=TOO_LARGE, size=bank.size)
+    # What it reckons with is not to the byte what it takes then, and one that counts a part needs more than it says.
+    gone = blockers.below(bank, max(end, bank.blocks[0].address + 1))
+    return _held(gone, verdict._replace(advice=(*_making_way(bank, gone, end, AT_LEAST), *verdict.advice)))
 
 
 # -- regions that are sized when the device is opened -----------------------------------------------------------------

@@ -10,11 +10,14 @@ from ttmem.account.sites import short
 from ttmem.account.units import human
 from ttmem.explain import verdicts as v
 from ttmem.explain.failures import (
+    FIXED,
+    FREE_IN_BANK,
     ArenaFull,
     BelowLimit,
     Beyond,
     Clash,
     CutsInto,
+    NoRoom,
     OutOfMemory,
     RingFull,
     TraceFull,
@@ -46,6 +49,9 @@ def headline(verdict: Verdict) -> str:
         return f"clash: {_PARTS[found.kind]} reach {found.end - found.floor} B into an L1 buffer"
     if isinstance(found, Beyond):
         return f"too much for L1: {_PARTS[found.kind]} end {found.end - found.l1_size} B above it"
+    if isinstance(found, NoRoom):
+        needs = "its smallest slice" if found.need is None else f"{found.need} B on a core"
+        return f"too little L1 for {found.operation}: {needs}, {found.have} B of room"
     if isinstance(found, RingFull):
         return f"kernel ring too small: a program of {found.size} B, {found.ring} B of room on {found.core_type} cores"
     if isinstance(found, TraceFull):
@@ -94,6 +100,8 @@ def _why(verdict: Verdict) -> list[str]:
         ]
     if isinstance(found, Beyond):
         return [f"the {_PARTS[found.kind]} end at {found.end}, L1 at {found.l1_size}: no other buffer matters"]
+    if isinstance(found, NoRoom):
+        return [_why_refused(verdict, found)]
     if isinstance(found, RingFull):
         made_of = ", ".join(f"{name} {size}" for name, size in found.parts if size)
         return [f"{found.size - found.ring} B too many" + (f"; it is made of {made_of}" if made_of else "")]
@@ -120,6 +128,22 @@ def _why_no_room(verdict: Verdict) -> str:
     if verdict.why == v.FRAGMENTED:
         return f"{asked}; {free} are free, but the largest piece has {verdict.there} B: fragmented"
     return f"{asked}; how much is free the message does not tell"
+
+
+def _why_refused(verdict: Verdict, found: NoRoom) -> str:
+    if found.counts == FREE_IN_BANK:
+        return f"however it is sliced it needs more than the {found.have} B that are free in a bank of L1"
+    needs = f"it reckons with {found.need} B on each core"
+    if found.counts == FIXED:
+        return f"{needs} and never takes more than {found.have} B: no other buffer matters"
+    if found.counts is None:
+        return f"{needs}, and with {found.have} B that it may take"
+    if verdict.why == v.TOO_LARGE and verdict.wall is None:
+        return f"{needs}, and with {found.have} B that are there without any L1 buffer"
+    top = "the lowest L1 buffer" + ("" if verdict.wall is not None else ", or to the top if there is none")
+    part = "" if verdict.free in (None, found.have) else f" of the {verdict.free} B"
+    more = f"; without any L1 buffer there are {verdict.size} B" if verdict.size is not None else ""
+    return f"{needs}, and with {found.have} B{part} from the base of L1 to {top}{more}"
 
 
 def _who(verdict: Verdict) -> list[str]:
@@ -166,6 +190,14 @@ def _free(advice: Advice, verdict: Verdict) -> str:
             f"{how} {_list(advice.blocks)}, {advice.value} B in every bank: the next one begins {advice.gives} B above "
             "the end of the program"
         )
+    if isinstance(verdict.failure, NoRoom):
+        least = "at least " if advice.basis == v.AT_LEAST else ""
+        then = (
+            f"{advice.gives} B are free"
+            if verdict.asked is None
+            else f"there are {advice.gives} B more than it reckons with"
+        )
+        return f"{how} {least}{_list(advice.blocks)}, {advice.value} B in every bank: then {then}"
     return f"{how} {_list(advice.blocks)}, {advice.value} B in every bank: that makes one gap of {advice.gives} B"
 
 
@@ -197,6 +229,8 @@ def _use_dram(advice: Advice, verdict: Verdict) -> str:
 
 
 def _shrink(advice: Advice, verdict: Verdict) -> str:
+    if isinstance(verdict.failure, NoRoom):
+        return f"an operation that needs {advice.value} B less on each core: smaller shapes, rows or chunks"
     kind = verdict.failure.kind if isinstance(verdict.failure, (Clash, Beyond)) else Kind.CB
     least = "at least " if advice.basis == v.AT_LEAST else ""
     return f"{_PARTS[kind]} that are {least}{advice.value} B smaller on each of these cores"
@@ -205,7 +239,7 @@ def _shrink(advice: Advice, verdict: Verdict) -> str:
 def _small_size(advice: Advice, verdict: Verdict) -> str:
     if advice.value is None:
         return f"open the device with an l1_small_size that is {advice.gives} B larger"
-    if isinstance(verdict.failure, Clash):
+    if isinstance(verdict.failure, (Clash, NoRoom)):
         return f"open the device with l1_small_size={advice.value}: all L1 buffers then lie {advice.gives} B higher"
     sure = {v.EXACT: "no less will do", v.AT_MOST: "less may do"}[advice.basis]
     return f"open the device with l1_small_size={advice.value}, {advice.gives} B more on each core: {sure}"
