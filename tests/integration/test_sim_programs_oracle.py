@@ -21,7 +21,7 @@ from ttmem.collect.graph_tracker import GraphTracker
 from ttmem.sim.buffer import Buffer, allocate_tensor
 from ttmem.sim.device import Place, create_device
 from ttmem.sim.errors import Clash, SimError
-from ttmem.sim.kernels import Kernel
+from ttmem.sim.kernels import Kernel, text_size
 from ttmem.sim.mesh import create_mesh_device
 from ttmem.sim.placement import Tracks, rectangles
 from ttmem.sim.program import CircularBuffer
@@ -58,6 +58,7 @@ class Replay:
         self.places_told = board != "t3k"  # a capture on a mesh of several chips has none; there the errors have to do
         self.seen = Counter[str]()
         self._tensors: dict[int, Buffer] = {}
+        self._tied = False  # several groups of cores of the last program have as many bytes of kernels
 
     def step(self, record: dict[str, Any]) -> None:
         what = record["op"]
@@ -75,7 +76,11 @@ class Replay:
                 self._run(record)
         except SimError as refusal:
             error = str(refusal)
-        assert _unnumbered(error) == _unnumbered(record.get("error")), record
+        ours, theirs = _unnumbered(error), _unnumbered(record.get("error"))
+        if ours and theirs and self._tied:
+            self.seen["tied"] += 1
+            ours, theirs = _without_group(ours), _without_group(theirs)
+        assert ours == theirs, record
         if error is not None:
             self.seen[f"{what} refused"] += 1
             for cause, words in CAUSES.items():
@@ -110,6 +115,8 @@ class Replay:
 
     def _run(self, record: dict[str, Any]) -> None:
         program = self.build(record)
+        sizes = sorted(map(text_size, program.groups()))
+        self._tied = len(sizes) > 1 and sizes[-1] == sizes[-2]
         try:
             self.place.run(record["step"], lambda: program)
         finally:
@@ -131,6 +138,11 @@ class Replay:
 
 def _unnumbered(text: str | None) -> str | None:
     return None if text is None else PROGRAM.sub("in a program ", text)
+
+
+def _without_group(text: str) -> str:
+    """Without the rows of the group of cores that has most bytes of kernels."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith("    "))
 
 
 def replayed(board: str, folder: Path, steps: int, *arguments: str) -> Counter[str]:

@@ -94,11 +94,12 @@ def ring_use(
         used = max(used, max(found, default=-1) + 1)
     unique = max((round_up(4 * sum(k.args for k in group.kernels), _ALIGNMENT) for group in groups), default=0)
     common = max((sum(round_up(4 * k.common_args, _ALIGNMENT) for k in group.kernels) for group in groups), default=0)
-    text = max((_text(group) for group in groups), default=0)
+    text = max((text_size(group) for group in groups), default=0)
     return RingUse(unique + common, semaphores * _SLOT, used * _SLOT, dfbs * _SLOT, text)
 
 
-def _text(group: Group) -> int:
+def text_size(group: Group) -> int:
+    """Bytes of its kernels in the ring of each of its cores."""
     return sum(round_up(size, _ALIGNMENT) for kernel in group.kernels for _, size in kernel.binaries)
 
 
@@ -106,7 +107,7 @@ def check_ring(use: RingUse, ring_size: int, groups: Sequence[Group]) -> None:
     """tt-metal's check when a program is compiled, with its table of what the program is made of."""
     if use.total <= ring_size:
         return
-    largest = max(groups, key=_text)
+    largest = max(groups, key=text_size)  # of several that are equal tt-metal takes any
     sizes = dict.fromkeys(PROCESSORS, 0)
     for kernel in largest.kernels:
         for processor, size in kernel.binaries:
