@@ -83,10 +83,20 @@ def test_what_the_header_says(dashboard: Dashboard) -> None:
     )
     assert model.picture is not None
     model.picture["server"] = {"pid": 9, "events": 1234567, "version": "1"}
-    model.picture["sources"] = [{"name": "server", "state": "ok"}, {"name": "shm", "state": "absent"}]
+    model.picture["sources"] = [{"name": "server", "state": "ok"}, {"name": "shm", "state": "unreadable"}]
     text = text_of(header(model, dashboard.views, 0, 160, 1.0))
-    assert "shm absent  server pid 9, 1,234,567 events  box" in text
+    assert "shm unreadable  server pid 9, 1,234,567 events  box" in text
     assert "no server" not in text
+
+
+def test_a_source_that_nobody_uses_is_not_told_of(dashboard: Dashboard) -> None:
+    model = dashboard.model
+    assert model.picture is not None
+    model.picture["sources"] = [{"name": name, "state": "absent"} for name in ("sysfs", "shm", "umd")]
+    text = text_of(header(model, dashboard.views, 0, 160, 1.0))
+    assert ("shm" in text, "umd absent" in text) == (False, True), "but of one that was asked for"
+    model.picture["chips"] = []
+    assert "sysfs absent, shm absent, umd absent" in text_of(header(model, dashboard.views, 0, 160, 1.0))
 
 
 def test_the_age_of_a_picture() -> None:

@@ -68,6 +68,15 @@ def test_the_largest_has_its_share_and_a_bar() -> None:
     assert all(line.isascii() for line in shown(model, view, ascii=True))
 
 
+@pytest.mark.parametrize("ascii", [False, True])
+def test_the_smallest_has_a_bar_as_well(ascii: bool) -> None:
+    model, view = model_of(), Things()
+    view.by = "op"
+    answer(model, view, [group("op", "large", 1 << 40), group("op", "small", 1), group("op", "none", 0)], "op")
+    bars = [line.split("%", 1)[1][1:17].strip() for line in shown(model, view, ascii=ascii)[2:5]]
+    assert bars == (["#" * 16, "#", ""] if ascii else ["█" * 15 + "▉", "▏", ""])
+
+
 @pytest.mark.parametrize("by", [by for by in BY if by])
 @pytest.mark.parametrize("size", [Size(80, 22), Size(120, 38), Size(40, 5)])
 def test_it_fits(by: str, size: Size) -> None:

@@ -10,9 +10,11 @@ import termios
 import time
 from typing import Any, ClassVar
 
+from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual._compositor import CompositorUpdate
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.strip import Strip
@@ -26,6 +28,16 @@ from ttmem.show.top.themes import look_of
 _BEAT = 1.0  # seconds after which the age of a picture is looked at even if nothing comes
 
 
+class _Lines(CompositorUpdate):
+    """Whole lines of the screen, each with its number."""
+
+    def __init__(self, lines: list[tuple[int, Strip]]) -> None:
+        self._lines = lines
+
+    def render_segments(self, console: Console) -> str:
+        return "".join([f"\x1b[{y + 1}H{strip.render(console)}" for y, strip in self._lines])
+
+
 class Canvas(Widget, can_focus=True):
     """The rows of the dashboard, line by line."""
 
@@ -35,7 +47,7 @@ class Canvas(Widget, can_focus=True):
         super().__init__()
         self._dashboard = dashboard
         self._rows: list[Row] = []
-        self._strips: dict[int, Strip] = {}  # by line, as long as it stays the same: they are dear to make
+        self._width = 0  # of each of them
         self._styles: dict[tuple[str, str], Style] = {}
         self._theme = dashboard.theme
 
@@ -45,30 +57,25 @@ class Canvas(Widget, can_focus=True):
         if not width or not height:
             return
         rows = self._dashboard.rows(Size(width, height), time.monotonic())
-        before, self._rows = self._rows, rows
+        before, self._rows, self._width = self._rows, rows, width
         if len(before) != len(rows) or self._theme != self._dashboard.theme:
             self._theme = self._dashboard.theme
-            self._strips.clear()
             self.refresh()
             return
-        changed = [y for y, (old, new) in enumerate(zip(before, rows)) if old != new]
-        for y in changed:
-            self._strips.pop(y, None)
+        changed = [(y, self.render_line(y)) for y, (old, new) in enumerate(zip(before, rows)) if old != new]
         if changed:
-            self.refresh(*(Region(0, y, width, 1) for y in changed))
+            # There is nothing but this widget: to let Textual find that out at each tick costs more than the lines do.
+            update: Any = _Lines(changed)
+            self.app._display(self.screen, update)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Without borders, margins and filters of colours, none of which there are, this is all of it."""
-        strips = [self._strips.get(y) or self.render_line(y) for y in crop.line_range]
-        whole = crop.x == 0 and crop.width == self.size.width
-        return strips if whole else [strip.crop(crop.x, crop.right) for strip in strips]
+        return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
 
     def render_line(self, y: int) -> Strip:
         if y >= len(self._rows):
             return Strip.blank(self.size.width, self._style(""))
-        strip = Strip([Segment(text, self._style(name)) for text, name in self._rows[y]], self.size.width)
-        self._strips[y] = strip
-        return strip
+        return Strip([Segment(text, self._style(name)) for text, name in self._rows[y]], self._width)
 
     def _style(self, name: str) -> Style:
         found = self._styles.get((self._theme, name))
@@ -77,7 +84,7 @@ class Canvas(Widget, can_focus=True):
         return found
 
     def on_resize(self) -> None:
-        self._rows, self._strips = [], {}
+        self._rows = []
         self.draw()
 
 

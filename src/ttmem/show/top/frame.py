@@ -85,8 +85,7 @@ def _state(model: Model, clock: float) -> list[Span]:
         out.append((f"only {','.join(model.wanted)}", "warn"))
     if picture["server"] is not None:
         out.append((f"server pid {picture['server']['pid']}, {picture['server']['events']:,} events", "dim"))
-    missing = [f"{one['name']} {one['state']}" for one in picture["sources"] if one["state"] != "ok"]
-    missing = [text for text in missing if not text.startswith("server ")]
+    missing = [f"{one['name']} {one['state']}" for one in model.sources if one["state"] != "ok"]
     if missing:
         out.append((", ".join(missing), "dim"))
     return out

@@ -12,7 +12,7 @@ from ttmem.show.groups import NONE, WORDS
 from ttmem.show.text import Style
 from ttmem.show.top.eventlist import Wanted, kind_style
 from ttmem.show.top.listing import Column, Cursor, arrange, chosen, counted, heading, line
-from ttmem.show.top.rows import Row, Signs, Size
+from ttmem.show.top.rows import Fine, Row, Signs, Size
 
 if TYPE_CHECKING:
     from ttmem.show.top.model import Model
@@ -77,14 +77,14 @@ class GroupList:
 
     def _texts(self, group: Json, by: str, whole: int, style: Style) -> dict[str, tuple[str, str]]:
         key = short(group[by]) if by == "line" else group[by]
-        full = round(group["bytes"] / whole * _BAR)
+        part = group["bytes"] / whole
+        bar = Fine(ascii=style.ascii).bar(part, _BAR)[0].rstrip("░.") or ("#" if part else "")
         largest = max(group["kinds"], key=group["kinds"].__getitem__, default="")
-        share = 100 * group["bytes"] / whole
         kinds = ", ".join(f"{kind} {human(size)}" for kind, size in group["kinds"].items())
         return {
             "bytes": (human(group["bytes"]), "bold"),
-            "share": (f"{share:.0f}%" if share >= 1 or not group["bytes"] else "<1%", ""),
-            "bar": (("#" if style.ascii else "█") * full, kind_style(largest)),
+            "share": (f"{100 * part:.0f}%" if part >= 0.01 or not part else "<1%", ""),
+            "bar": (bar, kind_style(largest)),
             "count": (f"{group['count']:,}", ""),
             "key": (style.clean(key) if key else NONE[by], "" if key else "dim"),
             "kinds": (kinds, "dim"),

@@ -79,6 +79,18 @@ class Model:
     def processes(self) -> list[Json]:
         return [] if self.picture is None else self.picture["processes"]
 
+    @property
+    def sources(self) -> list[Json]:
+        """Those that there may be something to say of, but the server, which has words of its own.
+
+        That there is nothing to read in one is worth a word only if nothing is known otherwise, or if somebody asked
+        for it, as is so with umd.
+        """
+        found = [] if self.picture is None else self.picture["sources"]
+        enough = self.chips or self.processes
+        unused = [one["name"] for one in found if enough and one["state"] == "absent" and one["name"] != "umd"]
+        return [one for one in found if one["name"] not in ("server", *unused)]
+
     def chip(self) -> Json | None:
         """The chip that was chosen."""
         return next((chip for chip in self.chips if chip["uid"] == self.selected), None)

@@ -33,7 +33,7 @@ class Overview:
     keys = (
         ("m", "more chips: without the details of the chosen one, and with them again"),
         ("a", "all processes, or those on the chosen chip"),
-        ("page up, page down", "ten chips on, ten back"),
+        ("page up, down", "ten chips on, ten back"),
         ("home, end", "the first chip, the last"),
     )
     kept = ("brief", "everybody")
@@ -52,14 +52,14 @@ class Overview:
         picture = model.picture
         if picture is None:
             return within([[("Looking at the machine...", "dim")]], size)
-        note = _note(picture, Style(size.width, False, signs.ascii))
+        names = Names(model.chips, Style(ascii=signs.ascii))
+        note = _note(model, picture, names, Style(size.width, False, signs.ascii))
         height = size.height - len(note)
         chip = None if self.brief else model.chip()
         aside = min(size.width - _TABLE - len(_GAP), _DETAILS[1])
         beside = chip is not None and aside >= _DETAILS[0]
         width = size.width - aside - len(_GAP) if beside else size.width
         style = Fine(width, True, signs.ascii)
-        names = Names(model.chips, style)
         beyond = Fine(aside if beside else width, True, signs.ascii)
         details = [] if chip is None else _details(model, chip, names, beyond)
         processes = self._processes(model, names, style)
@@ -233,13 +233,13 @@ def _on(chip: Json, processes: list[Json]) -> list[Json]:
     return found
 
 
-def _note(picture: Json, style: Style) -> list[Row]:
+def _note(model: Model, picture: Json, names: Names, style: Style) -> list[Row]:
     """The most pressing of what is to be known, in one row, and how much more there is."""
-    said: list[tuple[str, str]] = [(text, "bad") for text in too_full(picture["chips"], Names(picture["chips"], style))]
+    said: list[tuple[str, str]] = [(text, "bad") for text in too_full(picture["chips"], names)]
     said += [(note["text"], "warn") for note in picture["notes"]]
     if any(picture["anomalies"].values()):
         said.append((anomaly_line(picture["anomalies"]), "warn"))
-    sources = [source for source in picture["sources"] if source["name"] != "server" and source["detail"]]
+    sources = [source for source in model.sources if source["detail"]]
     said += [(f"{source['name']} {source['state']}: {source['detail']}", "dim") for source in sources]
     if not said:
         return []

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ttmem.show.text import fit
-from ttmem.show.top.past import Columns, Kept
+from ttmem.show.top.past import Columns, Kept, Range
 from ttmem.show.top.rows import Row, Signs
 from ttmem.show.top.timeaxis import times
 
@@ -84,17 +84,22 @@ Cells = tuple[str, str]  # a column of cells from the top down, and whose each i
 Under = tuple[str, str, int]  # a row of signs below the lines: sign, style, the first cell
 
 
+def newest(columns: Columns) -> tuple[int, int, int, list[Range | None]]:
+    """What may differ from the columns of a moment ago: which there are, which are complete, and the others."""
+    first, final, ranges = columns.first, columns.final, columns.ranges
+    return first, columns.version, final, ranges[max(0, min(final - first, len(ranges)) - 1) :]
+
+
 def look(lines: Sequence[Line], width: int, height: int, signs: Signs, frame: Frame) -> Hashable:
     """What a chart depends on: it is drawn the same as before if this is the same."""
     _, inner, _ = plot_width(width, height)
     count = height * dots(signs)[1]
 
     def dots_of(line: Line) -> Hashable:
-        columns, top = line.columns, line.top
-        tail = columns.ranges[max(0, min(columns.final, columns.first + len(columns.ranges)) - columns.first - 1) :]
-        moving = tuple([here and (_dot(here[0], top, count), _dot(here[1], top, count)) for here in tail])
-        peak = None if line.peak is None else _dot(line.peak, top, count)
-        return columns.first, columns.version, columns.final, moving, peak, top, line.style, line.label
+        *complete, tail = newest(line.columns)
+        moving = tuple([here and (_dot(here[0], line.top, count), _dot(here[1], line.top, count)) for here in tail])
+        peak = None if line.peak is None else _dot(line.peak, line.top, count)
+        return *complete, moving, peak, line.top, line.style, line.label
 
     axis = times(frame.since, frame.until, inner)
     return width, height, signs, axis, frame.limit, tuple(frame.marks), tuple(map(dots_of, lines))

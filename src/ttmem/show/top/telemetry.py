@@ -68,7 +68,7 @@ class Telemetry:
     name = "Telemetry"
     keys = (
         ("left, right", "choose a chip"),
-        ("page up, page down", "ten chips on, ten back; where chips are columns, more of their readings"),
+        ("page up, down", "ten chips on, ten back; where chips are columns, more of their readings"),
     )
 
     def __init__(self) -> None:

@@ -18,6 +18,7 @@ Json = dict[str, Any]
 
 
 _WORDY = (9, 22, 30)  # cells from which on it is worth trying to say more of a value
+_NARROW, _WIDE = 5, 7  # cells of a value beside a spark: as a part or a size, and with a unit
 
 
 class Quantity(NamedTuple):
@@ -88,6 +89,14 @@ class Pen:
         found: Kept[Any] = self.kept.setdefault((chip["uid"], name), Kept())
         return found
 
+    def _same(self, chip: Json, name: str, look: object, make: Callable[[], list[Row]]) -> list[Row]:
+        """What was drawn before, as long as all that it depends on is the same."""
+        before = self.kept.get((chip["uid"], name))
+        if before is None or before[0] != look:
+            before = self.kept[chip["uid"], name] = (look, make())
+        rows: list[Row] = before[1]
+        return rows
+
     def _titled(
         self,
         chip: Json,
@@ -115,14 +124,14 @@ class Pen:
         begun = self.past.phases(chip["uid"], self.until - self.window) if phases else []
         marks = [int(phase.since // columns.width) - columns.first - 1 for phase in begun]
         frame = plot.Frame(self.until - self.window, self.until, scale, limit, marks)
-        key = (chip["uid"], f"{quantities[0].name} chart")
         look = (plot.look(drawn, size.width, size.height - 1, self.signs, frame), axis is None)
-        before = self.kept.get(key)
-        if before is None or before[0] != look:
+
+        def make() -> list[Row]:
             cells = self._kept(chip, quantities[0].name)
-            rows = plot.chart(drawn, size.width, size.height - 1, self.signs, frame, cells)
-            before = self.kept[key] = (look, rows)
-        return [self._title(chip, values, size.width), *before[1]]
+            return plot.chart(drawn, size.width, size.height - 1, self.signs, frame, cells)
+
+        rows = self._same(chip, f"{quantities[0].name} chart", look, make)
+        return [self._title(chip, values, size.width), *rows]
 
     def _title(self, chip: Json, values: list[tuple[Quantity, float | None, float | None]], width: int) -> Row:
         """The chip's name, then as many words on its values as there is room for."""
@@ -145,30 +154,35 @@ class Pen:
         """The chip in a few rows, each a line filled down to the ground."""
         now = dict(zip(NAMES, values_of(chip)))
         name = self.style.cut(self.style.clean(self.names.full(chip["uid"])), size.width)
-        sizes = [f"  {short_size(used)}/{short_size(size_)}" for used, size_ in _sizes(chip, quantities, now)]
-        room = size.width - width_of([(name, ""), *((text, "") for text in sizes)])
-        head: Row = [(name, self._look(chip))]
-        if room >= 0:
-            head += [(" " * room, ""), *((text, "dim") for text in sizes)]
-        out = [fitted(head, size.width)]
         letters = 2 if len(quantities) > 1 else 0
-        for quantity in quantities:
-            value = now[quantity.name]
-            words = 7 if quantity.unit else 5
-            count = size.width - letters - words
-            columns = self._columns(chip, quantity.name, count)
-            top, _ = _top(chip, quantity.name, value, columns)
-            known = quantity.unit or _capacity(chip, quantity.name) is not None
-            text = _number(quantity, value, self.signs) if quantity.unit else _short(quantity, value, top, bool(known))
-            line = plot.spark(columns, top, count, self.signs, self._kept(chip, f"{quantity.name} spark"))
-            out.append(
-                [
-                    *([(f"{quantity.title[0]} ", quantity.style)] if letters else []),
-                    (line, quantity.style),
-                    (f"{text:>{words}}"[:words], _alarm(chip, quantity, value)),
-                ]
-            )
-        return out
+        count = size.width - letters - (_WIDE if quantities[0].unit else _NARROW)
+        drawn = [(quantity, now[quantity.name], self._columns(chip, quantity.name, count)) for quantity in quantities]
+
+        def make() -> list[Row]:
+            sizes = [f"  {short_size(used)}/{short_size(whole)}" for used, whole in _sizes(chip, quantities, now)]
+            room = size.width - width_of([(name, ""), *((text, "") for text in sizes)])
+            head: Row = [(name, self._look(chip))]
+            if room >= 0:
+                head += [(" " * room, ""), *((text, "dim") for text in sizes)]
+            return [fitted(head, size.width), *(self._spark(chip, *one, count, letters) for one in drawn)]
+
+        # Of many chips most have nothing new at most ticks.
+        lines = [(value, _whole(chip, one.name), plot.newest(columns)) for one, value, columns in drawn]
+        return self._same(chip, "sparks", (name, self._look(chip), quantities, size, self.signs, lines), make)
+
+    def _spark(
+        self, chip: Json, quantity: Quantity, value: float | None, columns: Columns, count: int, letters: int
+    ) -> Row:
+        top, _ = _top(chip, quantity.name, value, columns)
+        known = quantity.unit or _capacity(chip, quantity.name) is not None
+        text = _number(quantity, value, self.signs) if quantity.unit else _short(quantity, value, top, bool(known))
+        words = _WIDE if quantity.unit else _NARROW
+        line = plot.spark(columns, top, count, self.signs, self._kept(chip, f"{quantity.name} spark"))
+        return [
+            *([(f"{quantity.title[0]} ", quantity.style)] if letters else []),
+            (line, quantity.style),
+            (f"{text:>{words}}"[:words], _alarm(chip, quantity, value)),
+        ]
 
     def _look(self, chip: Json) -> str:
         return "bold select" if chip["uid"] == self.selected else "bold"
@@ -206,6 +220,11 @@ def _known(chip: Json, quantities: Sequence[Quantity]) -> bool:
 def _limit(chip: Json, name: str) -> float | None:
     now = chip["telemetry"] or {}
     return now.get(_LIMITS[name]) or None
+
+
+def _whole(chip: Json, name: str) -> float | None:
+    """What it is measured against."""
+    return _limit(chip, name) if name in _LIMITS else _capacity(chip, name)
 
 
 def _top(chip: Json, name: str, now: float | None, columns: Columns) -> tuple[float, float | None]:
@@ -275,7 +294,7 @@ def _alarm(chip: Json, quantity: Quantity, value: float | None) -> str:
     name = quantity.name
     if name == "aiclk_mhz" or value is None:
         return ""
-    whole = _limit(chip, name) if name in _LIMITS else _capacity(chip, name)
+    whole = _whole(chip, name)
     warn, bad = (0.9, 1.0) if name in _LIMITS else (0.75, 0.9)
     part = None if not whole else value / whole
     return "" if part is None else "bad" if part >= bad else "warn" if part >= warn else ""
