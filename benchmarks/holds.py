@@ -116,13 +116,24 @@ def _crowd(server: Server) -> None:
     server.lookout._seen, server.lookout._time = look, time.monotonic() + 3600
 
 
+def _hour(server: Server) -> None:
+    """Twelve kinds on 32 chips, with all that is kept of their past."""
+    series = [(str(77000 + number), kind.label) for number in range(32) for kind in Kind]
+    for tier in (server.history.fine, server.history.coarse):
+        now = server.clock.now()
+        for step in range(tier.length):
+            used = 1 << 30 | step * 4096
+            tier.put(now - step * tier.step, dict.fromkeys(series, (used, used)))
+
+
 _CASES: dict[str, tuple[Callable[[Server], None], tuple[str, ...]]] = {
-    "spread": (_spread_out, (*_OF_THINGS, *_OF_ALL)),
+    "spread": (_spread_out, (*_OF_THINGS, "/things?limit=10000", *_OF_ALL)),
     "one-chip": (_on_one_chip, (*_OF_THINGS, "/snapshot")),
     "overlapping": (_overlapping, (*_OF_THINGS, "/snapshot")),
     "programs": (_programs, (*_OF_THINGS, *_OF_ALL)),
     "large-program": (_large_program, (f"/cores{_CHIP}&core=0,0", "/snapshot")),
     "crowd": (_crowd, ("/snapshot", "/processes", "/metrics")),
+    "hour": (_hour, ("/history", "/history?step=10", f"/history{_CHIP}")),
 }
 
 
@@ -164,7 +175,7 @@ async def _measure(case: str, path: str, rounds: int) -> dict[str, Any]:
                 await asyncio.to_thread(get, each, socket_path=api_path(path), timeout=120)
                 out[each]["took"].append(time.monotonic() - began)
             out[each]["holds"].append(watch.longest)
-            server.api._cores = Cores(server.ledger)  # what was made for this question would serve the next one
+            server.api.live.cores = Cores(server.ledger)  # what was made for this question would serve the next one
             await asyncio.sleep(0.1)
     server.stop()
     await serving

@@ -13,12 +13,15 @@ import sys
 import time
 from itertools import count
 
+from ttmem.account.books import Limits
 from ttmem.account.events import Allocated, DeviceOpened, Event, Extra, Freed, ResyncBegin, ResyncEnd
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS, POOL_OF, Confidence
-from ttmem.account.ledger import Ledger, Limits
+from ttmem.account.ledger import Ledger
 from ttmem.account.snapshot import counts
-from ttmem.wire import native
+from ttmem.wire import handshake, native
+from ttmem.wire.decode import NativeStream, decode
+from ttmem.wire.encode import encode
 from ttmem.wire.journal import JournalError, JournalReader, JournalWriter
 from ttmem.wire.legacy import SIZES, Type, event_of, request, short_request
 from ttmem.wire.stream import LegacyStream
@@ -56,8 +59,8 @@ def native_bytes(rng: random.Random) -> bytes:
         ResyncEnd(rng.randrange(3)),
     ]
     rng.shuffle(events)
-    hello = native.hello("client", Confidence.REPORTED)
-    return hello + b"".join(map(native.encode, events[: rng.randrange(1, 7)])) + native.sync(rng.getrandbits(64))
+    hello = handshake.hello("client", Confidence.REPORTED)
+    return hello + b"".join(map(encode, events[: rng.randrange(1, 7)])) + handshake.sync(rng.getrandbits(64))
 
 
 def mutate(rng: random.Random, data: bytes) -> bytes:
@@ -117,17 +120,17 @@ def one_legacy(rng: random.Random, ledger: Ledger) -> None:
 
 def one_native(rng: random.Random, ledger: Ledger) -> None:
     source = ledger.source(0.0, ProcessInfo(rng.randrange(3), 1), "client", Confidence.REPORTED)
-    stream = native.NativeStream()
+    stream = NativeStream()
     data = mutate(rng, native_bytes(rng)) if rng.random() < 0.9 else rng.randbytes(rng.randrange(400))
     try:
         for piece in chunks(rng, data):
             for record in stream.feed(piece):
                 if record[0] == native.MAGIC:
-                    native.decode_hello(record)
+                    handshake.read_hello(record)
                 elif record[0] == native.SYNC:
-                    native.sync_token(record)
+                    handshake.sync_token(record)
                 else:
-                    ledger.apply(1.0, source, native.decode(record))
+                    ledger.apply(1.0, source, decode(record))
     except native.NativeError:
         pass  # said in words, which is all one can ask
 
@@ -137,7 +140,8 @@ def one_journal(rng: random.Random, ledger: Ledger) -> None:
     writer = JournalWriter(file)
     source = Ledger().source(0.0, ProcessInfo(1, 1), "client", Confidence.REPORTED)
     for _ in range(rng.randrange(4)):
-        writer.write(rng.random(), source, Allocated(0, rng.choice(KINDS), 1, 2))
+        extra = rng.choice((None, Extra(stack="model.py:41 forward")))
+        writer.write(rng.random(), source, Allocated(0, rng.choice(KINDS), 1, 2, extra=extra))
     try:
         JournalReader(io.BytesIO(mutate(rng, file.getvalue()))).replay(ledger)
     except JournalError:

@@ -14,7 +14,8 @@ from ttmem.collect.client import AllocationClient
 from ttmem.collect.graph_tracker import GraphTracker
 from ttmem.sim.device import Place
 from ttmem.sim.truth import held
-from ttmem.wire import native
+from ttmem.wire.decode import decode
+from ttmem.wire.encode import encode
 
 
 class Heard:
@@ -31,7 +32,7 @@ class Heard:
         self.tracker = GraphTracker(self.client)
 
     def put(self, event: Event) -> None:
-        event = native.decode(native.encode(event))
+        event = decode(encode(event))
         self.events.append(event)
         self.ledger.apply(0.0, self._source, event)
 

@@ -14,7 +14,8 @@ from tests.agents import Agent, Collector, watched
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS
 from ttmem.account.kinds import Kind
-from ttmem.account.snapshot import completeness
+from ttmem.account.parties import Chip
+from ttmem.account.snapshot import completeness, memory
 from ttmem.wire.ring import NO_MESH, Place
 
 BUFFER_KINDS = ("DRAM", "L1", "L1_SMALL", "TRACE")
@@ -81,8 +82,18 @@ class Oracle:
                 assert ours == Counter(tuple(buffer) for mesh in here for buffer in mesh["buffers"]), number
             if chip is not None:
                 assert completeness(chip) in (None, 1.0)
+                if len(here) == 1:
+                    self._check_free(chip, here[0]["views"])
         self._check_audits(meshes)
         self.compared += 1
+
+    def _check_free(self, chip: Chip, views: dict[str, Any]) -> None:
+        """What is free now, however long ago the allocator was asked for its largest block."""
+        l1, view = memory(chip, chip.geometry)["l1"], views["L1"]
+        if l1["used"] is not None or view["allocated_per_bank"]:
+            assert l1["bank_free"] == view["total_per_bank"] - view["allocated_per_bank"]
+            assert l1["bank_free"] >= (l1["largest_free"] or 0)
+            assert l1["at_once"] >= view["banks"] * view["allocated_per_bank"]
 
     def _check_audits(self, meshes: list[dict[str, Any]]) -> None:
         for number, place in enumerate(self.agent.ring.places()):

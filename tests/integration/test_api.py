@@ -27,7 +27,7 @@ from ttmem.account.kinds import KINDS, Confidence, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.phases import phases_json
 from ttmem.api.client import ApiError
-from ttmem.server import routes
+from ttmem.server import past, slices
 from ttmem.server.clock import Clock
 from ttmem.server.feed import Feed
 from ttmem.server.history import History
@@ -240,13 +240,14 @@ class Asked:
         ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=lambda: 0.0)
         about = {"pid": 1, "since": 0.0, "version": "", "clients": 0}
         lookout = Lookout(None, self.ledger, lambda source, event: None)
-        self.api = Api(self.ledger, ingest, History(), Feed(), Clock(), lookout, lambda: about)
+        self.history = History()
+        self.api = Api(self.ledger, ingest, self.history, Feed(), Clock(), lookout, lambda: about)
         self.turns = 0
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str, **query: str) -> Any:
         async def answer() -> Any:
             others = asyncio.create_task(self._others())
-            response = await self.api.handle(Request("GET", path, {}, 0))
+            response = await self.api.handle(Request("GET", path, query, 0))
             others.cancel()
             return response.body
 
@@ -274,7 +275,7 @@ def test_phases_are_gathered_without_holding_the_loop(monkeypatch: pytest.Monkey
     rows = sum(len(entry["rows"]) for p in found["processes"] for entry in (*p["open"], *p["ended"]))
     assert rows == 2 * 5 * 40 * 16
     assert asked.turns >= rows // 500
-    monkeypatch.setattr(routes, "_MOST_ROWS", 40 * 16 + 1)
+    monkeypatch.setattr(past, "_MOST_ROWS", 40 * 16 + 1)
     less = asked.get("/phases")
     assert [process["left_out"] for process in less["processes"]] == [3, 5]
     assert less["processes"][0]["open"] == found["processes"][0]["open"]
@@ -290,6 +291,38 @@ def test_the_dead_are_looked_through_without_holding_the_loop() -> None:
     found = asked.get("/leaks")
     assert [(dead["pid"], dead["bytes"]) for dead in found["dead_process"]] == [(pid, pid) for pid in range(30, 0, -1)]
     assert asked.turns >= 30
+
+
+def test_many_things_are_put_in_order_without_holding_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked()
+    source = asked.ledger.source(0.0, ProcessInfo(1, 1), "client", Confidence.REPORTED)
+    sizes = [number * 7919 % 5003 + 1 for number in range(8000)]
+    for number, size in enumerate(sizes):
+        asked.ledger.apply(0.0, source, Allocated(0, Kind.DRAM, (number + 1) << 12, size))
+    monkeypatch.setattr(slices, "_TURN", 0.0)  # a pause after each step that others could be let in between
+    found = asked.get("/things", limit="5000", offset="2000")
+    assert (found["matched"], found["bytes"]) == (8000, sum(sizes))
+    assert [thing["size"] for thing in found["things"]] == sorted(sizes, reverse=True)[2000:7000]
+    assert asked.turns >= 7000 + 5000, "each was put in order and described on its own"
+    assert [t["size"] for t in asked.get("/things", sort="oldest", limit="10000")["things"]] == sizes
+
+
+def test_a_long_past_is_told_without_holding_the_loop() -> None:
+    asked = Asked()
+    now = Clock().now() // 10 * 10
+    names = [(f"chip{chip}", kind) for chip in range(20) for kind in ("cb", "dram", "l1")]
+    for second in range(60):
+        asked.history.fine.put(now - 60 + second, dict.fromkeys(names, (second, second + 5)))
+    found = asked.get("/history", until=str(now))
+    assert (found["step"], found["until"], found["left_out"]) == (1, now, 0)
+    assert [(one["chip"], one["kind"]) for one in found["series"]] == sorted(names)
+    for one in found["series"]:
+        assert one["time"] == [now - 60 + second for second in range(60)]
+        assert (one["last"], one["max"]) == ([*range(60)], [*range(5, 65)])
+    assert asked.turns > 5
+    chosen = asked.get("/history", until=str(now), chip="chip7", kind="l1")["series"]
+    assert chosen == [one for one in found["series"] if (one["chip"], one["kind"]) == ("chip7", "l1")]
+    assert asked.get("/history", chip="nobody")["series"] == []
 
 
 def test_the_api_page_describes_every_route_and_parameter() -> None:

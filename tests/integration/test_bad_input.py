@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.support import PATIENCE, LegacyClient, Server, wait_until
-from ttmem.account.events import PhaseBegan
+from ttmem.account.events import Mark, PhaseBegan
 from ttmem.account.kinds import Confidence
 from ttmem.account.ledger import Ledger
 from ttmem.server import ingest as server_ingest
 from ttmem.server.ingest import Ingest
 from ttmem.server.legacy_log import LegacyLog
-from ttmem.wire import native
+from ttmem.wire import handshake, native
+from ttmem.wire.encode import encode
 from ttmem.wire.legacy import Type, request
 
 Legacy = Callable[..., LegacyClient]
@@ -100,7 +101,7 @@ def test_a_client_that_never_reads_its_replies(server: Server, legacy: Legacy) -
 
 def test_a_damaged_native_record_costs_that_connection_only(server: Server) -> None:
     with server.connect() as sock:
-        sock.sendall(native.hello("client", native.Confidence.REPORTED) + b"\x81\x00\x07\x00" + bytes(12))
+        sock.sendall(handshake.hello("client", Confidence.REPORTED) + b"\x81\x00\x07\x00" + bytes(12))
         assert sock.recv(16, socket.MSG_WAITALL)[0] == native.WELCOME
         assert sock.recv(16) == b""
     assert server.process_of(os.getpid())["anomalies"]["rejected"] == 1
@@ -122,8 +123,8 @@ def test_a_turn_ends_between_two_records(folder: Path, monkeypatch: pytest.Monke
         listener.setblocking(False)
         ingest.listen(listener)
         client.connect(path)
-        phases = [native.encode(PhaseBegan(ident, f"phase {ident}")) for ident in range(1, 51)]
-        client.sendall(b"".join((native.hello("test", Confidence.EXACT), *phases, native.sync(7))))
+        phases = [encode(PhaseBegan(ident, f"phase {ident}")) for ident in range(1, 51)]
+        client.sendall(b"".join((handshake.hello("test", Confidence.EXACT), *phases, handshake.sync(7))))
         turns = 0
         while not ledger.seq:
             assert (turns := turns + 1) < 10
@@ -136,7 +137,7 @@ def test_a_turn_ends_between_two_records(folder: Path, monkeypatch: pytest.Monke
         while ingest.turn():
             pass
         client.settimeout(PATIENCE)
-        assert client.recv(4096) == native.welcome() + native.synced(7)
+        assert client.recv(4096) == handshake.welcome() + handshake.synced(7)
         (process,) = ledger.processes.values()
         assert [phase.path for phase in process.phases.open.values()] == [f"phase {ident}" for ident in range(1, 51)]
     ingest.close()
@@ -151,10 +152,11 @@ def test_the_dead_are_heard_to_the_end(folder: Path, monkeypatch: pytest.MonkeyP
         "import socket, sys\n"
         "from ttmem.account.events import Allocated\n"
         "from ttmem.account.kinds import Confidence, Kind\n"
-        "from ttmem.wire import native\n"
+        "from ttmem.wire.encode import encode\n"
+        "from ttmem.wire.handshake import hello\n"
         "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
-        "records = [native.encode(Allocated(0, Kind.DRAM, i << 12, 64)) for i in range(1, 41)]\n"
-        "s.sendall(b''.join((native.hello('test', Confidence.EXACT), *records)))\n"
+        "records = [encode(Allocated(0, Kind.DRAM, i << 12, 64)) for i in range(1, 41)]\n"
+        "s.sendall(b''.join((hello('test', Confidence.EXACT), *records)))\n"
         "input()\n"
     )
     with socket.socket(socket.AF_UNIX) as listener:
@@ -175,15 +177,13 @@ def test_a_process_cannot_have_sources_without_end(server: Server) -> None:
     with server.connect() as sock:
         for number in range(30):
             try:
-                sock.sendall(
-                    native.hello(f"source{number}", native.Confidence.REPORTED) + native.encode(native.Mark("x"))
-                )
+                sock.sendall(handshake.hello(f"source{number}", Confidence.REPORTED) + encode(Mark("x")))
             except BrokenPipeError:
                 break
         wait_until(lambda: "more than 16 sources" in server.err.read_text(), "the refusal")
     assert len(server.process_of(os.getpid())["sources"]) == 16
     with server.connect() as sock:
-        sock.sendall(native.hello("legacy", native.Confidence.EXACT))
+        sock.sendall(handshake.hello("legacy", Confidence.EXACT))
         assert sock.recv(16) == b""
     assert "cannot call itself 'legacy'" in server.err.read_text()
 

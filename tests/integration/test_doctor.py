@@ -31,8 +31,9 @@ from ttmem.doctor import picture, server, workload
 from ttmem.doctor import wheel as ttnn
 from ttmem.doctor.findings import Said
 from ttmem.doctor.scene import Scene
-from ttmem.wire import native
+from ttmem.wire.encode import encode
 from ttmem.wire.endpoint import LEGACY_PATH
+from ttmem.wire.handshake import hello
 
 Serve = Callable[..., Server]
 Check = Callable[[Scene], Iterator[Said]]
@@ -288,13 +289,13 @@ def test_a_client_that_says_nothing(server_: Server, legacy: Callable[..., Legac
 
 def test_a_source_that_marks_a_moment_and_no_more(server_: Server) -> None:
     with server_.connect() as sock:
-        sock.sendall(native.hello("client", Confidence.REPORTED) + native.encode(Mark("ready")))
+        sock.sendall(hello("client", Confidence.REPORTED) + encode(Mark("ready")))
         wait_until(lambda: server_.process_of(os.getpid()), "the hello")
         said = only(look(picture.silent_clients, env=at(server_)))
         assert said.level == "warning"
         assert f"pid {os.getpid()} " in said.found
         assert "(source: client) and has reported nothing" in said.found
-        sock.sendall(native.encode(Allocated(0, Kind.DRAM, BUFFER, MIB)))
+        sock.sendall(encode(Allocated(0, Kind.DRAM, BUFFER, MIB)))
         wait_until(lambda: server_.snapshot()["chips"], "the event")
         assert only(look(picture.silent_clients, env=at(server_))).found == "1 process reports"
         with server_.connect():
@@ -351,7 +352,7 @@ def test_losses(server_: Server) -> None:
 
 def test_events_that_were_dropped(server_: Server) -> None:
     with server_.connect() as sock:
-        sock.sendall(native.hello("client", Confidence.REPORTED) + native.encode(Lost(7)))
+        sock.sendall(hello("client", Confidence.REPORTED) + encode(Lost(7)))
         wait_until(lambda: server_.snapshot()["anomalies"]["dropped"], "the loss")
     assert "7 events were dropped" in only(look(picture.losses, env=at(server_))).found
 

@@ -17,11 +17,12 @@ import pytest
 
 from tests.agents import watched
 from tests.mock.wheel import ROOT
-from ttmem.account.events import Failed
+from ttmem.account.events import Allocated, Event, Failed
 from ttmem.account.kinds import KINDS, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Process, Source
-from ttmem.explain.failures import Clash
+from ttmem.account.things import Thing
+from ttmem.explain.failures import Clash, NoRoom
 from ttmem.explain.moment import verdict_at
 from ttmem.explain.verdicts import Verdict
 from ttmem.wire.journal import JournalReader
@@ -236,12 +237,17 @@ def test_a_capture_without_execution(folder: Path, load: Import) -> None:
 
 def parts_ever(path: Path) -> list[Any]:
     """Every part of a program that was ever allocated."""
-    from ttmem.account.events import Allocated
-    from ttmem.wire import native
+    found = []
+
+    class Seen(Ledger):
+        def apply(self, time: float, source: Source | None, event: Event) -> Thing | None:
+            if isinstance(event, Allocated) and event.kind >= Kind.CB:
+                found.append(event)
+            return super().apply(time, source, event)
 
     with open(path, "rb") as file:
-        records = [record for _, number, record in JournalReader(file).entries() if number and record[0] != 0xB0]
-    return [e for e in map(native.decode, records) if isinstance(e, Allocated) and e.kind >= Kind.CB]
+        JournalReader(file).replay(Seen())
+    return found
 
 
 def test_from_the_file_to_the_screens(folder: Path) -> None:
@@ -278,7 +284,7 @@ def test_from_the_file_to_the_screens(folder: Path) -> None:
     assert (nowhere.returncode, "there is no core 40,0" in nowhere.stderr) == (1, True)
 
 
-# A workload that fails in five ways while ttnn records it, and goes on each time.
+# A workload that fails in six ways while ttnn records it, and goes on each time.
 FAILING = """
 import sys, types
 from pathlib import Path
@@ -323,10 +329,14 @@ refused(grow)
 kept[::2] = [None] * len(kept[::2])
 refused(lambda: new(4096, 4096))
 small = new(256, 128, DRAM)
+rows = ttnn.empty(
+    [1, 1, 4, 100_001], dtype=ttnn.bfloat16, layout=ttnn.ROW_MAJOR_LAYOUT, device=device, memory_config=DRAM
+)
 while free := ttnn.get_memory_view(device, ttnn.BufferType.L1).largest_contiguous_bytes_free_per_bank // 2048:
     kept.append(new(32, 32 * free * ttnn.get_memory_view(device, ttnn.BufferType.L1).num_banks))
 refused(lambda: ttnn.add(small, small, memory_config=DRAM))
 refused(lambda: ttnn.relu(small, memory_config=DRAM))
+refused(lambda: ttnn.slice(rows, [0, 0, 0, 1], [1, 1, 4, 100_001]))
 refused(lambda: fill(DRAM, 32768, 32768))
 kept.clear()
 after = ttnn.neg(before, memory_config=DRAM)
@@ -334,14 +344,19 @@ options.into.mkdir()
 ttnn.graph.end_graph_capture_to_file(str(options.into / "report.json"))
 ttnn.graph.import_report(str(options.into / "report.json"), str(options.into / "db"))
 report(what="captured")
-del before, small, after
+del before, small, rows, after
 close_board(options, device)
 """
-WHYS = ["too full", "fragmented", "clash", "clash", "too full"]
+WHYS = ["too full", "fragmented", "clash", "clash", "too full", "too full"]
 
 
 def of_dataflow(verdict: Verdict) -> bool:
     return isinstance(verdict.failure, Clash) and verdict.failure.kind is Kind.DFB
+
+
+def unheard(verdict: Verdict) -> bool:
+    """Does the agent not know of it, or not in the same words?"""
+    return of_dataflow(verdict) or isinstance(verdict.failure, NoRoom)
 
 
 def essence(verdict: Verdict) -> Any:
@@ -369,25 +384,29 @@ def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, loa
     assert len(true) == 4
     for name in ("report.json", "db"):
         imported = load(into / name)
-        assert (imported.said["failures"], imported.said["anomalies"]) == (5, {})
+        assert (imported.said["failures"], imported.said["anomalies"]) == (6, {})
         assert [verdict.why for verdict in imported.verdicts] == WHYS
-        assert [essence(verdict) for verdict in imported.verdicts if not of_dataflow(verdict)] == true
+        assert [essence(verdict) for verdict in imported.verdicts if not unheard(verdict)] == true
         dataflow = imported.verdicts[3]  # its own parts are not told, but whose buffer is in the way
         assert of_dataflow(dataflow)
         assert dataflow.wall is not None
         assert (dataflow.wall[:4], dataflow.wall.tag) == (imported.verdicts[2].wall[:4], "ttnn.empty")
         assert [verdict.tag for verdict in imported.verdicts] == [
-            "ttnn.add", "ttnn.empty", "ttnn.add", "ttnn.relu", "ttnn.empty",
+            "ttnn.add", "ttnn.empty", "ttnn.add", "ttnn.relu", "ttnn.slice", "ttnn.empty",
         ]  # fmt: skip
         lines = [verdict.line.rpartition(" ")[2] for verdict in imported.verdicts if verdict.line]
-        assert lines == ["grow", "new", "<lambda>", "<lambda>", "new"]
+        assert lines == ["grow", "new", "<lambda>", "<lambda>", "<lambda>", "new"]
+        own = imported.verdicts[4]  # what an operation refuses by itself, beside the account of that moment
+        assert isinstance(own.failure, NoRoom)
+        assert (own.failure.operation, own.unknown) == ("ttnn.slice", ())
+        assert own.wall == imported.verdicts[2].wall
         # The program that clashed has left nothing; that of the first addition is cached.
         assert sum(circular_buffers(imported.source).values()) == len(imported.ledger.chips)
     out = folder / "report.recorded.out"
     shown = ttmem("explain", str(out), folder=folder)
     assert shown.returncode == 0, shown.stderr
     assert "report.json: out of memory: " in shown.stdout
-    assert "ttmem explain: 5 failures, 4 not shown (--all shows them); out of memory: " in shown.stdout
+    assert "ttmem explain: 6 failures, 5 not shown (--all shows them); out of memory: " in shown.stdout
 
 
 @pytest.mark.parametrize("by", ["op", "line", "shape", "kind", "program", "stack"])

@@ -25,7 +25,7 @@ from ttmem.account.geometry import BOARDS
 from ttmem.account.grid import CoreRange, cores_of, mask_of
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import Kind
-from ttmem.account.physical import L1Map, Survey
+from ttmem.account.physical import L1Map, Survey, parted
 from ttmem.account.segments import Segment, has_data, segments
 from ttmem.api.client import ApiError
 
@@ -65,7 +65,8 @@ class Oracle:
         maps = {(core.x, core.y): [*segments(found, core)] for core in found.cores}
         assert not found.unplaced
         assert not found.overlaps
-        taken = sorted((int(thing.kind), start, end - start) for start, end, _, thing in found.buffers)
+        ranges = map(parted, found.buffers)
+        taken = sorted((int(found.things[number].kind), start, end - start) for start, end, number in ranges)
         assert taken == [tuple(block) for block in record["blocks"]]
         lowest = min((start for kind, start, _ in taken if kind == Kind.L1), default=found.geometry.l1_size)
         assert found.floor == lowest
@@ -82,7 +83,7 @@ class Oracle:
             assert [(int(thing.kind), thing.address) for thing in segment.things] == [(kind, address)]
             with_data.add((address, x, y))
             self.seen["pages"] += 1
-        for _, _, _, thing in found.buffers if pages else ():
+        for thing in (found.things[parted(one)[2]] for one in found.buffers) if pages else ():
             for core in found.cores:
                 told = has_data(thing, core, found.geometry.cores)
                 if thing.kind is Kind.L1 and told is not None:  # ttnn lists no pages of L1_SMALL
@@ -278,7 +279,9 @@ def test_the_command(server: Server, folder: Path) -> None:
         for arguments, code, said in (
             (("sim-p150-9",), 1, "there is no chip 'sim-p150-9'"),
             (("--core", "40,1"), 1, "there is no core 40,1"),
-            (("--core", "a"), 1, "core is X,Y"),
+            (("--core", "a"), 2, "'a' is not X,Y in logical coordinates"),
+            (("--core", "1,-1"), 2, "'1,-1' is not X,Y"),
+            (("--at", "5"), 2, "--at is for --file"),
             (("--bad",), 2, "unrecognized arguments"),
         ):
             done = ttmem(server, *arguments)

@@ -21,10 +21,11 @@ from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, statistics, wheel
 from tests.support import LegacyClient, Server, wait_until
 from ttmem.account import blank
+from ttmem.account.books import Limits
 from ttmem.account.events import Allocated, DeviceOpened
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.ledger import Ledger, Limits
+from ttmem.account.ledger import Ledger
 from ttmem.agent import require
 from ttmem.server import lookout
 from ttmem.sources.machine import Machine
@@ -248,7 +249,7 @@ class Beside:
         asyncio.run(self._run(steps))
 
     async def _run(self, steps: tuple[Callable[[], Any], ...]) -> None:
-        await self.lookout.start(lambda: blank.picture("now", "here"))
+        await self.lookout.start(lambda: lambda: blank.picture("now", "here"))
         try:
             for step in steps:
                 await asyncio.to_thread(wait_until, step)

@@ -271,13 +271,14 @@ def test_a_command_that_may_not_be_run(folder: Path) -> None:
 @pytest.mark.parametrize("arguments", [(), ("--",), ("--quiet", "--")])
 def test_no_command(arguments: tuple[str, ...]) -> None:
     done = ttmem("run", *arguments)
-    assert (done.code, done.out) == (1, b"")
+    assert (done.code, done.out) == (2, b"")
     assert done.err == "ttmem run: there is no command to run; for example: ttmem run -- python model.py\n"
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_the_command_runs(folder: Path) -> None:
+@pytest.mark.parametrize("option", ["--json", "--record"])
+def test_a_file_that_cannot_be_written_is_refused_before_the_command_runs(folder: Path, option: str) -> None:
     marker, path = folder / "ran", folder / "no" / "such" / "folder.json"
-    done = run("touch", str(marker), options=("--json", str(path)))
+    done = run("touch", str(marker), options=(option, str(path)))
     assert (done.code, done.err) == (1, f"ttmem run: cannot write {path}: No such file or directory\n")
     assert not marker.exists()
 
@@ -534,6 +535,23 @@ def test_the_server_says_the_same(bench: Bench, server: Server) -> None:
     assert figures(memory_of(ran.data["final"], bench.uids[0])) == last
     mine, theirs = memory_of(ran.data["peak"], bench.uids[0]), server.chip(bench.uids[0])
     assert mine["dram"]["used"] == theirs["dram"]["peak"]
+
+
+def test_what_was_recorded_can_be_played_again(bench: Bench) -> None:
+    """The peak, and what was held by a process that was killed, come from the file as they came from the run."""
+    path = bench.folder / "run.events"
+    ran = bench.run("ttnn_endings", "--ending", "kill", options=("--record", str(path), "--stacks"))
+    assert ran.code == 137
+    assert path.stat().st_mode & 0o777 == 0o600
+    picture = json.loads(ttmem("replay", str(path), "--json").out)
+    (process,) = picture["processes"]
+    assert (process["pid"], process["state"]) == (ran.data["left"][0]["pid"], "exited")
+    peaks = json.loads(ttmem("replay", str(path), "--peaks", "--json").out)
+    told = {one["kind"]: one["bytes"] for one in peaks if "kind" in one and one["kind"] in ("dram", "l1")}
+    mine = memory_of(ran.data["peak"], bench.uids[0])
+    assert told == {"dram": mine["dram"]["used"], "l1": mine["l1"]["buffers"]}
+    largest = next(one["largest"] for one in peaks if one.get("kind") == "dram")
+    assert all(thing["line"] for thing in largest)
 
 
 def test_a_server_named_by_option(bench: Bench, server: Server) -> None:

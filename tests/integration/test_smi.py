@@ -79,6 +79,8 @@ def test_nothing_to_show(folder: Path, env: dict[str, str]) -> None:
         (["--api", "/nonexistent/api.sock"], "start one with `ttmem serve`"),
         (["-d", "9"], "there is no chip '9'; there are 0 = 0000:01:00.0"),
         (["-d", "0,nine"], "there is no chip 'nine'"),
+        (["-d", ""], "'' names no chip"),
+        (["-d", "0,"], "'0,' names no chip"),
         (["-r", "99"], "'99' is not a number of milliseconds from 100 up"),
         (["-r", "soon"], "'soon' is not a number of milliseconds"),
         (["-n", "0"], "'0' is not a number of pictures"),

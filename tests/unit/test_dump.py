@@ -194,3 +194,25 @@ def test_age_is_never_negative() -> None:
 def test_anomaly_line() -> None:
     assert anomaly_line({}) == anomaly_line({"replaced": 0}) == "Anomalies: none"
     assert anomaly_line({"a": 1, "b": 0, "c": 22}) == "Anomalies: a 1, c 22"
+
+
+def test_what_lies_in_an_l1_buffer_adds_nothing() -> None:
+    cores = mask_of([CoreRange(0, 0, 0, 0)])
+    inside = Allocated(0, Kind.CB, 0x20000, 4096, 5, 1, Extra(cores=cores, shared=True))
+    dump = build(Allocated(0, Kind.CB, 0x1A000, 2048, 5, 0, Extra(cores=cores)), inside)
+    (entry,) = dump["devices"][0]["kinds"]
+    assert (entry["count"], entry["bytes"]) == (2, 2048)
+    text = remaining_text(dump)
+    assert "CB: 2 circular buffers, 0.00195312 MB total" in text
+    assert text.count(" in an L1 buffer, which is counted") == 1
+
+
+def test_large_numbers_are_whole() -> None:
+    text = remaining_text(build(Allocated(0, Kind.DRAM, 0x1000, 5 << 30)))
+    assert "Buffer 0x1000: 5242880 KB" in text
+
+
+def test_a_tag_cannot_move_the_cursor() -> None:
+    text = remaining_text(build(Allocated(0, Kind.L1, 0x1000, 64, extra=Extra(tag="act\x1b[31mred\n evil"))))
+    assert "[act?[31mred? evil]" in text
+    assert "\x1b" not in text

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.snapshot import snapshot
-from ttmem.server.history import AT_ONCE, MOST_SERIES, TELEMETRY, History, Tier
+from ttmem.server.history import AT_ONCE, DRAM_TAKEN, L1_TAKEN, MOST_SERIES, TELEMETRY, History, Tier
 
 A, B = ("chip", "dram"), ("chip", "l1")
 
@@ -131,12 +132,25 @@ def test_a_short_peak_is_kept() -> None:
     account.free(0x2000)
     history.sample(1001.0, account.ledger)
     history.sample(1002.0, account.ledger)
-    assert history.json(1, 1000, 1002, None, None) == [
-        {"chip": "assumed:0", "kind": "dram", "time": [1000, 1001, 1002], "last": [100] * 3, "max": [100, 1000, 100]}
-    ]
-    assert history.json(10, 1000, 1002, None, None) == [
-        {"chip": "assumed:0", "kind": "dram", "time": [1000], "last": [100], "max": [1000]}
-    ]
+    fine = {"chip": "assumed:0", "time": [1000, 1001, 1002], "last": [100] * 3, "max": [100, 1000, 100]}
+    coarse = {"chip": "assumed:0", "time": [1000], "last": [100], "max": [1000]}
+    assert history.json(1, 1000, 1002, None, None) == [{**fine, "kind": kind} for kind in ("dram", DRAM_TAKEN)]
+    assert history.json(10, 1000, 1002, None, None) == [{**coarse, "kind": kind} for kind in ("dram", DRAM_TAKEN)]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Kind.DRAM, DRAM_TAKEN), (Kind.TRACE, DRAM_TAKEN), (Kind.L1, L1_TAKEN)])
+def test_what_was_taken_where_it_is_known(kind: Kind, name: str) -> None:
+    account, history = Account(), History()
+    account.ledger.apply(0.0, account.source, Allocated(0, kind, 0x1000, 100, extra=Extra(reserved=4096)))
+    history.sample(1.0, account.ledger)
+    account.alloc(kind, 0x2000, 10)
+    account.free(0x2000)
+    history.sample(2.0, account.ledger)
+    account.alloc(kind, 0x3000, 20)
+    history.sample(3.0, account.ledger)
+    (found,) = history.json(1, 0, 9, None, name)
+    assert found["last"] == [4096, 4096, 120], "of the third nobody said what was taken"
+    assert found["max"] == [4096, 4106, 120]
 
 
 def test_only_what_was_ever_used_takes_space() -> None:
@@ -146,7 +160,7 @@ def test_only_what_was_ever_used_takes_space() -> None:
     account.alloc(Kind.L1, 0x1000, 64)
     account.free(0x1000)
     history.sample(2.0, account.ledger)
-    assert set(history.fine.columns) == set(history.coarse.columns) == {("assumed:0", "l1")}
+    assert set(history.fine.columns) == set(history.coarse.columns) == {("assumed:0", "l1"), ("assumed:0", L1_TAKEN)}
     assert history.json(1, 0, 2, None, None)[0]["max"] == [64]
     assert history.json(1, 0, 2, None, None)[0]["last"] == [0]
 
@@ -161,7 +175,7 @@ def test_filters() -> None:
     def names(chip: str | None, kind: str | None) -> list[tuple[str, str]]:
         return [(series["chip"], series["kind"]) for series in history.json(1, 0, 9, chip, kind)]
 
-    kinds = ("cb", "dram", "l1_at_once")
+    kinds = ("cb", "dram", "dram_taken", "l1_at_once")
     assert names(None, None) == [(chip, kind) for chip in ("assumed:0", "assumed:1") for kind in kinds]
     assert names("assumed:1", None) == [("assumed:1", kind) for kind in kinds]
     assert names(None, "cb") == [("assumed:0", "cb"), ("assumed:1", "cb")]

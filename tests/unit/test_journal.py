@@ -4,22 +4,27 @@
 from __future__ import annotations
 
 import io
+import random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.test_native import EVENT
+from tests.unit.test_native import EVENT, EVENTS
 from ttmem.account import events as ev
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
-from ttmem.account.snapshot import peaks, snapshot
-from ttmem.wire import native
+from ttmem.account.peaks import peaks
+from ttmem.account.snapshot import snapshot
+from ttmem.wire import journal, native
+from ttmem.wire.decode import decode
+from ttmem.wire.encode import encode
 from ttmem.wire.journal import MAGIC, VERSION, JournalError, JournalReader, JournalWriter
 
+SOURCE, STACK = 0xB0, 0xB1
 HEADER = 16
 ENVELOPE = 8
 FIRST = ProcessInfo(10, 1, 1000, "first", "first --flag")
@@ -31,6 +36,12 @@ STORY: list[tuple[ProcessInfo | None, str, ev.Event]] = [
     (FIRST, "agent", ev.DeviceOpened(0, ChipInfo("A"))),
     (FIRST, "agent", ev.Allocated(0, Kind.DRAM, 0x1000, 4096, extra=ev.Extra(reserved=8192, cores=3, tag="weights"))),
     (SECOND, "legacy", ev.Allocated(1, Kind.L1, 0x2000, 2048)),
+    (FIRST, "agent", ev.Allocated(0, Kind.L1, 0x4000, 64, extra=ev.Extra(stack="model.py:7 forward\nmain.py:3 main"))),
+    (
+        FIRST,
+        "agent",
+        ev.Described(0, Kind.L1, 0x4000, ev.Extra(shape="[1]", stack="model.py:7 forward\nmain.py:3 main")),
+    ),
     (FIRST, "agent", ev.Allocated(0, Kind.CB, 0x3000, 1024, 7)),
     (SECOND, "legacy", ev.Freed(1, None, 0x2000)),
     (SECOND, "legacy", ev.Freed(1, None, 0x2000)),
@@ -102,10 +113,14 @@ def test_what_was_written_is_read(told: list[tuple[int, ev.Event]]) -> None:
         writer.write(float(i), sources[who], event)
     file.seek(0)
     reader = JournalReader(file)
-    entries = [entry for entry in reader.entries() if entry[2][0] != 0xB0]
-    assert [(time, native.decode(record)) for time, _, record in entries] == [
-        (float(i), event) for i, (_, event) in enumerate(told)
-    ]
+    stacks: dict[int, str] = {}
+    entries = []
+    for time, number, record in reader.entries():
+        if record[0] == STACK:
+            stacks[number] = record[1:].decode()
+        elif record[0] != SOURCE:
+            entries.append((time, number, decode(record, stacks)))
+    assert [(time, event) for time, _, event in entries] == [(float(i), event) for i, (_, event) in enumerate(told)]
     numbers = {(who, number) for (who, _), (_, number, _) in zip(told, entries)}
     assert len(numbers) == len({who for who, _ in told})  # one number for each source, and no other
     assert all((who == 0) == (number == 0) for who, number in numbers)
@@ -158,7 +173,7 @@ def test_cut_at_every_byte() -> None:
     data = recording.file.getvalue()
     ends = entry_ends(data)
     assert ends[-1] == len(data)
-    assert len(ends) - 1 == len(STORY) + 2  # each source is introduced once
+    assert len(ends) - 1 == len(STORY) + 3  # each source is introduced once, and so is the stack
     for length in range(len(data)):
         if length < HEADER:
             with pytest.raises(JournalError):
@@ -207,7 +222,7 @@ def test_another_file(data: bytes) -> None:
 
 def test_a_file_from_the_future() -> None:
     data = MAGIC + (VERSION + 1).to_bytes(4, "little") + bytes(4)
-    with pytest.raises(JournalError, match=f"version {VERSION + 1}.*reads version {VERSION}"):
+    with pytest.raises(JournalError, match=f"version {VERSION + 1}.*reads versions 1 to {VERSION}"):
         JournalReader(io.BytesIO(data))
 
 
@@ -217,3 +232,92 @@ def test_an_entry_that_is_whole_but_means_nothing() -> None:
     recording.writer._entry(1.0, 0, b"\xc0" + bytes(15))
     with pytest.raises(JournalError, match="0xc0"):
         replayed(recording.file.getvalue())
+
+
+# -- stacks -------------------------------------------------------------------------------------------------------
+
+
+def made(address: int, stack: str) -> ev.Allocated:
+    return ev.Allocated(0, Kind.DRAM, address, 64, extra=ev.Extra(stack=stack))
+
+
+def stacks_of(data: bytes) -> dict[int, str | None]:
+    """What a replay has for each buffer."""
+    ledger = Ledger()
+    JournalReader(io.BytesIO(data)).replay(ledger)
+    return {thing.address: thing.extra.stack for thing in ledger.things() if thing.extra is not None}
+
+
+def test_a_stack_is_written_once() -> None:
+    recording = Recording()
+    source = recording.source(FIRST, "agent")
+    stack = "model.py:41 forward\n" * 100
+    events = [
+        made(1, stack),
+        ev.Described(0, Kind.DRAM, 1, ev.Extra(shape="[32, 32]", stack=stack)),
+        ev.ProgramCompiled(0, 1, 0, 0, "ttnn.add", stack),
+        ev.Failed(0, "it threw", "ttnn.add", stack),
+    ]
+    for event in events:
+        recording.tell(source, event)
+    data = recording.file.getvalue()
+    assert data.count(stack.encode()) == 1
+    assert stacks_of(data) == {1: stack}
+    assert replayed(data)[0] == recording.pictures[-1]
+
+
+def test_every_event_that_can_have_a_stack_is_numbered() -> None:
+    """A new one that is not would be in the file over and over."""
+    able = {kind for kind in EVENTS if {"extra", "stack"} & set(kind._fields)}  # type: ignore[attr-defined]
+    assert able == {ev.Allocated, ev.Described, ev.ProgramCompiled, ev.Failed}
+
+
+def test_more_stacks_than_have_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest gives its number away, and whoever comes back is written again."""
+    monkeypatch.setattr(journal, "_STACKS_KEPT", 3)
+    recording = Recording()
+    source = recording.source(FIRST, "agent")
+    chance = random.Random(3)
+    told = {address: f"model.py:{chance.randrange(7)} forward" for address in range(1, 200)}
+    for address, stack in told.items():
+        recording.tell(source, made(address, stack))
+    data = recording.file.getvalue()
+    assert stacks_of(data) == told
+    assert len(recording.writer._stacks) == 3
+    assert {number for _, number, record in JournalReader(io.BytesIO(data)).entries() if record[0] == STACK} == {
+        0,
+        1,
+        2,
+    }
+
+
+def test_a_file_that_lacks_its_beginning_misnames_nothing() -> None:
+    """Somebody cut it: what a number means is not guessed."""
+    recording = Recording()
+    source = recording.source(FIRST, "agent")
+    for address in range(1, 4):
+        recording.tell(source, made(address, "model.py:1 forward"))
+    data = recording.file.getvalue()
+    ends = entry_ends(data)
+    kinds = [record[0] for _, _, record in JournalReader(io.BytesIO(data)).entries()]
+    at = kinds.index(STACK)
+    with pytest.raises(JournalError, match="what stack 0 is"):
+        replayed(data[: ends[at]] + data[ends[at + 1] :])
+
+
+def test_a_long_stack_is_cut_where_it_was_before() -> None:
+    recording = Recording()
+    stack = "\u00e9" * native.MAX_LINES
+    recording.tell(recording.source(FIRST, "agent"), made(1, stack))
+    assert stacks_of(recording.file.getvalue()) == {1: stack[: native.MAX_LINES // 2]}
+
+
+def test_a_file_of_the_first_version() -> None:
+    """It had the stack in every record."""
+    recording = Recording()
+    source = recording.source(FIRST, "agent")
+    recording.writer._introduce(source)
+    for time, event in enumerate([made(1, "a.py:1 f"), made(2, "a.py:1 f"), made(3, "b.py:2 g")]):
+        recording.writer._entry(float(time), 1, encode(event))
+    data = MAGIC + (1).to_bytes(4, "little") + recording.file.getvalue()[12:]
+    assert stacks_of(data) == {1: "a.py:1 f", 2: "a.py:1 f", 3: "b.py:2 g"}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ttmem.account.books import Limits
 from ttmem.account.events import (
     Allocated,
     DeviceOpened,
@@ -24,7 +25,7 @@ from ttmem.account.events import (
 )
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.ledger import Ledger, Limits
+from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
 from ttmem.account.units import human
 from ttmem.api import leaks

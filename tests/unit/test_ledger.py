@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ttmem.account.books import Limits
 from ttmem.account.events import (
     Allocated,
     DeviceClosed,
@@ -17,7 +20,7 @@ from ttmem.account.events import (
 )
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.ledger import Ledger, Limits
+from ttmem.account.ledger import Ledger
 
 
 def _one_source(limits: Limits = Limits()) -> tuple[Ledger, object]:
@@ -109,3 +112,15 @@ def test_a_resync_says_anew_what_is_resident() -> None:
     for event in (ResyncBegin(3), again, ProgramRun(0, 1, 1), ResyncEnd(3)):
         ledger.apply(0.0, source, event)
     assert chip.resident_bytes(Kind.CB) == 100
+
+
+@pytest.mark.parametrize("reserved", [None, 4096])
+def test_a_buffer_inside_another_adds_no_bytes_and_takes_none_along(reserved: int | None) -> None:
+    ledger = Ledger()
+    source = ledger.source(0.0, ProcessInfo(1, 1), "agent", Confidence.EXACT)
+    ledger.apply(1.0, source, Allocated(0, Kind.L1, 0x1000, 64, extra=Extra(64)))
+    ledger.apply(2.0, source, Allocated(0, Kind.L1, 0x2000, 32, extra=Extra(reserved, shared=True)))
+    total = ledger.chips["assumed:0"].kinds[Kind.L1]
+    assert (total.used, total.reserved, total.count) == (64, 64, 2)
+    ledger.apply(3.0, source, Freed(0, Kind.L1, 0x2000))
+    assert (total.used, total.reserved, total.count) == (64, 64, 1)

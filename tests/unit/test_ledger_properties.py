@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 
 from tests.unit.naive_model import KEPT, Best, Item, Key, NaiveAccount, Party, Sum, Voice, largest
 from ttmem.account import events as ev
+from ttmem.account.books import Limits
 from ttmem.account.geometry import BOARDS, Arch
 from ttmem.account.grid import CoreRange, core_id, mask_of
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import BUFFER_KINDS, KIND_BY_LABEL, KINDS, POOL_OF, Confidence, Kind, Pool
-from ttmem.account.ledger import Ledger, Limits
+from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Process, Source
+from ttmem.account.peaks import peaks
 from ttmem.account.phases import phases_json
-from ttmem.account.snapshot import peaks, snapshot
+from ttmem.account.snapshot import snapshot
 from ttmem.account.things import Thing
 from ttmem.account.totals import NOT_YET, Peak, Total
 from ttmem.wire.journal import JournalReader, JournalWriter
@@ -717,7 +719,7 @@ def test_the_dead_leave_little_behind(held: int, end: ev.Event) -> None:
     chip = both.ledger.chips["assumed:0"]
     kept = [grave for total in chip.totals() for peak in (total.peak, total.recent) for grave in peak.graves]
     assert len(kept) < 100
-    assert len(both.ledger._graves) < 100
+    assert len(both.ledger.graves) < 100
 
 
 def test_programs_have_a_cap() -> None:

@@ -16,8 +16,10 @@ from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.grid import CoreRange, mask_of
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind
-from ttmem.wire import native
-from ttmem.wire.native import NativeError, NativeStream
+from ttmem.wire import handshake, native
+from ttmem.wire.decode import NativeStream, _mask_of_packed, decode
+from ttmem.wire.encode import encode
+from ttmem.wire.native import NativeError
 
 LAW = settings(max_examples=200, report_multiple_bugs=False)
 
@@ -102,8 +104,8 @@ def test_every_event_type_is_tried() -> None:
 @settings(LAW, max_examples=60)
 def test_round_trip(kind: type, data: st.DataObject) -> None:
     event = data.draw(EVENTS[kind])
-    record = native.encode(event)
-    again = native.decode(record)
+    record = encode(event)
+    again = decode(record)
     assert again == event
     assert type(again) is type(event)
     assert len(record) % 8 == 0
@@ -116,7 +118,24 @@ def test_every_field_of_an_extra_is_tried() -> None:
     every = ev.Extra(1, 1, 1, "tag", True, 1, 1, True, True, "[1, 32]", "model.py:3 forward\nmain.py:9 main")
     assert all(every)
     event = ev.Allocated(0, Kind.L1, 1, 1, extra=every)
-    assert native.decode(native.encode(event)) == event
+    assert decode(encode(event)) == event
+
+
+def test_a_stack_that_nobody_has_numbered() -> None:
+    """In an event file its number may stand for it; a client that says so means nothing."""
+    extra = ev.Extra(shape="[1]", stack="model.py:3 forward")
+    stacks = {7: extra.stack}
+    for event in (
+        ev.Allocated(0, Kind.L1, 1, 1, extra=extra),
+        ev.Described(0, Kind.L1, 1, extra),
+        ev.ProgramCompiled(0, 1, 2, 3, "tag", extra.stack),
+        ev.Failed(0, "it threw", "tag", extra.stack),
+    ):
+        record = encode(event, 7)
+        assert b"model.py" not in record
+        assert decode(record, stacks) == event
+        with pytest.raises(NativeError, match="what stack 7 is"):
+            decode(record)
 
 
 def test_the_finest_pattern_of_cores() -> None:
@@ -127,7 +146,7 @@ def test_the_finest_pattern_of_cores() -> None:
         ev.Freed(0, Kind.CB, 1, cores=mask),
         ev.Allocated(0, Kind.CB, 1, 1, extra=ev.Extra(cores=mask, tag="t" * native.MAX_TEXT)),
     ):
-        assert native.decode(native.encode(event)) == event
+        assert decode(encode(event)) == event
 
 
 @LAW
@@ -135,8 +154,8 @@ def test_the_finest_pattern_of_cores() -> None:
 def test_long_texts_are_cut_between_characters(text: str, times: int) -> None:
     text = text * times
     tagged = ev.Allocated(0, Kind.L1, 1, 1, extra=ev.Extra(tag=text))
-    marked = native.decode(native.encode(ev.Mark(text)))
-    again = native.decode(native.encode(tagged))
+    marked = decode(encode(ev.Mark(text)))
+    again = decode(encode(tagged))
     assert isinstance(marked, ev.Mark)
     assert isinstance(again, ev.Allocated)
     assert again.extra is not None
@@ -152,14 +171,14 @@ def test_long_texts_are_cut_between_characters(text: str, times: int) -> None:
 def decoded(record: bytes) -> ev.Event | None:
     """The event, or None for bytes that mean nothing; any other error than NativeError is a failure."""
     with suppress(NativeError):
-        return native.decode(record)
+        return decode(record)
     return None
 
 
 @LAW
 @given(EVENT)
 def test_truncated_records(event: ev.Event) -> None:
-    record = native.encode(event)
+    record = encode(event)
     for length in range(len(record)):
         decoded(record[:length])
 
@@ -167,7 +186,7 @@ def test_truncated_records(event: ev.Event) -> None:
 @LAW
 @given(EVENT, st.data())
 def test_damaged_records(event: ev.Event, data: st.DataObject) -> None:
-    record = bytearray(native.encode(event))
+    record = bytearray(encode(event))
     for _ in range(data.draw(st.integers(1, 4))):
         record[data.draw(st.integers(0, len(record) - 1))] = data.draw(st.integers(0, 255))
     decoded(bytes(record))
@@ -179,7 +198,7 @@ def test_garbage(op: int, rest: bytes) -> None:
     """What is understood can be written again: the server records what it was told."""
     event = decoded(bytes([op]) + rest)
     if event is not None:
-        assert native.decode(native.encode(event)) == event
+        assert decode(encode(event)) == event
 
 
 def with_body(op: int, body: bytes) -> bytes:
@@ -207,7 +226,7 @@ FIELDS = st.fixed_dictionaries(
 def test_a_chip_described_in_nonsense(op: int, fields: Any) -> None:
     event = decoded(with_body(op, json.dumps(fields).encode()))
     if event is not None:
-        assert native.decode(native.encode(event)) == event
+        assert decode(encode(event)) == event
 
 
 @pytest.mark.parametrize(
@@ -223,12 +242,12 @@ def test_a_chip_described_in_nonsense(op: int, fields: Any) -> None:
 )
 def test_a_chip_that_cannot_be(body: bytes) -> None:
     with pytest.raises(NativeError):
-        native.decode(with_body(native.DEVICE_OPENED, body))
+        decode(with_body(native.DEVICE_OPENED, body))
 
 
 def test_a_chip_without_a_name() -> None:
     with pytest.raises(NativeError) as error:
-        native.decode(with_body(native.DEVICE_OPENED, b"{}"))
+        decode(with_body(native.DEVICE_OPENED, b"{}"))
     assert "is not known to version" not in str(error.value)  # the type is; the name is what is missing
     assert "uid" in str(error.value)
 
@@ -238,17 +257,17 @@ def test_what_a_client_says_at_length_can_be_recorded() -> None:
     body = '{"uid":"a","board":"%s"}' % ("\u00e9" * 25_000)
     event = decoded(with_body(native.DEVICE_OPENED, body.encode()))
     if event is not None:
-        assert native.decode(native.encode(event)) == event
+        assert decode(encode(event)) == event
 
 
 @pytest.mark.parametrize("byte", [b"m", b"\xff", "\u00e9".encode()], ids=["plain", "not text", "two bytes"])
 def test_a_long_text_is_cut_by_the_reader_too(byte: bytes) -> None:
     """Else an account replayed from the event file would say less than the one that was recorded."""
-    event = native.decode(with_body(native.MARK, byte * 10_001))
+    event = decode(with_body(native.MARK, byte * 10_001))
     assert isinstance(event, ev.Mark)
     size = len(event.text.encode())
     assert native.MAX_TEXT - 3 <= size <= native.MAX_TEXT
-    assert event == native.decode(native.encode(event))
+    assert event == decode(encode(event))
 
 
 # -- hello and sync ----------------------------------------------------------------------------------------------
@@ -260,8 +279,8 @@ def test_a_long_text_is_cut_by_the_reader_too(byte: bytes) -> None:
     st.sampled_from(Confidence),
 )
 def test_hello(source: str, confidence: Confidence) -> None:
-    record = native.hello(source, confidence)
-    assert native.decode_hello(record) == native.Hello(native.VERSION, source, confidence)
+    record = handshake.hello(source, confidence)
+    assert handshake.read_hello(record) == handshake.Hello(native.VERSION, source, confidence)
     assert list(NativeStream().feed(record)) == [record]
 
 
@@ -271,25 +290,25 @@ def test_hello_of_nonsense(rest: bytes) -> None:
     """A stream lets nothing shorter than 8 bytes through."""
     for record in (
         native.MAGIC.to_bytes(1, "little") + rest.ljust(7, b"\0"),
-        native.hello("x", Confidence.EXACT)[:8] + rest,
+        handshake.hello("x", Confidence.EXACT)[:8] + rest,
     ):
         with suppress(NativeError):
-            native.decode_hello(record)
+            handshake.read_hello(record)
 
 
 def test_a_hello_from_the_future() -> None:
-    record = bytearray(native.hello("agent", Confidence.EXACT))
+    record = bytearray(handshake.hello("agent", Confidence.EXACT))
     record[4] += 1
     with pytest.raises(NativeError, match=r"version 2 .* version 1"):
-        native.decode_hello(bytes(record))
+        handshake.read_hello(bytes(record))
 
 
 @LAW
 @given(U64)
 def test_sync(token: int) -> None:
-    assert native.sync_token(native.sync(token)) == token
-    assert native.sync_token(native.synced(token)) == token
-    assert list(NativeStream().feed(native.sync(token))) == [native.sync(token)]
+    assert handshake.sync_token(handshake.sync(token)) == token
+    assert handshake.sync_token(handshake.synced(token)) == token
+    assert list(NativeStream().feed(handshake.sync(token))) == [handshake.sync(token)]
 
 
 # -- streams -----------------------------------------------------------------------------------------------------
@@ -317,13 +336,13 @@ def fed(parts: list[bytes]) -> tuple[list[bytes], str | None]:
 
 
 CUTS = st.lists(st.integers(1, 90), max_size=20)
-HELLO = native.hello("client", Confidence.REPORTED)
+HELLO = handshake.hello("client", Confidence.REPORTED)
 
 
 @LAW
 @given(st.lists(FROM_CLIENTS, max_size=8), CUTS)
 def test_any_chunking(events: list[ev.Event], cuts: list[int]) -> None:
-    records = [HELLO, *map(native.encode, events), native.sync(1)]
+    records = [HELLO, *map(encode, events), handshake.sync(1)]
     data = b"".join(records)
     for parts in ([data], chunks(data, cuts), [data[i : i + 1] for i in range(len(data))]):
         assert fed(parts) == (records, None)
@@ -333,7 +352,7 @@ def test_any_chunking(events: list[ev.Event], cuts: list[int]) -> None:
 @given(st.lists(FROM_CLIENTS, max_size=4), st.binary(min_size=8, max_size=40), CUTS)
 def test_records_before_a_bad_one_are_not_lost(events: list[ev.Event], bad: bytes, cuts: list[int]) -> None:
     """Whether they came in one read with it or not."""
-    records = [HELLO, *map(native.encode, events)]
+    records = [HELLO, *map(encode, events)]
     data = b"".join(records)
     bad = b"\x07" + bad  # a legacy type
     for parts in ([data + bad, b""], chunks(data + bad, cuts), [data, bad]):
@@ -351,26 +370,26 @@ def test_streams_of_nonsense(data: bytes, cuts: list[int]) -> None:
 
 
 def test_a_compiled_programs_tag_is_cut() -> None:
-    long = native._with_body(native.PROGRAM_COMPILED, 0, json.dumps([1, 2, 3, "\u00e9" * 6000]).encode())
-    event = native.decode(long)
+    long = native.body_record(native.PROGRAM_COMPILED, 0, json.dumps([1, 2, 3, "\u00e9" * 6000]).encode())
+    event = decode(long)
     assert isinstance(event, ev.ProgramCompiled)
     assert event.tag == "\u00e9" * (native.MAX_TEXT // 2)
-    assert native.decode(native.encode(event._replace(tag="\u00e9" * 60_000))) == event
+    assert decode(encode(event._replace(tag="\u00e9" * 60_000))) == event
 
 
 @pytest.mark.parametrize("numbers", [[10**400, 0, 0], [1, 10**400, 0], [1, 0, 1 << 64], [-1, 0, 0]])
 def test_a_compiled_programs_numbers_have_a_size(numbers: list[int]) -> None:
     with pytest.raises(NativeError, match="64 bits"):
-        native.decode(native._with_body(native.PROGRAM_COMPILED, 0, json.dumps([*numbers, None]).encode()))
+        decode(native.body_record(native.PROGRAM_COMPILED, 0, json.dumps([*numbers, None]).encode()))
 
 
 def test_every_set_of_cores_can_be_sent() -> None:
     """The worst that there is: a chessboard of all cores, and each core by itself."""
     chessboard = sum(1 << (64 * y + x) for y in range(64) for x in range(y % 2, 64, 2))
     event = ev.ProgramRun(0, 1, chessboard)
-    assert native.decode(native.encode(event)) == event
-    alone = [native._RANGE.pack(x, y, x, y) for y in range(64) for x in range(64)]
-    assert native._mask_of_packed(b"".join(alone)) == (1 << 4096) - 1
+    assert decode(encode(event)) == event
+    alone = [native.RANGE_FORM.pack(x, y, x, y) for y in range(64) for x in range(64)]
+    assert _mask_of_packed(b"".join(alone)) == (1 << 4096) - 1
 
 
 @pytest.mark.parametrize("last", [(1, 0, 63, 63), (0, 60_000, 63, 0)])
@@ -379,7 +398,7 @@ def test_ranges_that_name_cores_over_and_over_are_refused(
 ) -> None:
     """To put them together takes its time, and one server does it for everybody."""
     for count in (100, 5000):
-        ranges = native._RANGE.pack(0, 0, 63, 63) * count + native._RANGE.pack(*last)
-        head = native._RUN.pack(native.PROGRAM_RUN, 0, native._RUN.size + len(ranges), 0, 1, count + 1, 0, 0)
+        ranges = native.RANGE_FORM.pack(0, 0, 63, 63) * count + native.RANGE_FORM.pack(*last)
+        head = native.RUN_FORM.pack(native.PROGRAM_RUN, 0, native.RUN_FORM.size + len(ranges), 0, 1, count + 1, 0, 0)
         with pytest.raises(NativeError, match=r"more (cores )?than the 4096"):
-            native.decode(head + ranges)
+            decode(head + ranges)

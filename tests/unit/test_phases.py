@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ttmem.account.books import Limits
 from ttmem.account.events import (
     Allocated,
     DeviceClosed,
@@ -23,7 +24,7 @@ from ttmem.account.events import (
 )
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind
-from ttmem.account.ledger import Ledger, Limits
+from ttmem.account.ledger import Ledger
 from ttmem.account.phases import phases_json
 
 DRAM, L1 = Kind.DRAM, Kind.L1

@@ -16,7 +16,7 @@ from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.l1map import FloorFinder
 from ttmem.account.ledger import Ledger
-from ttmem.account.physical import NO_ADDRESS, NO_CORES, NO_LAUNCH, NO_SIZE, PER_CORE, Core, L1Map, Survey
+from ttmem.account.physical import NO_ADDRESS, NO_CORES, NO_LAUNCH, NO_SIZE, PER_CORE, Core, L1Map, Survey, parted
 from ttmem.account.segments import Segment, has_data, segments
 from ttmem.account.spans import Spans, union
 
@@ -266,7 +266,7 @@ def test_where_a_sharded_buffer_has_its_data() -> None:
     for x in (0, 1):
         core = found.core(x, 0)
         assert core is not None
-        answers.append([has_data(thing, core, 64) for _, _, _, thing in found.buffers])
+        answers.append([has_data(found.things[number], core, 64) for _, _, number in map(parted, found.buffers)])
     assert answers == [[True, None, True, None], [False, None, True, None]]
 
 

@@ -39,6 +39,7 @@ from ttmem.wire.ring import (
     RECORD,
     RECORD_SIZE,
     VERSION,
+    WHOLESALE,
     Record,
     Ring,
     RingEvent,
@@ -244,6 +245,55 @@ def test_from_the_first_record(agent: Agent, reader: Reader) -> None:
     assert chip.kinds[Kind.DRAM].used == 0
     assert reader.rings.counts() == (4, 0)
     assert reader.anomalies() == {}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_it_makes_no_difference_whether_somebody_looks_on(agent: Agent, seed: int) -> None:
+    """Nearly all records have a short way into the account, unless each event is to be shown."""
+    dice = random.Random(seed)
+    agent.chip(1, 777, 1)
+    agent.place(0, [0, 1])
+    agent.place(1, [1])
+    alone, watched = Reader(), Reader()
+    watched.ingest.observers.append(lambda *_: None)
+    sources = []
+    for reader in (alone, watched):
+        reader.rings.keep_sizes = True
+        sources.append(reader.adopt(agent))
+    agent.opened(0)
+    agent.opened(1)
+    agent.allocate(40, kind=Kind.CB, program=4, per_bank=1000)
+    agent.program(41, 4)
+    for _ in range(60):
+        for _ in range(dice.randrange(1, SLOTS // 2)):
+            slot = dice.randrange(20)
+            if slot in agent.live:
+                agent.live[slot] = agent.live[slot]._replace(flags=dice.choice((0, WHOLESALE)))
+                agent.free(slot)
+            else:
+                kind = dice.choice((Kind.DRAM, Kind.L1, Kind.L1_SMALL))
+                agent.allocate(slot, dice.randrange(1, 999), 5000 + 64 * slot, kind=kind, place=slot % 2)
+        last = dice.choice((RingEvent.CLOSING, RingEvent.RUN, RingEvent.PHASE_BEGAN))
+        agent.record(last, program=4 if last == RingEvent.RUN else 0, place=dice.randrange(2))
+        for reader in (alone, watched):
+            reader.follow()
+
+    def state(reader: Reader, source: Source) -> object:
+        totals = [total for chip in reader.ledger.chips.values() for total in chip.totals()]
+        (fold,) = (fold for _, fold in reader.rings.sizes)
+        assert fold.sizes is not None
+        return (
+            [(total.used, total.count, total.reserved, total.peak.value, total.peak.seq) for total in totals],
+            [(size.numbers, size.least, size.lowest_small) for size in fold.sizes.values()],
+            (reader.closings, fold.wholesale, fold.fresh, reader.anomalies(), reader.sizes(source)),
+        )
+
+    assert state(alone, sources[0]) == state(watched, sources[1])
+    assert len(alone.closings) > 1
+    assert all(alone.rings.sizes[0][1].wholesale)
+    assert any(size.least for size in alone.rings.sizes[0][1].sizes.values())  # type: ignore[union-attr]
+    for reader in (alone, watched):
+        reader.ingest.close()
 
 
 def test_a_mesh_is_its_chips(agent: Agent, reader: Reader) -> None:

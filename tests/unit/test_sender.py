@@ -21,10 +21,11 @@ from ttmem.account.kinds import Confidence, Kind
 from ttmem.collect import sender
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.sender import Sender
-from ttmem.wire import native
+from ttmem.wire import handshake, native
+from ttmem.wire.decode import NativeStream, decode
 
 LIMIT, THREADS, ROUNDS = 4096, 3, 20_000
-HELLO = native.hello("client", Confidence.REPORTED)
+HELLO = handshake.hello("client", Confidence.REPORTED)
 BAD = Allocated(0, Kind.DRAM, 0x2000, 4.5)  # type: ignore[arg-type]
 
 
@@ -56,15 +57,15 @@ class Listener:
         except OSError:
             return
         self.connected.set()
-        stream = native.NativeStream()
+        stream = NativeStream()
         assert self._reading.wait(60)
         with sock:
             while data := sock.recv(65536):
                 for record in stream.feed(data):
                     if record[0] == native.SYNC:
-                        sock.sendall(native.synced(native.sync_token(record)))
+                        sock.sendall(handshake.synced(handshake.sync_token(record)))
                     elif record[0] != native.MAGIC:
-                        self.events.append(native.decode(record))
+                        self.events.append(decode(record))
         self.ended.set()
 
 

@@ -47,6 +47,17 @@ def test_the_least_room_is_that_of_all_launches(seed: int) -> None:
     assert (None if found is None else (found.room, found.holder)) == least
 
 
+def test_what_is_freed_leaves_nothing_behind() -> None:
+    """A long run frees millions of buffers above one that stays."""
+    sizes = Sizes()
+    sizes.took(L1, 1000, 1)
+    for number in range(1000):
+        sizes.took(L1, 2000 + number % 3, 2)
+        sizes.gave_back(L1, 2000 + number % 3)
+        sizes.ran(1)
+    assert sum(len(kept) for kept in vars(sizes).values() if hasattr(kept, "__len__")) < 20
+
+
 def test_the_lowest_small_buffer_counts_also_when_it_is_gone() -> None:
     sizes = Sizes()
     for address in (900, 700, 800):

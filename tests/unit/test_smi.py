@@ -116,7 +116,7 @@ def test_what_a_memory_reporter_says() -> None:
 
 def test_nobody_and_nothing() -> None:
     assert Account().text().splitlines()[2:] == [
-        "No chip is known: the driver shows none, and no process has reported one.",
+        "No chip is known: no process has reported one.",
         "",
         "No process uses a chip, and none has reported anything.",
         "",
@@ -125,6 +125,19 @@ def test_nobody_and_nothing() -> None:
         "  one.",
         "Hint: `ttmem doctor` looks for what is missing.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("driver", "why"),
+    [
+        (None, "no process has reported one."),
+        ({"loaded": True, "version": "2.3.0"}, "the driver shows none, and no process has reported one."),
+        ({"loaded": False, "version": None}, "the driver is not loaded, and no process has reported one."),
+    ],
+)
+def test_why_no_chip_is_known(driver: Any, why: str) -> None:
+    picture = snapshot(Ledger(), time="", host="box", server=SERVER)
+    assert f"No chip is known: {why}" in render({**picture, "driver": driver}).splitlines()
 
 
 def test_without_a_server_the_sources_are_named() -> None:
@@ -159,7 +172,7 @@ def crowded() -> Account:
 def test_shared_in_time_is_said() -> None:
     breakdown = " ".join(" ".join(section(crowded().text(), "Chip ")).split())
     assert "110.0 MiB / 165.0 MiB 67% resident, 230.0 MiB held by all cached programs" in breakdown
-    assert "110.0 MiB / 165.0 MiB 67% 230.0 MiB with all cached programs" in breakdown
+    assert "110.0 MiB / 165.0 MiB 67% 230.0 MiB (peak 230.0 MiB) with all cached programs" in breakdown
     assert amounts(chip_row(crowded()))[1] == (110.0 * MIB, 165.0 * MIB), "of 165 MiB, 110 are in use at once"
     rows = section(crowded().text(), "PID")
     assert "230.0 MiB*" in rows[1], "a process's L1 is marked if it is more than is in use"

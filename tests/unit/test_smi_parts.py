@@ -21,7 +21,7 @@ from ttmem.show.text import Column, Style, fit_line, style_of, table, wrap
 Json = dict[str, Any]
 
 
-@pytest.mark.parametrize("name", ["2", "kmd:2", "0000:03:00.0", "03:00.0", "880003"])
+@pytest.mark.parametrize("name", ["2", "kmd:2", "0000:03:00.0", "03:00.0", "880003", "80003", "…0003"])
 def test_a_chip_by_each_of_its_names(name: str, folder: Path) -> None:
     found = only(t3k(folder), [name])
     assert [chip["kmd"] for chip in found["chips"]] == [2]

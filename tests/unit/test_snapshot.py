@@ -9,14 +9,28 @@ from typing import Any
 import pytest
 
 from ttmem.account.blank import ANOMALIES
-from ttmem.account.events import Allocated, ChipFound, DeviceOpened, Extra, Freed, ProcessExited, ProgramRun
+from ttmem.account.events import (
+    Allocated,
+    ChipFound,
+    Claimed,
+    DeviceClosed,
+    DeviceOpened,
+    Extra,
+    Failed,
+    Freed,
+    PeaksReset,
+    ProcessExited,
+    ProgramRun,
+    Sees,
+)
 from ttmem.account.geometry import BOARDS, Arch
 from ttmem.account.grid import CoreRange, mask_of
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
-from ttmem.account.snapshot import peaks, snapshot
+from ttmem.account.peaks import peaks
+from ttmem.account.snapshot import Moment, snapshot
 
 MIB = 1 << 20
 GRID = mask_of([CoreRange(0, 0, 10, 9)])
@@ -334,3 +348,32 @@ def test_peaks_name_the_largest() -> None:
     assert found["dram"]["bytes"] == 10 * MIB
     assert [thing["size"] for thing in found["dram"]["largest"]] == [8 * MIB, MIB, MIB]
     assert found["dram"]["chip"] == "777"
+
+
+def test_a_moment_stays_what_it_was() -> None:
+    """The picture is made later, when others have gone on: chips and processes in it must still add up."""
+    account = busy()
+    first, second = account.source(), account.source(43, "client", command="python other.py")
+    account.apply(second, Allocated(0, Kind.DRAM, 0x1000, MIB), Failed(0, "no room", tag="ttnn.add"))
+    moment, before = Moment(account.ledger), account.picture()
+    elsewhere = ChipInfo("778", "0000:02:00.0", 4, Arch.BLACKHOLE, "p150a", False, BOARDS["p150"])
+    for event in (
+        Allocated(0, Kind.L1, 0x140000, MIB),
+        Allocated(1, Kind.DRAM, 0x1000, MIB),
+        Freed(0, Kind.DRAM, 0x1000),
+        Freed(0, Kind.DRAM, 0x5555),
+        Claimed(7),
+        Failed(0, "no room either"),
+        Sees(0, "blind"),
+        PeaksReset(),
+        ProgramRun(0, 2, GRID),
+        DeviceOpened(0, elsewhere),
+        DeviceClosed(0),
+        ProcessExited(),
+    ):
+        account.apply(first, event, time=20.0)
+        later = account.picture()
+        assert later != before, event
+        assert moment.picture(time=before["time"], host="box") == before, event
+    account.apply(second, ProcessExited())
+    assert moment.picture(time=before["time"], host="box") == before

@@ -22,6 +22,7 @@ from tests.unit.test_smi_properties import pictures
 from ttmem.account import blank
 from ttmem.account.ledger import Ledger
 from ttmem.server.history import History
+from ttmem.show.chips import level
 from ttmem.show.top.charts import WINDOWS, Charts, grid
 from ttmem.show.top.model import Answer, Model
 from ttmem.show.top.rows import Signs, Size
@@ -241,7 +242,7 @@ def history_of(chips: int, seconds: range) -> History:
     for second in seconds:
         values: dict[tuple[str, str], tuple[float, float]] = {}
         for chip in machine(chips, second)["chips"]:
-            values[chip["uid"], "dram"] = (chip["memory"]["dram"]["used"],) * 2
+            values[chip["uid"], "dram_taken"] = (level(chip["memory"]["dram"]),) * 2
             values[chip["uid"], "l1_at_once"] = (chip["memory"]["l1"]["at_once"],) * 2
             values[chip["pci"], "temperature_c"] = (chip["telemetry"]["temperature_c"],) * 2
         for tier in (out.fine, out.coarse):
@@ -313,3 +314,32 @@ def test_what_the_server_samples_is_what_is_asked_for() -> None:
         found = model.past.series("880001", name, T - 1, T, 1)[0]
         assert found is not None
         assert found[0] <= WELL[name] <= found[1]
+
+
+RISES, LEVELS = st.sampled_from([0.1, 0.5, 2.0, 9.0]), st.sampled_from([None, 0, 0, 11 << 30])
+TICKS = st.lists(st.tuples(RISES, LEVELS, st.booleans(), st.booleans()), min_size=3, max_size=20)
+
+
+@settings(max_examples=60)
+@given(TICKS, st.sampled_from(WINDOWS[:3]), st.sampled_from(["memory", "temperature"]))
+def test_what_is_kept_is_what_would_be_drawn(
+    ticks: list[tuple[float, int | None, bool, bool]], window: int, metric: str
+) -> None:
+    """A view that saw every tick, or not all of them, and one that sees the past for the first time."""
+    model, view, time = Model(), Charts(), T
+    view.window, view.metric = window, metric
+    for rise, used, seen, told in ticks:
+        time += rise
+        picture = machine(2, 0)
+        for chip in picture["chips"]:
+            chip["memory"]["dram"]["used"] = used
+            chip["telemetry"]["temperature_c"] = 40.0 if used is None else 50.0 + used / (1 << 30)
+        model.take(picture, time, time)
+        if told:
+            before = {"chip": "880001", "kind": "l1_at_once", "time": [time - 8], "last": [0.0], "max": [9e7]}
+            model.past.fill("880001", {"step": 1, "series": [before]})
+        fresh = Charts()
+        fresh.window, fresh.metric = window, metric
+        if seen:
+            size = Size(60, 5)  # too low for charts
+            assert view.rows(model, size, Signs()) == fresh.rows(model, size, Signs())

@@ -169,22 +169,23 @@ def history(step: int, kind: str, values: dict[int, tuple[float, float]]) -> Jso
 def test_the_servers_history_comes_before_our_own() -> None:
     past, t = Past(), int(T)
     past.add(T, picture(50))
-    past.fill("880001", history(1, "dram", {t - 4: (10, 99), t - 3: (20, 20), t - 1: (40, 40)}))
+    past.fill("880001", history(1, "dram_taken", {t - 4: (10, 99), t - 3: (20, 20), t - 1: (40, 40)}))
     assert past.series("880001", "dram", T - 5, T, 5) == [(10, 99), (20, 20), (20, 20), (40, 40), (50, 50)]
 
 
 def test_a_gap_in_the_servers_history_stays_one() -> None:
     past, t = Past(), int(T)
     past.add(T, picture(50))
-    past.fill("880001", history(1, "dram", {t - 9: (10, 10), t - 1: (40, 40)}))
+    past.fill("880001", history(1, "dram_taken", {t - 9: (10, 10), t - 1: (40, 40)}))
     assert seen(past, T - 9, T, 9) == [*[None] * 7, 40, 50]
     assert seen(past, T - 10, T, 10) == [10, *[None] * 7, 40, 50]
 
 
-def test_dram_is_with_traces_as_in_the_snapshot() -> None:
+def test_dram_is_what_was_taken_as_in_the_snapshot() -> None:
     past, t = Past(), int(T)
     past.add(T, picture(50))
-    answer = history(10, "dram", {t - 60: (10, 30)})
+    answer = history(10, "dram_taken", {t - 60: (15, 35)})
+    answer["series"] += history(10, "dram", {t - 60: (3, 4)})["series"]
     answer["series"] += history(10, "trace", {t - 60: (5, 5)})["series"]
     past.fill("880001", answer)
     assert past.series("880001", "dram", T - 7200, T, 120)[-2:] == [(15, 35), (50, 50)]
@@ -194,7 +195,7 @@ def test_dram_is_with_traces_as_in_the_snapshot() -> None:
 def test_the_clocks_may_differ() -> None:
     past, t = Past(), int(T)
     past.add(T, picture(50))
-    past.fill("880001", history(1, "dram", {t - 3601: (10, 10)}), shift=3600.0)
+    past.fill("880001", history(1, "dram_taken", {t - 3601: (10, 10)}), shift=3600.0)
     assert seen(past, T - 2, T, 2) == [10, 50]
 
 
@@ -288,5 +289,5 @@ def test_history_changes_what_was_looked_at_already() -> None:
     for second in range(3):
         past.add(T + second, picture(50))
     assert seen(past, T - 8, T + 2, 10) == [*[None] * 7, 50, 50, 50]
-    past.fill("880001", history(1, "dram", {t - second: (1, 1) for second in range(1, 8)}))
+    past.fill("880001", history(1, "dram_taken", {t - second: (1, 1) for second in range(1, 8)}))
     assert seen(past, T - 8, T + 2, 10) == [*[1] * 7, 50, 50, 50]

@@ -83,7 +83,7 @@ def fold(stream: list[tuple[int, Act]], *, thin: bool) -> tuple[Ledger, WholeTot
         starts[who] += type(event) is ev.ProcessExited
         recorder.look(float(number))
         if thin:
-            ledger._graves._cap = 0
+            ledger.graves._cap = 0
             ledger.thin_graves(2)
     return ledger, whole, recorder
 
@@ -121,9 +121,9 @@ def test_everything_live_at_the_peak_and_nothing_else(stream: list[tuple[int, Ac
 def test_the_total_is_that_of_the_live_buffers(stream: list[tuple[int, Act]]) -> None:
     ledger, whole, _ = fold(stream, thin=False)
     live = [thing for thing in ledger.things() if counts(thing)]
-    assert whole.used == sum(thing.counted for thing in live if thing.kind in ON_CHIP)
+    assert whole.total.used == sum(thing.counted for thing in live if thing.kind in ON_CHIP)
     assert whole.beside.used == sum(thing.counted for thing in live if thing.kind not in ON_CHIP)
-    assert whole.count + whole.beside.count == len(live)
+    assert whole.total.count + whole.beside.count == len(live)
 
 
 def test_a_peak_that_a_parts_end_cannot_touch() -> None:

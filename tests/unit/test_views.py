@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from ttmem.account.books import Limits
 from ttmem.account.events import Allocated, Audited, DeviceClosed, Event, Extra, ResyncBegin, ResyncEnd, Viewed
 from ttmem.account.identity import ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.ledger import Ledger, Limits
+from ttmem.account.ledger import Ledger
 from ttmem.account.snapshot import snapshot
 
 MB = 1_000_000

@@ -38,7 +38,19 @@ _PAIRS = 8  # overlaps that are told with both sides
 _BUFFER, _PART = 1, 2
 _ROLES = [_BUFFER if kind in (Kind.L1, Kind.L1_SMALL) else _PART if kind in GROWING_UP else 0 for kind in KINDS]
 
-Range = tuple[int, int, int, Thing]  # start, end, a number that orders equal ones, what lies there
+# Start, end, and which of the map's things lies there, 64 bits each. One number has the same order as the three,
+# and is nothing for the garbage collector to look into, which would hold up everybody: there may be a hundred thousand.
+Range = int
+_LOW = (1 << 64) - 1
+
+
+def parted(one: Range) -> tuple[int, int, int]:
+    """Start, end and number of the thing.
+
+    >>> parted(0x20000 << 128 | 0x20400 << 64 | 7)
+    (131072, 132096, 7)
+    """
+    return one >> 128, one >> 64 & _LOW, one & _LOW
 
 
 class Core(NamedTuple):
@@ -82,6 +94,7 @@ class L1Map:
         self.floor = geometry.l1_size  # the lowest L1 buffer, on whatever cores it has its data
         self.holder: Thing | None = None
         self.floor_known = True  # else there is an L1 buffer of which nobody told where it is
+        self.things: list[Thing] = []  # all that have a place
         self.buffers: list[Range] = []  # of known extent, in order, the same on every core
         self.parts: dict[int, list[Range]] = {}  # of the programs that ran last, by the cores they are on
         self.shared: dict[int, list[Range]] = {}  # their circular buffers that lie inside L1 buffers
@@ -137,7 +150,6 @@ class Survey:
         self._resident = {(p.holding, p.ident): mask for p, mask in chip.resident}
         self._runs: list[list[Range]] = [[]]  # each in order when it is full
         self._worst: dict[int, tuple[int, Thing]] = {}  # by cores: the highest end of any program
-        self._number = 0
 
     def add(self, thing: Thing) -> None:
         """One live thing; those of other chips and kinds are passed over."""
@@ -194,9 +206,9 @@ class Survey:
             self._cannot(thing, NO_LAUNCH)
 
     def _range(self, start: int, end: int, thing: Thing) -> Range:
-        self._number += 1
-        size = self.map.geometry.l1_size
-        return min(start, size), min(end, size), self._number, thing
+        things, size = self.map.things, self.map.geometry.l1_size
+        things.append(thing)
+        return min(start, size) << 128 | min(end, size) << 64 | len(things) - 1
 
     def _cannot(self, thing: Thing, why: str) -> None:
         self.map.unplaced[why] += 1
@@ -219,11 +231,11 @@ class Survey:
         """All buffers, and the part of L1 that is never free, as a union."""
         found = self.map
         self._runs[-1].sort()
-        start, end, owner = 0, found.geometry.l1_base, None
+        start, end, owner = 0, found.geometry.l1_base, -1
         for count, item in enumerate(merge(*self._runs), 1):
             if not count % _SLICE:
                 yield
-            left, right, _, thing = item
+            left, right, number = parted(item)
             if left == right:
                 found.unsized.append(item)
                 continue
@@ -231,18 +243,18 @@ class Survey:
             found.buffer_bytes += right - left
             if left > end:
                 found.used.add(start, end)
-                start, end, owner = left, right, thing
+                start, end, owner = left, right, number
             else:
-                if left < end and owner is not None and len(found.overlaps) < _PAIRS:
-                    found.overlaps.append((owner, thing))
+                if left < end and owner >= 0 and len(found.overlaps) < _PAIRS:
+                    found.overlaps.append((found.things[owner], found.things[number]))
                 if right > end:
-                    end, owner = right, thing
+                    end, owner = right, number
         found.used.add(start, end)
 
     def _divide(self) -> Iterator[None]:
         """What is between: free, unless a buffer of unknown extent begins in it."""
         found, size, small = self.map, self.map.geometry.l1_size, self.map.small_start
-        begins = chain((start for start, _, _, _ in found.unsized), [size])
+        begins = chain((parted(item)[0] for item in found.unsized), [size])
         begin, last = next(begins), 0
         for count, (start, end) in enumerate(chain(found.used.inside(0, size), [(size, size)]), 1):
             pieces = (found.free, last, min(start, small)), (found.small_free, max(last, small), start)
@@ -287,8 +299,8 @@ class Survey:
     def _column(self, here: tuple[int, ...], doubtful: Span) -> Generator[None, None, _Column]:
         """Buffers and what programs have on these cores, as a union."""
         found = self.map
-        parts = sorted(part for cores in here for part in found.parts[cores])
-        taken = union((start, end) for start, end, _, _ in parts)
+        parts = [*map(parted, sorted(part for cores in here for part in found.parts[cores]))]
+        taken = union((start, end) for start, end, _ in parts)
         new = guessed = 0
         for count, span in enumerate(taken, 1):
             new += found.free.covered(*span) + found.small_free.covered(*span)
@@ -302,14 +314,14 @@ class Survey:
         )
         if len(taken) > _SLICE:
             yield
-        sizes = found.geometry.l1_base + found.buffer_bytes + sum(end - start for start, end, _, _ in parts)
+        sizes = found.geometry.l1_base + found.buffer_bytes + sum(end - start for start, end, _ in parts)
         top = max(parts, key=lambda part: part[1], default=None)
         return _Column(
             used,
             found.unknown.total - guessed + open_,
             found.free.largest_without(blocked),
             sizes - used,
-            None if top is None else top[3],
+            None if top is None else found.things[top[2]],
         )
 
 

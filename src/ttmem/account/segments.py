@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ttmem.account.grid import ROW
 from ttmem.account.kinds import Kind
-from ttmem.account.physical import Core, L1Map, Range, on_each_core
+from ttmem.account.physical import Core, L1Map, Range, on_each_core, parted
 from ttmem.account.things import Thing
 
 _FEW = 8
@@ -36,17 +36,18 @@ def segments(found: L1Map, core: Core) -> Iterator[Segment]:
     yield Segment(0, geometry.map_end, FIRMWARE)
     yield Segment(geometry.map_end, geometry.l1_base, RING)
     last = geometry.l1_base
-    for start, end, things in _sweep(merge(found.buffers, parts), last):
+    for start, end, numbers in _sweep(map(parted, merge(found.buffers, parts)), last):
         yield from _between(found, core, last, start)
+        things = tuple(found.things[number] for number in numbers)
         kind = things[0].kind
-        yield Segment(start, end, kind.label, things, _inside(shared, start, end) if kind is Kind.L1 else ())
+        yield Segment(start, end, kind.label, things, _inside(found, shared, start, end) if kind is Kind.L1 else ())
         last = end
     yield from _between(found, core, last, geometry.l1_size)
 
 
-def _sweep(ranges: Iterator[Range], last: int) -> Iterator[tuple[int, int, tuple[Thing, ...]]]:
+def _sweep(ranges: Iterator[tuple[int, int, int]], last: int) -> Iterator[tuple[int, int, list[int]]]:
     """Stretches above ``last`` on which the same things lie, those that began first coming first."""
-    here: list[tuple[int, int, Thing]] = []  # by end
+    here: list[tuple[int, int]] = []  # end and number
     coming = next(ranges, None)
     while here or coming is not None:
         if not here and coming is not None:
@@ -56,14 +57,14 @@ def _sweep(ranges: Iterator[Range], last: int) -> Iterator[tuple[int, int, tuple
             coming = next(ranges, None)
         stop = min([here[0][0], *([coming[0]] if coming is not None else [])])
         if stop > last:
-            yield last, stop, tuple(thing for _, _, thing in sorted(here, key=lambda item: item[1]))
+            yield last, stop, sorted(number for _, number in here)
             last = stop
         while here and here[0][0] <= last:
             heappop(here)
 
 
-def _inside(shared: list[Range], start: int, end: int) -> tuple[Thing, ...]:
-    return tuple(thing for left, right, _, thing in shared if left < end and right > start)
+def _inside(found: L1Map, shared: list[Range], start: int, end: int) -> tuple[Thing, ...]:
+    return tuple(found.things[number] for left, right, number in map(parted, shared) if left < end and right > start)
 
 
 def _between(found: L1Map, core: Core, start: int, end: int) -> Iterator[Segment]:
@@ -86,8 +87,9 @@ def _between(found: L1Map, core: Core, start: int, end: int) -> Iterator[Segment
 
 def _beginning(found: L1Map, start: int, end: int) -> tuple[Thing, ...]:
     """The first few buffers of unknown extent that begin in a range."""
-    place = bisect_left(found.unsized, start, key=lambda item: item[0])
-    return tuple(thing for left, _, _, thing in found.unsized[place : place + _FEW] if left < end)
+    place = bisect_left(found.unsized, start << 128)
+    few = map(parted, found.unsized[place : place + _FEW])
+    return tuple(found.things[number] for left, _, number in few if left < end)
 
 
 def has_data(thing: Thing, core: Core, banks: int) -> bool | None:

@@ -7,27 +7,31 @@ integers, None is "not known", and keys are only ever added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import chain as join
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from ttmem.account.blank import ANOMALIES, SCHEMA, UNSEEN
+from ttmem.account.events import Failed
 from ttmem.account.geometry import Geometry, Region, noc_limits, region_at
 from ttmem.account.grid import format_ranges, ranges_of, split_core_id
+from ttmem.account.identity import ProcessInfo
 from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Kind, Pool
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Chip, Process, Share
+from ttmem.account.parties import Chip, Process
 from ttmem.account.sites import line_of, stack_of
 from ttmem.account.things import Thing
-from ttmem.account.totals import NOT_YET, Peak, Total, keep_largest
+from ttmem.account.totals import NOT_YET, Total
 from ttmem.account.views import agreements, reporter
 
 _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
+_BUFFERS = {Pool.DRAM: (Kind.DRAM, Kind.TRACE), Pool.L1: (Kind.L1, Kind.L1_SMALL)}
+_IN_L1 = [kind for kind in KINDS if POOL_OF[kind] is Pool.L1]
 _RING = attrgetter("ring")
-_POOL_KEYS = [(pool.label, f"peak_{pool.label}") for pool in Pool]
+_CONFIDENCES = [(confidence, confidence.label) for confidence in reversed(Confidence)]
 _LABELS = [kind.label for kind in KINDS]
-_KINDS_OF = {pool: [kind for kind in KINDS if POOL_OF[kind] is pool] for pool in Pool}
+_POOL_KEYS = [key for pool in Pool for key in (pool.label, f"peak_{pool.label}")]
 
 # tt-metal's TensorMemoryLayout.
 LAYOUTS = {0: "interleaved", 2: "height_sharded", 3: "width_sharded", 4: "block_sharded", 5: "nd_sharded"}
@@ -35,35 +39,47 @@ LAYOUTS = {0: "interleaved", 2: "height_sharded", 3: "width_sharded", 4: "block_
 Json = dict[str, Any]
 
 
-def snapshot(
-    ledger: Ledger,
-    *,
-    time: str,
-    host: str,
-    server: Json | None = None,
-    sources: list[Json] | None = None,
-    user_of: Callable[[int], str | None] = lambda uid: None,
-    may_see: Callable[[int | None], bool] = lambda uid: True,
-    physical: Callable[[Chip], Json | None] = lambda chip: None,
-) -> Json:
-    """The account now. ``may_see`` says whose command lines the reader may be shown.
+class Moment:
+    """The account at one moment, in values that no later event changes: all of one answer is of the same moment.
 
-    ``physical`` gives what is known already of a chip's physical L1: to find it takes a look at every live thing.
+    It is quickly taken. The picture is large; it may be made of it later, and in any thread.
     """
-    processes = [_process(p, user_of, may_see) for p in (*ledger.processes.values(), *ledger.departed)]
-    return {
-        "schema": SCHEMA,
-        "time": time,
-        "host": host,
-        "server": server,
-        "sources": sources or [],
-        "driver": None,
-        "chips": [_chip(chip, physical(chip)) for chip in shown_chips(ledger)],
-        "processes": processes,
-        "sums": None,
-        "anomalies": anomalies(ledger.anomalies),
-        "notes": [],
-    }
+
+    def __init__(self, ledger: Ledger, physical: Callable[[Chip], Json | None] = lambda chip: None) -> None:
+        """``physical`` gives what is known already of a chip's physical L1: to find it takes a look at every thing."""
+        self._chips = [_chip(chip, physical(chip)) for chip in shown_chips(ledger)]
+        self._processes = [_taken(process) for process in (*ledger.processes.values(), *ledger.departed)]
+        self._anomalies = anomalies(ledger.anomalies)
+
+    def picture(
+        self,
+        *,
+        time: str,
+        host: str,
+        server: Json | None = None,
+        sources: list[Json] | None = None,
+        user_of: Callable[[int], str | None] = lambda uid: None,
+        may_see: Callable[[int | None], bool] = lambda uid: True,
+    ) -> Json:
+        """As plain data. ``may_see`` says whose command lines the reader may be shown."""
+        return {
+            "schema": SCHEMA,
+            "time": time,
+            "host": host,
+            "server": server,
+            "sources": sources or [],
+            "driver": None,
+            "chips": self._chips,
+            "processes": [_process(taken, user_of, may_see) for taken in self._processes],
+            "sums": None,
+            "anomalies": self._anomalies,
+            "notes": [],
+        }
+
+
+def snapshot(ledger: Ledger, *, physical: Callable[[Chip], Json | None] = lambda chip: None, **about: Any) -> Json:
+    """The picture of this moment, made at once."""
+    return Moment(ledger, physical).picture(**about)
 
 
 def anomalies(counts: dict[str, int]) -> dict[str, int]:
@@ -75,56 +91,6 @@ def shown_chips(ledger: Ledger) -> list[Chip]:
     stood_for = {chip.info.kmd for chip in ledger.chips.values() if chip.assumed}
     shown = [c for c in ledger.chips.values() if c.assumed or c.holdings or c.info.kmd not in stood_for or c.covered]
     return sorted(shown, key=lambda c: (c.info.kmd is None, c.info.kmd, len(c.uid), c.uid))
-
-
-def _used(chip: Chip, kind: Kind) -> int | None:
-    """Bytes of a kind, None if no source that could see it has reported on this chip."""
-    total = chip.kinds[kind]
-    return total.used if kind in chip.covered or total.peak.value else None
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
-    """What the allocator took; None unless it is known of every live thing, or if there never was any."""
-    parts = [chip.kinds[kind] for kind in kinds]
-    if not any(total.known for total in parts):
-        return None
-    values = [total.reserved_bytes for total in parts]
-    return None if None in values else _sum(values)
-
-
-def _largest_free(chip: Chip, pool: int) -> int | None:
-    """The largest block in one bank, by the tightest allocator that was asked; ttnn's own measure of what fits."""
-    kind = (Kind.DRAM, Kind.L1)[pool]
-    found = [a.largest_free[pool] for h in chip.holdings for a in h.audits.values() if a.banks[pool]]
-    found += [view.largest_free for h in chip.holdings for view in h.views.values() if view.kind is kind]
-    return min(found, default=None)
-
-
-def completeness(chip: Chip) -> float | None:
-    """What is tracked, by what the allocators themselves say is allocated; None if none was asked."""
-    found = agreements(chip)
-    both, either = (sum(column) for column in zip(*found)) if found else (0, 0)
-    return None if not found else both / either if either else 1.0
-
-
-def _ring_used(chip: Chip) -> int | None:
-    """The most that a program of this chip needs of a core's kernel ring."""
-    rings = join.from_iterable(map(_RING, holding.programs.values()) for holding in chip.holdings)
-    return max((ring for ring in rings if ring is not None), default=None)
-
-
-def _at_once(used: dict[Kind, int | None], resident: dict[Kind, int | None]) -> int | None:
-    """L1 in use at one time: of the parts of all cached programs only the resident ones, where that is known."""
-    known = {kind: size for kind, size in used.items() if size is not None and POOL_OF[kind] is Pool.L1}
-    if not known:
-        return None
-    known.update({kind: size for kind, size in resident.items() if size is not None})
-    return sum(known.values())
 
 
 def _chip(chip: Chip, physical: Json | None) -> Json:
@@ -145,16 +111,10 @@ def _chip(chip: Chip, physical: Json | None) -> Json:
 
 def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) -> Json:
     """One chip's memory, pool by pool."""
-    used = {kind: _used(chip, kind) for kind in KINDS}
-    # Of the programs that ran last on their cores (rule 9).
-    resident = {kind: None if used[kind] is None else chip.resident_bytes(kind) for kind in _OF_PROGRAMS}
+    used = _used(chip)
+    resident = _resident(chip, used)
     small = chip.kinds[Kind.L1_SMALL]
     dram_pool, l1_pool = chip.pools[Pool.DRAM], chip.pools[Pool.L1]
-    confidence = dict.fromkeys((c.label for c in reversed(Confidence)), 0)
-    for holding in chip.holdings:
-        counted = [leaf.used for leaf in filter(None, holding.leaves) if leaf.counts]
-        if counted:
-            confidence[holding.source.confidence.label] += sum(counted)
     basis = None if geometry is None else "live" if geometry.live else "table"
     return {
         "dram": {
@@ -163,7 +123,8 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
             "capacity": geometry.dram_capacity if geometry else None,
             "capacity_basis": basis,
             "peak": dram_pool.peak.value if used[Kind.DRAM] is not None else None,
-            "largest_free": _largest_free(chip, 0),
+            "reserved_peak": _reserved_peak(dram_pool, (dram_pool,)),
+            "largest_free": _largest_free(chip, Pool.DRAM),
             "banks": geometry.dram_banks if geometry else None,
             "trace": {
                 "used": used[Kind.TRACE],
@@ -172,14 +133,16 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
             },
         },
         "l1": {
-            "used": _sum(used[kind] for kind in _KINDS_OF[Pool.L1]),
+            "used": _sum(used[kind] for kind in _IN_L1),
             "reserved": _reserved(chip, (Kind.L1, Kind.L1_SMALL)),
             "capacity": geometry.l1_capacity if geometry else None,
             "capacity_basis": basis,
             "peak": l1_pool.peak.value if used[Kind.L1] is not None else None,
-            "largest_free": _largest_free(chip, 1),
+            "reserved_peak": _reserved_peak(l1_pool, (chip.kinds[kind] for kind in _BUFFERS[Pool.L1])),
+            "largest_free": _largest_free(chip, Pool.L1),
+            "bank_free": _bank_free(chip, geometry, used[Kind.L1]),
             "banks": geometry.cores if geometry else None,
-            "at_once": _at_once(used, resident),
+            "at_once": _at_once(chip, used, resident),
             "buffers": used[Kind.L1],
             "small": {
                 "used": used[Kind.L1_SMALL],
@@ -204,24 +167,169 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
         "host": {"used": used[Kind.HOST]},
         "reporter": reporter(chip),
         "completeness": completeness(chip),
-        "confidence": confidence,
-        "missing": [kind.label for kind in KINDS if used[kind] is None],
+        "confidence": _confidence(chip),
+        "missing": [label for label, size in zip(_LABELS, used) if size is None],
         "unseen": [],
     }
 
 
-def _process(process: Process, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]) -> Json:
-    info = process.info
+def _used(chip: Chip) -> list[int | None]:
+    """Bytes of each kind, None if no source that could see it has reported on this chip."""
+    covered = chip.covered
+    return [total.used if total.peak.value or kind in covered else None for kind, total in zip(KINDS, chip.kinds)]
+
+
+def _resident(chip: Chip, used: list[int | None]) -> list[int | None]:
+    """Of each kind the bytes of the programs that ran last on their cores (rule 9), None if that is not known."""
+    return [
+        None if size is None or kind not in _OF_PROGRAMS else chip.resident_bytes(kind)
+        for kind, size in zip(KINDS, used)
+    ]
+
+
+def _at_once(chip: Chip, used: list[int | None], resident: list[int | None]) -> int | None:
+    """L1 in use at one time: buffers with all that the allocator took for them, and of the parts of all cached programs
+    only the resident ones; each where that is known."""
+    sizes = []
+    for kind in _IN_L1:
+        better = _reserved(chip, (kind,)) if kind in _BUFFERS[Pool.L1] else resident[kind]
+        sizes.append(used[kind] if better is None else better)
+    return _sum(sizes)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
+    """What the allocator took; None unless it is known of every live thing, or if there never was any."""
+    parts = [chip.kinds[kind] for kind in kinds]
+    if not any(total.known for total in parts):
+        return None
+    values = [total.reserved_bytes for total in parts]
+    return None if None in values else _sum(values)
+
+
+def _reserved_peak(total: Total, kinds: Iterable[Total]) -> int | None:
+    """The most that the allocator took; None if less than was asked for, so that of something it was not told."""
+    taken = total.reserved_peak
+    return taken if taken and taken >= max(kind.peak.value for kind in kinds) else None
+
+
+def _largest_free(chip: Chip, pool: Pool) -> int | None:
+    """The largest block in one bank, by the tightest allocator that was asked; ttnn's own measure of what fits.
+
+    None if there are more or fewer bytes now than when they were asked.
+    """
+    kinds = _BUFFERS[pool]
+    found = []
+    for holding in (holding for holding in chip.holdings if holding.audits or holding.views):
+        audits = [audit for audit in holding.audits.values() if audit.banks[pool]]
+        if audits:
+            now = sum(leaf.reserved for leaf in (holding.leaves[kind] for kind in kinds) if leaf is not None)
+            if now != sum(audit.ours[pool] * audit.banks[pool] for audit in audits):
+                return None
+            found += [audit.largest_free[pool] for audit in audits]
+        found += [view.largest_free for view in holding.views.values() if view.kind is kinds[0]]
+    return min(found, default=None)
+
+
+def _bank_free(chip: Chip, geometry: Geometry | None, used: int | None) -> int | None:
+    """L1 that is free in one bank, in however many pieces; known where the runtime told how large its regions are."""
+    taken = chip.kinds[Kind.L1].reserved_bytes
+    if geometry is None or not geometry.live or taken is None or used is None:
+        return None
+    return max(0, geometry.l1_size - geometry.l1_base - geometry.l1_small_size - taken // geometry.cores)
+
+
+def completeness(chip: Chip) -> float | None:
+    """What is tracked, by what the allocators themselves say is allocated; None if none was asked."""
+    found = agreements(chip)
+    both, either = (sum(column) for column in zip(*found)) if found else (0, 0)
+    return None if not found else both / either if either else 1.0
+
+
+def _ring_used(chip: Chip) -> int | None:
+    """The most that a program of this chip needs of a core's kernel ring."""
+    rings = join.from_iterable(map(_RING, holding.programs.values()) for holding in chip.holdings if holding.programs)
+    return max((ring for ring in rings if ring is not None), default=None)
+
+
+def _confidence(chip: Chip) -> dict[str, int]:
+    """The bytes that count, by how they are known."""
+    found = [0] * (max(Confidence) + 1)
+    for holding in chip.holdings:
+        for leaf in filter(None, holding.leaves):
+            if leaf.counts:
+                found[holding.source.confidence] += leaf.used
+    return {label: found[confidence] for confidence, label in _CONFIDENCES}
+
+
+class _Taken(NamedTuple):
+    """A process as it was at one moment."""
+
+    info: ProcessInfo
+    seen: float
+    exited: float | None
+    claimed: list[int]
+    things: int
+    sources: list[Json]
+    numbers: dict[int, Chip]
+    shares: list[tuple[str, tuple[int, ...]]]  # of each chip: the bytes of each pool and their peak
+    held: list[tuple[Chip, list[int | None]]]  # of each holding, by kind: the bytes, None if they do not count
+    failed: int
+    last_failure: tuple[float, Failed] | None
+    anomalies: dict[str, int]
+
+
+def _taken(process: Process) -> _Taken:
+    failures = process.failures
+    return _Taken(
+        process.info,
+        process.seen,
+        process.exited,
+        sorted(process.claimed),
+        process.count,
+        [{"name": s.name, "confidence": s.confidence.label, "trouble": s.trouble} for s in process.sources.values()],
+        process.numbers.copy(),
+        [(uid, _used_and_peaks(*share.pools)) for uid, share in process.shares.items()],
+        [
+            (holding.chip, [leaf.used if leaf is not None and leaf.counts else None for leaf in holding.leaves])
+            for holding in process.holdings()
+        ],
+        failures.count,
+        failures.last[-1] if failures.last else None,
+        anomalies(process.anomalies),
+    )
+
+
+def _used_and_peaks(dram: Total, l1: Total, host: Total, system: Total) -> tuple[int, ...]:
+    """In the order of ``_POOL_KEYS``; written out, because there is one for each process on each chip."""
+    return (
+        dram.used,
+        dram.peak.value,
+        l1.used,
+        l1.peak.value,
+        host.used,
+        host.peak.value,
+        system.used,
+        system.peak.value,
+    )
+
+
+def _process(taken: _Taken, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]) -> Json:
+    info = taken.info
     seen = may_see(info.uid)
     numbers: dict[str, list[int]] = {}
-    for number, chip in process.numbers.items():
+    for number, chip in taken.numbers.items():
         numbers.setdefault(chip.uid, []).append(number)
-    kinds: dict[Chip, dict[str, int]] = {}
-    for holding in process.holdings():
-        here = kinds.setdefault(holding.chip, {})
-        for label, leaf in zip(_LABELS, holding.leaves):
-            if leaf is not None and leaf.counts:
-                here[label] = here.get(label, 0) + leaf.used
+    kinds: dict[str, dict[str, int]] = {}
+    for chip, sizes in taken.held:
+        here = kinds.setdefault(chip.uid, {})
+        for label, size in zip(_LABELS, sizes):
+            if size is not None:
+                here[label] = here.get(label, 0) + size
     return {
         "pid": info.pid or None,
         "start": info.start,
@@ -231,39 +339,35 @@ def _process(process: Process, user_of: Callable[[int], str | None], may_see: Ca
         "command": info.command if seen else None,
         "container": None,
         "job": None,
-        "state": "tracked" if process.exited is None else "exited",
-        "seen": process.seen,
-        "exited": process.exited,
-        "claimed_pids": sorted(process.claimed),
-        "things": process.count,
-        "sources": [
-            {"name": s.name, "confidence": s.confidence.label, "trouble": s.trouble} for s in process.sources.values()
-        ],
+        "state": "tracked" if taken.exited is None else "exited",
+        "seen": taken.seen,
+        "exited": taken.exited,
+        "claimed_pids": taken.claimed,
+        "things": taken.things,
+        "sources": taken.sources,
         "holds": [],
-        "chips": [
-            _share(uid, share, numbers.get(uid, []), kinds.get(share.chip, {})) for uid, share in process.shares.items()
-        ],
-        "failed": process.failures.count,
-        "last_failure": _last_failure(process) if seen else None,
-        "anomalies": anomalies(process.anomalies),
+        "chips": [_share(uid, pools, numbers.get(uid, []), kinds.get(uid, {})) for uid, pools in taken.shares],
+        "failed": taken.failed,
+        "last_failure": _failure(*taken.last_failure) if taken.last_failure is not None and seen else None,
+        "anomalies": taken.anomalies,
     }
 
 
-def _last_failure(process: Process) -> Json | None:
+def _failure(time: float, event: Failed) -> Json:
     """What the runtime said when it last refused memory; the backtrace is not part of it."""
-    if not process.failures.last:
-        return None
-    time, event = process.failures.last[-1]
     return {"time": time, "text": event.text, "operation": event.tag, "line": line_of(event.stack)}
 
 
-def _share(uid: str, share: Share, numbers: list[int], kinds: dict[str, int]) -> Json:
-    out: Json = {"uid": uid, "metal_id": min(numbers, default=None), "metal_ids": sorted(numbers)}
-    for (used, peak), total in zip(_POOL_KEYS, share.pools):
-        out[used] = total.used
-        out[peak] = total.peak.value
-    out["kinds"], out["source"], out["shm"] = kinds, "server", None
-    return out
+def _share(uid: str, pools: tuple[int, ...], numbers: list[int], kinds: dict[str, int]) -> Json:
+    return {
+        "uid": uid,
+        "metal_id": min(numbers, default=None),
+        "metal_ids": sorted(numbers),
+        **dict(zip(_POOL_KEYS, pools)),
+        "kinds": kinds,
+        "source": "server",
+        "shm": None,
+    }
 
 
 def thing(item: Thing, *, see_tag: bool = True) -> Json:
@@ -313,65 +417,3 @@ def core_place(item: Thing) -> tuple[int, int, int, Region] | None:
     if place is None:
         return None
     return place.x, place.y, place.address, region_at(geometry, place.address)
-
-
-class PeakFinder:
-    """Finds what was live at each peak in one pass over the live things, which may be made in slices.
-
-    The peaks are those of the chips, or those of one process on its chips, alive or departed.
-    """
-
-    def __init__(self, ledger: Ledger, *, recent: bool = False, process: Process | None = None) -> None:
-        self._process = process
-        self._corners: list[tuple[Json, Peak, list[tuple[int, int, Thing]]]] = []
-        self._by_kind: dict[tuple[str, Kind], list[tuple[Peak, list[tuple[int, int, Thing]]]]] = {}
-        if process is not None:
-            self._look_at_process(process, recent)
-            return
-        for chip in shown_chips(ledger):
-            for pool in Pool:
-                self._corner(chip, {"pool": pool.label}, chip.pools[pool], _KINDS_OF[pool], recent)
-            for kind in KINDS:
-                self._corner(chip, {"kind": kind.label}, chip.kinds[kind], [kind], recent)
-
-    def _look_at_process(self, process: Process, recent: bool) -> None:
-        for share in process.shares.values():
-            for pool in Pool:
-                self._corner(share.chip, {"pool": pool.label}, share.pools[pool], _KINDS_OF[pool], recent)
-        for holding in process.holdings():
-            for kind, leaf in zip(KINDS, holding.leaves):
-                if leaf is not None and leaf.counts:
-                    name = {"kind": kind.label, "device": holding.number}
-                    self._corner(holding.chip, name, leaf, [kind], recent)
-
-    def _corner(self, chip: Chip, name: Json, total: Total, kinds: list[Kind], recent: bool) -> None:
-        peak = total.recent if recent else total.peak
-        if peak.value:
-            heap: list[tuple[int, int, Thing]] = []
-            self._corners.append(({"chip": chip.uid, **name}, peak, heap))
-            for kind in kinds:
-                self._by_kind.setdefault((chip.uid, kind), []).append((peak, heap))
-
-    def add(self, item: Thing) -> None:
-        """Look at one live thing."""
-        if counts(item) and self._process in (None, item.holding.source.process):
-            for peak, heap in self._by_kind.get((item.holding.chip.uid, item.kind), ()):
-                if item.born <= peak.seq:
-                    keep_largest(heap, item)
-
-    def results(self, may_see: Callable[[int | None], bool] = lambda uid: True) -> Iterator[Json]:
-        """Each peak: bytes, time, and the largest things of it."""
-        for name, peak, heap in self._corners:
-            largest = [
-                thing(item, see_tag=may_see(item.holding.source.process.info.uid))
-                for item in peak.largest(item for _, _, item in heap)
-            ]
-            yield {**name, "bytes": peak.value, "time": peak.time, "largest": largest}
-
-
-def peaks(ledger: Ledger, *, recent: bool = False) -> list[Json]:
-    """The peak of each pool and kind of each chip, with the largest things live then."""
-    finder = PeakFinder(ledger, recent=recent)
-    for item in ledger.things():
-        finder.add(item)
-    return [*finder.results()]

@@ -8,12 +8,14 @@ from itertools import chain as join
 from typing import TYPE_CHECKING
 
 from ttmem.account.kinds import KINDS, Kind
-from ttmem.account.totals import Leaf
+from ttmem.account.totals import Total
 
 if TYPE_CHECKING:
     from ttmem.account.events import Audited, Extra, Viewed
     from ttmem.account.parties import Chip, Source
     from ttmem.account.views import Agreement
+
+_REMEMBERED = 512  # frees of a holding, to tell a second free from one of something never seen
 
 
 class Thing:
@@ -119,13 +121,11 @@ class Holding:
     __slots__ = ("agreements", "audits", "buffers", "chip", "freed", "freed_before", "leaves", "number", "programs",
                  "source", "unplaced", "views")  # fmt: skip
 
-    REMEMBERED = 512
-
     def __init__(self, source: Source, number: int, chip: Chip) -> None:
         self.source = source
         self.number = number
         self.chip = chip
-        self.leaves: list[Leaf | None] = [None] * len(KINDS)
+        self.leaves: list[Total | None] = [None] * len(KINDS)
         self.buffers: dict[int, Thing] = {}
         self.programs: dict[int, Program] = {}
         self.unplaced: list[int] = []  # keys of things reported at address 0, which are not one thing
@@ -135,10 +135,12 @@ class Holding:
         self.views: dict[tuple[int, Kind], Viewed] = {}  # the last one of each allocator and kind
         self.agreements: dict[Kind, Agreement] = {}  # of what was tracked with what the views said, when they came
 
-    def forget_older_frees(self) -> None:
-        """The set of just freed keys is full: keep it as the older generation, forget the one before."""
-        self.freed_before = self.freed
-        self.freed = set()
+    def note_freed(self, key: object) -> None:
+        """Once the set of just freed keys is full it is kept as the older generation; the one before is forgotten."""
+        self.freed.add(key)
+        if len(self.freed) >= _REMEMBERED:
+            self.freed_before = self.freed
+            self.freed = set()
 
     def just_freed(self, key: object) -> bool:
         return key in self.freed or key in self.freed_before
@@ -159,4 +161,4 @@ class Holding:
         self.agreements = {}
         for leaf in self.leaves:
             if leaf is not None:
-                leaf.used = leaf.count = leaf.reserved = leaf.known = 0
+                leaf.used = leaf.reserved = leaf.known = leaf.unknown = 0

@@ -92,15 +92,19 @@ class WholePeak(Peak):
 
 
 class Total:
-    """Bytes and number of live things in one corner of the account.
+    """Bytes and number of live things in one corner of the account, and every larger corner it is part of.
 
     Three high-water marks, each at most the next: ``high`` since somebody last lowered it, ``recent`` since a reset,
     ``peak`` since the start. So one comparison per event decides whether any of them moves. Samples lower a chip's
     ``high``, phases a process's; what it was before a reset is kept for them.
+
+    What one source of one process holds of one kind on one chip is a *leaf*: things are added to it and removed from
+    it, and all totals of its ``chain`` follow. The totals of a chain are of one class on purpose: the interpreter
+    finds an attribute fast where it found it last time.
     """
 
     __slots__ = (
-        "count",
+        "chain",
         "high",
         "high_before",
         "known",
@@ -108,21 +112,69 @@ class Total:
         "recent",
         "reserved",
         "reserved_peak",
+        "since",
+        "unknown",
         "used",
         "watch",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, since: int = 0, peak: Peak | None = None) -> None:
         self.used = 0
-        self.count = 0
         self.reserved = 0  # of those things whose reserved size is known
         self.known = 0  # how many those are
+        self.unknown = 0  # and how many the others
         self.reserved_peak = 0
         self.high = 0
         self.high_before = 0  # what high was in this sample before it was lowered
-        self.peak = Peak()
+        self.peak = peak or Peak()
         self.recent = Peak()
         self.watch = 0  # recent.seq; a thing born later was part of no peak
+        self.since = since  # of a leaf: when its source first spoke of this kind
+        self.chain: tuple[Total, ...] = ()  # of a leaf: itself and the larger ones
+
+    @property
+    def count(self) -> int:
+        return self.known + self.unknown
+
+    @property
+    def counts(self) -> bool:
+        """Is a leaf part of the chip's totals, or set aside because a stronger source reports the same (rule 12)?"""
+        return len(self.chain) > 1
+
+    def add(self, size: int, seq: int, time: float) -> None:
+        for total in self.chain:
+            total.used = used = total.used + size
+            total.unknown += 1
+            if used > total.high:
+                total.rise(used, seq, time)
+
+    def add_taken(self, size: int, reserved: int, seq: int, time: float) -> None:
+        """The same for a thing of which it is known what the allocator took."""
+        for total in self.chain:
+            total.used = used = total.used + size
+            total.known += 1
+            total.reserved = taken = total.reserved + reserved
+            if taken > total.reserved_peak:
+                total.reserved_peak = taken
+            if used > total.high:
+                total.rise(used, seq, time)
+
+    def remove(self, thing: Thing, size: int) -> None:
+        born = thing.born
+        for total in self.chain:
+            total.used -= size
+            total.unknown -= 1
+            if born <= total.watch:
+                total.leave(thing)
+
+    def remove_taken(self, thing: Thing, size: int, reserved: int) -> None:
+        born = thing.born
+        for total in self.chain:
+            total.used -= size
+            total.known -= 1
+            total.reserved -= reserved
+            if born <= total.watch:
+                total.leave(thing)
 
     def rise(self, used: int, seq: int, time: float) -> None:
         self.high = used
@@ -160,38 +212,36 @@ class Total:
 
     def merge(self, other: Total) -> None:
         """Count another total's things here too, as when a chip's name becomes known; peaks are the caller's."""
-        self.count += other.count
         self.reserved += other.reserved
         self.known += other.known
+        self.unknown += other.unknown
         self.reserved_peak = max(self.reserved_peak, self.reserved)
         self.used += other.used
 
     def drop(self, other: Total) -> None:
         """Stop counting another total's things here."""
         self.used -= other.used
-        self.count -= other.count
         self.reserved -= other.reserved
         self.known -= other.known
+        self.unknown -= other.unknown
 
     @property
     def reserved_bytes(self) -> int | None:
         """What the allocator took, None unless it is known of every live thing."""
-        return self.reserved if self.known == self.count else None
+        return None if self.unknown else self.reserved
 
 
-class WholeTotal(Total):
+class WholeTotal:
     """A total that can say everything that was live at its peak, also what it does not count (see ``beside``)."""
 
-    __slots__ = ("beside", "whole")
-
     def __init__(self) -> None:
-        super().__init__()
-        self.whole = self.peak = WholePeak()
-        self.beside = _Beside(self)
+        self.peak = WholePeak()
+        self.total = Total(peak=self.peak)
+        self.beside = _Beside(self.total)
 
     def things(self, live: Iterable[Thing]) -> list[Thing]:
         """All that was live at the peak, given what is live now."""
-        return self.whole.things(live)
+        return self.peak.things(live)
 
 
 class _Beside(Total):
@@ -199,7 +249,7 @@ class _Beside(Total):
 
     __slots__ = ("_whole",)
 
-    def __init__(self, whole: WholeTotal) -> None:
+    def __init__(self, whole: Total) -> None:
         super().__init__()
         self._whole = whole
         self.watch = 1 << 62  # whether a thing was part of the peak is for that peak to say
@@ -208,62 +258,7 @@ class _Beside(Total):
         self.high = used
 
     def leave(self, thing: Thing) -> None:
-        self._whole.whole.leave(thing)
+        self._whole.peak.leave(thing)
 
     def bury(self, grave: Grave, kind: int) -> None:
         self._whole.bury(grave, kind)
-
-
-class Leaf(Total):
-    """What one source of one process holds of one kind on one chip, and every larger total it is part of."""
-
-    __slots__ = ("chain", "since")
-
-    def __init__(self, since: int = 0) -> None:
-        super().__init__()
-        self.since = since  # when its source first spoke of this kind
-        self.chain: tuple[Total, ...] = (self,)
-
-    @property
-    def counts(self) -> bool:
-        """Is it part of the chip's totals, or set aside because a stronger source reports the same (rule 12)?"""
-        return len(self.chain) > 1
-
-    def add(self, size: int, seq: int, time: float) -> None:
-        for total in self.chain:
-            used = total.used + size
-            total.used = used
-            total.count += 1
-            if used > total.high:
-                total.rise(used, seq, time)
-
-    def add_taken(self, size: int, reserved: int, seq: int, time: float) -> None:
-        """The same for a thing of which it is known what the allocator took."""
-        for total in self.chain:
-            used = total.used + size
-            total.used = used
-            total.count += 1
-            total.known += 1
-            total.reserved = taken = total.reserved + reserved
-            if taken > total.reserved_peak:
-                total.reserved_peak = taken
-            if used > total.high:
-                total.rise(used, seq, time)
-
-    def remove(self, thing: Thing, size: int) -> None:
-        born = thing.born
-        for total in self.chain:
-            total.used -= size
-            total.count -= 1
-            if born <= total.watch:
-                total.leave(thing)
-
-    def remove_taken(self, thing: Thing, size: int, reserved: int) -> None:
-        born = thing.born
-        for total in self.chain:
-            total.used -= size
-            total.count -= 1
-            total.known -= 1
-            total.reserved -= reserved
-            if born <= total.watch:
-                total.leave(thing)

@@ -63,17 +63,19 @@ def _tracked(process: Process, chip: Chip, kind: Kind) -> int | None:
 
 def agreements(chip: Chip) -> list[Agreement]:
     """How account and allocators agree on a chip; a process that audits itself knows better than its views."""
-    audited = {holding.source.process for holding in chip.holdings if holding.audits}
-    found = [Agreement(*audit.agreement) for holding in chip.holdings for audit in holding.audits.values()]
+    auditors = [holding for holding in chip.holdings if holding.audits]
+    found = [Agreement(*audit.agreement) for holding in auditors for audit in holding.audits.values()]
+    audited = {holding.source.process for holding in auditors}
     for holding in chip.holdings:
-        if holding.source.process not in audited:
+        if holding.agreements and holding.source.process not in audited:
             found += holding.agreements.values()
     return found
 
 
 def reporter(chip: Chip) -> dict[str, Any]:
     """L1 by the allocators' own word, what is tracked of it, and the rest, with what that rest means."""
-    said = [(holding, size) for holding in chip.holdings if (size := _said(holding, Kind.L1)) is not None]
+    asked = [holding for holding in chip.holdings if holding.views]
+    said = [(holding, size) for holding in asked if (size := _said(holding, Kind.L1)) is not None]
     if not said:
         return {"total": None, "tracked": None, "inferred": None, "basis": _UNAVAILABLE}
     heard = {holding.source.process for holding, _ in said}  # nobody spoke for the others

@@ -11,14 +11,15 @@ from __future__ import annotations
 from ttmem.account.kinds import BUFFER_KINDS, KINDS, POOL_OF, Kind
 from ttmem.account.parties import Chip, Process, Share, Source
 from ttmem.account.things import Holding
-from ttmem.account.totals import NOT_YET, Leaf, Total
+from ttmem.account.totals import NOT_YET, Total
 
 _ALLOCATED = frozenset(BUFFER_KINDS) - {Kind.HOST}  # what an allocator on the chip gives out
 
 
-def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Leaf:
+def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Total:
     """The total for a kind that the holding reports for the first time."""
-    leaf = holding.leaves[kind] = Leaf(seq)
+    leaf = holding.leaves[kind] = Total(seq)
+    leaf.chain = (leaf,)
     process = holding.source.process
     settling = _Settling(process, seq, time).settle(holding.chip, kind, holding.source)
     settling.finish()
@@ -135,7 +136,7 @@ class _Settling:
         leaf.chain = (leaf, share.pools[pool], share.chip.kinds[kind], share.chip.pools[pool])
         whole = share.chip.whole
         if whole is not None:
-            leaf.chain += (whole if kind in _ALLOCATED else whole.beside,)
+            leaf.chain += (whole.total if kind in _ALLOCATED else whole.beside,)
         for total in leaf.chain[1:]:
             total.merge(leaf)
             self._grown.append(total)

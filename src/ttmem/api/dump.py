@@ -10,7 +10,7 @@ from ttmem.account.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
 from ttmem.account.snapshot import counts
 from ttmem.account.snapshot import thing as thing_json
 from ttmem.account.things import Thing
-from ttmem.api.words import anomaly_line
+from ttmem.api.words import anomaly_line, plain
 
 SCHEMA = "ttmem.dump/1"
 LARGE = 1 << 20
@@ -42,11 +42,12 @@ class DumpBuilder:
         group = kinds.get(item.kind)
         if group is None:
             group = kinds[item.kind] = _Group()
+        size = item.counted
         group.count += 1
-        group.bytes += item.size
-        if item.size >= LARGE:
+        group.bytes += size
+        if size >= LARGE:
             group.large += 1
-            group.large_bytes += item.size
+            group.large_bytes += size
         if len(group.things) < self._limit:
             group.things.append(item)
 
@@ -85,11 +86,16 @@ def _box(title: str) -> list[str]:
 
 
 def _mb(size: int) -> str:
-    return f"{size / 1048576:g} MB"
+    return f"{_short(size / 1048576)} MB"
 
 
 def _kb(size: int) -> str:
-    return f"{size / 1024:g} KB"
+    return f"{_short(size / 1024)} KB"
+
+
+def _short(value: float) -> str:
+    """Six digits, as the proof of concept had them; more where they stand before the point."""
+    return f"{value:g}" if value < 1e6 else f"{value:.0f}"
 
 
 def remaining_text(dump: Json) -> str:
@@ -132,7 +138,9 @@ def _thing_line(item: Json) -> str:
     if item["cores"]:
         text += f" on {item['cores']}"
     if item["tag"]:
-        text += f" [{item['tag']}]"
+        text += f" [{plain(item['tag'])}]"
+    if item["shared"]:
+        text += " in an L1 buffer, which is counted"
     return text
 
 
@@ -149,6 +157,7 @@ def kernels_text(dump: Json, now: float) -> str:
             lines += [
                 f"    - Kernel {item['id']}: {_KERNEL_TYPES[item['kind']]}, {_kb(item['size'])}, "
                 f"PID {item['pid']}, age {max(0.0, now - item['since']):.0f} s"
+                + (f" [{plain(item['tag'])}]" if item["tag"] else "")
                 for item in entry["things"]
             ]
             if entry["count"] > len(entry["things"]):

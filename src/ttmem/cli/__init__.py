@@ -39,16 +39,18 @@ class CommandError(Exception):
     """Something the user should know; printed as one line."""
 
 
+class UsageError(CommandError):
+    """The command was called in a way that makes no sense; exit code 2."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] in (["--version"], ["-V"]):
         from ttmem import __version__
 
-        print(f"ttmem {__version__}")
-        return 0
+        return _say(f"ttmem {__version__}", 0)
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(_help())
-        return 0 if arguments else 2
+        return _say(_help(), 0 if arguments else 2)
     name, *rest = arguments
     if name not in COMMANDS:
         print(f"ttmem: there is no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
@@ -65,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except CommandError as error:
         print(f"ttmem {name}: {error}", file=sys.stderr)
-        return wrong
+        return 2 if isinstance(error, UsageError) else wrong
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -80,6 +82,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _internal(name, error, wrong)
 
 
+def _say(text: str, code: int) -> int:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        sys.stderr.close()
+    except OSError as error:
+        print(f"ttmem: cannot write the output: {error.strerror}", file=sys.stderr)
+        return 1
+    return code
+
+
 def _internal(name: str, error: Exception, code: int) -> int:
     if os.environ.get("TTMEM_DEBUG") == "1":
         raise error
@@ -89,6 +102,14 @@ def _internal(name: str, error: Exception, code: int) -> int:
         file=sys.stderr,
     )
     return code
+
+
+def chip_names(text: str) -> list[str]:
+    """For -d: one or several, with commas."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} names no chip; without -d all are shown")
+    return names
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

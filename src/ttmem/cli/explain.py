@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explain why tt-metal refused: what a log's out-of-memory, clash, ring and trace errors mean, and what would do.
 
-Takes the log of a program, or an event file (`ttmem serve --record`, `ttmem import`), which also knows who held the
+Takes the log of a program, or an event file (`ttmem run --record`, `ttmem import`), which also knows who held the
 memory. Explains the last failure and counts the others.
 
 Exit codes: 0 explained, 1 no failure found, 2 an error or wrong usage.

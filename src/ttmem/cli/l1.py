@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
 from typing import Any
 from urllib.parse import urlencode
 
 from ttmem.account.ledger import Ledger
 from ttmem.api.client import ApiError, get_json
-from ttmem.cli import CommandError
+from ttmem.cli import CommandError, UsageError
 from ttmem.cli.replay import replay
 from ttmem.server.cores import Cores
 from ttmem.server.http import HttpError, Request
@@ -34,13 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "chip", metavar="CHIP", nargs="?",
         help="its number, PCI address or id (default: the one with the least headroom)",
     )  # fmt: skip
-    parser.add_argument("--core", metavar="X,Y", help="also the map of this core, in logical coordinates")
+    parser.add_argument("--core", type=_core, metavar="X,Y", help="also the map of this core, in logical coordinates")
     parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.cores/1"')
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
-    where.add_argument(
-        "--file", metavar="FILE", help="of an event file instead: `ttmem serve --record`, `ttmem import`"
-    )
+    where.add_argument("--file", metavar="FILE", help="of an event file instead: `ttmem run --record`, `ttmem import`")
     parser.add_argument("--at", metavar="TIME", help="with --file: stop there, as in `ttmem replay`")
     parser.add_argument(
         "--ascii", action="store_true", help="nothing but ASCII (so also where the locale is not UTF-8)"
@@ -48,9 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-color", action="store_true", help="no colours (so also with NO_COLOR, and in a pipe)")
 
 
+def _core(text: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,4},[0-9]{1,4}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not X,Y in logical coordinates such as 3,4")
+    return text
+
+
 def run(args: argparse.Namespace) -> int:
     if args.at is not None and args.file is None:
-        raise CommandError("--at is for --file; the server shows what is now")
+        raise UsageError("--at is for --file; the server shows what is now")
     try:
         recorded = None if args.file is None else replay(args.file, args.at)
         if recorded is None:

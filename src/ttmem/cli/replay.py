@@ -13,10 +13,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ttmem.account.groups import Groups
+from ttmem.account.kinds import KERNEL_KINDS
 from ttmem.account.ledger import Ledger
+from ttmem.account.peaks import peaks
 from ttmem.account.physical import numbers
 from ttmem.account.sites import short
-from ttmem.account.snapshot import peaks, snapshot
+from ttmem.account.snapshot import snapshot
 from ttmem.account.units import human
 from ttmem.cli import CommandError
 from ttmem.server.clock import rfc3339
@@ -28,6 +30,7 @@ from ttmem.wire.journal import JournalError, JournalReader
 
 _TIME_FORMS = "seconds since 1970 or a time such as 2026-01-31T12:00:00Z"
 _LISTED = 5
+_IN_THE_RING = {kind.label for kind in KERNEL_KINDS}
 
 
 class Replay(NamedTuple):
@@ -38,7 +41,9 @@ class Replay(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="written by `ttmem serve --record FILE` or `ttmem import`")
+    parser.add_argument(
+        "file", metavar="FILE", help="written by `--record` of `ttmem run` or `serve`, or `ttmem import`"
+    )
     parser.add_argument("--at", metavar="TIME", help=f"stop there: {_TIME_FORMS}")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--peaks", action="store_true", help="the peaks up to there instead, with what was live then")
@@ -109,7 +114,10 @@ def _peaks(found: list[dict[str, Any]], style: Style) -> str:
         title = f"chip {one['chip']} {one['kind']}: {human(one['bytes'])} at {rfc3339(one['time'], 6)}"
         lines += wrap(title, style)
         for item in one["largest"][:_LISTED]:
-            text = f"{human(item['size'])} at {item['address']}{' in an L1 buffer' if item['shared'] else ''}"
+            where = (
+                "" if item["kind"] in _IN_THE_RING else f" at {item['address']}"
+            )  # kernels have no address of their own
+            text = f"{human(item['size'])}{where}{' in an L1 buffer, which is counted' if item['shared'] else ''}"
             words = text, item["cores"], item["tag"], item["shape"], short(item["line"])
             lines += wrap(", ".join(filter(None, words)), style, "    ", "  ")
         if len(one["largest"]) > _LISTED:

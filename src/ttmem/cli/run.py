@@ -21,7 +21,7 @@ import sys
 from ttmem.account.kinds import Pool
 from ttmem.account.units import human, parse
 from ttmem.agent import AgentMissing
-from ttmem.cli import CommandError
+from ttmem.cli import CommandError, UsageError
 from ttmem.run.collect import Collector
 from ttmem.run.launch import LaunchError
 from ttmem.run.launch import run as launch
@@ -35,6 +35,9 @@ DEPTH = 24
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help='write everything as data, schema "ttmem.run/1"')
+    parser.add_argument(
+        "--record", metavar="FILE", help="write all events, for `ttmem replay`, `l1 --file` and `explain`"
+    )
     parser.add_argument("--quiet", action="store_true", help="no summary; verdicts and errors are still printed")
     parser.add_argument("--socket", metavar="PATH", help="report to the server there, too (default: if one is found)")
     parser.add_argument("--fail-on-leak", action="store_true", help="exit 3 if tensors are left when the devices close")
@@ -66,11 +69,11 @@ def _depth(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
-        raise CommandError("there is no command to run; for example: ttmem run -- python model.py")
+        raise UsageError("there is no command to run; for example: ttmem run -- python model.py")
     if args.json:
         _check_writable(args.json)
     gc.set_threshold(10_000, 5, 1_000_000)  # as the server does, and for the same reason
-    with Collector(_warn) as collector:
+    with _collector(args.record) as collector:
         try:
             stacks = args.depth if args.stacks else None
             ended = launch(command, collector, os.environ, args.socket, stacks=stacks)
@@ -88,6 +91,13 @@ def run(args: argparse.Namespace) -> int:
         by = args.by or ("line" if args.stacks else "op")
         print(render(report, by), file=sys.stderr)
     return _verdict(args, report)
+
+
+def _collector(record: str | None) -> Collector:
+    try:
+        return Collector(_warn, record)
+    except OSError as error:
+        raise CommandError(f"cannot write {record}: {error.strerror}" if record else str(error)) from None
 
 
 def _check_writable(path: str) -> None:

@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from ttmem.cli import CommandError
+from ttmem.cli import CommandError, chip_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-n", metavar="N", dest="count", type=_count, help="watch, and end after N pictures")
     parser.add_argument(
-        "-d", metavar="CHIP", dest="chips", action="append", default=[],
+        "-d", type=chip_names, metavar="CHIP", dest="chips", action="append", default=[],
         help="only this chip and who is on it: its number, PCI address or id; several with commas, or -d again",
     )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
@@ -90,7 +90,7 @@ class _View:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
-        self._wanted = [name.strip() for text in args.chips for name in text.split(",") if name.strip()]
+        self._wanted = [name for names in args.chips for name in names]
         self._look = _Look(args.api, args.root, args.umd)
         self._printed = 0
         self.empty = False

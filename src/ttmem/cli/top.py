@@ -13,7 +13,7 @@ import argparse
 import os
 import sys
 
-from ttmem.cli import CommandError
+from ttmem.cli import CommandError, chip_names
 
 ERROR = 2
 _LEAST, _MOST = 100, 10_000
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ms from picture to picture, 100 to 10000 (default: as last time, at first 500)",
     )  # fmt: skip
     parser.add_argument(
-        "-d", metavar="CHIP", dest="chips", action="append", default=[],
+        "-d", type=chip_names, metavar="CHIP", dest="chips", action="append", default=[],
         help="only this chip: its number, PCI address or id; several with commas, or -d again",
     )  # fmt: skip
     parser.add_argument("--socket", metavar="PATH", help="the server's socket (default: found like the server's own)")
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from ttmem.show.top.start import start
     from ttmem.wire.endpoint import api_path
 
-    wanted = tuple(name.strip() for text in args.chips for name in text.split(",") if name.strip())
+    wanted = tuple(name for names in args.chips for name in names)
     api = args.socket if args.socket is None or args.socket.endswith(".api.sock") else api_path(args.socket)
     return start(
         api=api,

@@ -27,9 +27,12 @@ from ttmem.account.events import (
 from ttmem.account.grid import MAX_Y, ROW
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KERNEL_KINDS, KIND_BY_LABEL, KINDS, Confidence, Kind, covers
+from ttmem.collect import shared
 from ttmem.collect.meters import Reading
-from ttmem.collect.sender import Sender, flush_shared, forget_shared, shared
-from ttmem.wire import native
+from ttmem.collect.sender import Sender
+from ttmem.wire.decode import decode
+from ttmem.wire.encode import encode
+from ttmem.wire.handshake import hello
 
 ENABLE_VARIABLE = "TT_ALLOC_TRACKING_ENABLED"
 _EXIT_SECONDS = 0.2
@@ -72,7 +75,7 @@ class AllocationClient:
             self._share_sender()
             _clients.add(self)
         else:
-            self._sender = Sender(self._paths, native.hello(source, confidence))
+            self._sender = Sender(self._paths, hello(source, confidence))
             self._sender.close()
 
     def is_enabled(self) -> bool:
@@ -206,8 +209,8 @@ class AllocationClient:
             self._leave()
 
     def _share_sender(self) -> None:
-        self._sender = shared(self._paths, self.source, self._confidence)
-        self._leave = weakref.finalize(self, self._sender.close)  # also if the client is forgotten
+        self._sender = shared.join(self._paths, self.source, self._confidence)
+        self._leave = weakref.finalize(self, shared.leave, self._sender)  # also if the client is forgotten
         self._leave.atexit = False
 
     def _put_allocated(
@@ -244,7 +247,7 @@ class AllocationClient:
     def _put_checked(self, make: Callable[..., Event], *values: Any) -> None:
         """For events that are rare: what is put is what the server would read."""
         try:
-            event = native.decode(native.encode(make(*map(_plain, values))))
+            event = decode(encode(make(*map(_plain, values))))
         except Exception:
             self._rejected += 1
         else:
@@ -290,12 +293,12 @@ def newest() -> AllocationClient | None:
 
 def _after_fork() -> None:
     """A child reports for itself: its own connection, thread and table. What the parent holds stays the parent's."""
-    forget_shared()
+    shared.forget_all()
     for client in list(_clients):
         client._leave.detach()
         if client._enabled:
             client._share_sender()
 
 
-atexit.register(flush_shared, _EXIT_SECONDS)
+atexit.register(shared.flush_all, _EXIT_SECONDS)
 os.register_at_fork(after_in_child=_after_fork)

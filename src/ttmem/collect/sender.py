@@ -10,23 +10,20 @@ once more, and the number of events it did not see is reported with it.
 from __future__ import annotations
 
 import _thread
-import errno
-import select
-import socket
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
 
 from ttmem.account.events import Event, Lost
-from ttmem.account.kinds import Confidence
+from ttmem.collect.line import Line
 from ttmem.collect.live import LiveTable
 from ttmem.collect.meters import Reading
 from ttmem.collect.tally import Tally
-from ttmem.wire import native
-from ttmem.wire.endpoint import connect_any, search_paths
+from ttmem.wire.encode import encode
+from ttmem.wire.endpoint import search_paths
+from ttmem.wire.handshake import sync
 
 _BATCH_SECONDS = 0.002
 _IDLE_SECONDS = 1.0
@@ -63,8 +60,8 @@ class Sender:
     def __init__(self, paths: list[str] | None, hello: bytes) -> None:
         self._paths = paths
         self._hello = hello
-        self._users = 1
-        self._open = True
+        self.users = 1  # who share it (see shared)
+        self.open = True
         self._deadline = 0.0  # of sending, once it is closed
         self._queue: deque[Event | int | _Look] = deque()  # a number is a flush that waits for its answer
         self._folding = threading.Lock()  # not one that a thread could take twice: a table must not change within
@@ -74,13 +71,11 @@ class Sender:
         self._bell: SimpleQueue[None] = SimpleQueue()  # an Event is not to be set by who interrupts its setting
         self._rung = False
         self._live = LiveTable()
-        self._sock: socket.socket | None = None
-        self._head = memoryview(b"")  # being sent; always a run of whole records, of which some may be out
-        self._head_events = 0
+        self._line: Line | None = None
+        self._head_events = 0  # of what is being sent
         self._resending: Iterator[bytes] | None = None
         self._pieces: deque[tuple[bytes, int]] = deque()  # to be sent after that: records, and how many events
         self._backlog = 0
-        self._incoming = b""
         self._token = 0
         self._gap = True  # the server has not seen everything: send the table first
         self._generation = 0
@@ -136,7 +131,7 @@ class Sender:
         """What is live by everything put so far. With a mark, as of the moment when that is put, by this call."""
         look = _Look(reset, mark)
         self._queue.append(look)
-        if self._open and self._start():
+        if self.open and self._start():
             self._ring()
             with self._answered:
                 self._answered.wait_for(lambda: self._decided, _DECIDE_SECONDS)
@@ -154,7 +149,7 @@ class Sender:
     def stats(self) -> dict[str, int | bool | str | None]:
         """How the sending fares; the last trouble in words."""
         return {
-            "connected": self._sock is not None,
+            "connected": self._line is not None,
             "queued": len(self._queue),
             "live": len(self._live),
             "sent": self._sent,
@@ -165,19 +160,15 @@ class Sender:
         }
 
     def close(self) -> None:
-        """One who shared it does so no more. After the last one it stops once everything is sent."""
-        with _sharing:
-            self._users -= 1
-            if self._users:
-                return
-            self._deadline = time.monotonic() + _LAST_SECONDS
-            self._open = False
+        """Nobody reports any more: it stops once everything is sent."""
+        self._deadline = time.monotonic() + _LAST_SECONDS
+        self.open = False
         self._ring()
 
     def abandon(self) -> None:
         """Let go of a connection that belongs to the parent of this forked process."""
-        if self._sock is not None:
-            self._sock.close()
+        if self._line is not None:
+            self._line.close()
 
     @property
     def promising(self) -> bool:
@@ -212,7 +203,7 @@ class Sender:
     # -- the thread's side ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._open or ((self._queue or self._busy()) and time.monotonic() < self._deadline):
+        while self.open or ((self._queue or self._busy()) and time.monotonic() < self._deadline):
             self._rest(0.0 if self._busy() else _IDLE_SECONDS)
             self._urgent = False
             try:
@@ -239,23 +230,23 @@ class Sender:
         """Is there something to do that no new event will wake us for?"""
         if self._waiting:
             return True
-        return self._sock is not None and bool(
-            self._head or self._pieces or self._resending or self._gap or self._queue
-        )
+        line = self._line
+        return line is not None and bool(line.sending or self._pieces or self._resending or self._gap or self._queue)
 
     def _step(self) -> None:
-        if self._sock is None and not self._connect():
+        line = self._line or self._connect()
+        if line is None:
             self._decide()
             self._take()
             time.sleep(0.01 if self._waiting else 0.0)
             return
-        if self._gap and not self._head:
+        if self._gap and not line.sending:
             self._begin_resync()
         self._take()
-        if not self._send() and len(self._queue) > _QUEUE_LIMIT:
+        if not line.send(self._next_piece) and len(self._queue) > _QUEUE_LIMIT:
             with self._folding:
                 self._fall_behind()
-        self._receive()
+        self._receive(line)
 
     def _take(self) -> None:
         """Take what is queued, a piece at a time so that nobody waits long for the lock."""
@@ -265,8 +256,8 @@ class Sender:
 
     def _fold(self, limit: int) -> None:
         """Fold queued events into the live table, and encode them if the server follows. The lock is held."""
-        queue, live, encode = self._queue, self._live, native.encode
-        follows = self._sock is not None and not self._gap
+        queue, live = self._queue, self._live
+        follows = self._line is not None and not self._gap
         records: list[bytes] = []
         events = 0
         try:
@@ -276,7 +267,7 @@ class Sender:
                     if isinstance(event, int):
                         self._token = event
                         if follows:
-                            records.append(native.sync(event))
+                            records.append(sync(event))
                         continue
                     mark = event.answer(live.tally)
                     if mark is None:
@@ -329,24 +320,21 @@ class Sender:
         else:
             time.sleep(0)  # not a wait: whoever folds gets the interpreter, instead of us queueing ever more
 
-    def _connect(self) -> bool:
+    def _connect(self) -> Line | None:
         now = time.monotonic()
         if now < self._next_try:
-            return False
+            return None
         self._next_try = now + _RETRY_SECONDS
         try:
-            sock, _ = connect_any(self._paths or search_paths(), 0.5)
+            line = Line(self._paths or search_paths(), self._hello)
         except OSError as error:
             self._trouble = f"no server: {error}"
-            return False
-        sock.setblocking(False)
+            return None
         self._decided = False  # until the table is on its way
-        self._sock = sock
-        self._head = memoryview(self._hello)
-        self._incoming = b""
+        self._line = line
         self._trouble = None
-        self._send()
-        return True
+        line.send(self._next_piece)
+        return line
 
     def _begin_resync(self) -> None:
         """From here on the server gets the whole table, and after it whatever happens meanwhile."""
@@ -369,119 +357,46 @@ class Sender:
         for start in range(0, len(events), 512):
             yield b"".join(map(self._record, events[start : start + 512]))
         if token:
-            yield native.sync(token)
+            yield sync(token)
 
     def _record(self, event: Event) -> bytes:
         try:
-            return native.encode(event)
+            return encode(event)
         except Exception:
             self._rejected += 1
             return b""
 
-    def _next_piece(self) -> bool:
-        """Make the next run of whole records the one being sent."""
+    def _next_piece(self) -> bytes | None:
+        """The next run of whole records, now that the last one is out."""
         with self._folding:
+            self._sent += self._head_events
+            self._head_events = 0
             if self._resending is not None:
                 piece = next(self._resending, None)
                 if piece is not None:
-                    self._head = memoryview(piece)
-                    return True
+                    return piece
                 self._resending = None
                 self._trouble = None  # whatever it was, the server has everything again
             if not self._pieces:
-                return False
+                return None
             piece, self._head_events = self._pieces.popleft()
             self._backlog -= len(piece)
-            self._head = memoryview(piece)
-            return True
+            return piece
 
-    def _send(self) -> bool:
-        """Send what there is; False if the socket took no more."""
-        sock = self._sock
-        assert sock is not None
-        while self._head or self._next_piece():
-            try:
-                sent = sock.send(self._head, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-            except BlockingIOError:
-                _wait(sock, select.POLLOUT)
-                return False
-            self._head = self._head[sent:]
-            if not self._head:
-                self._sent += self._head_events
-                self._head_events = 0
-        return True
-
-    def _receive(self) -> None:
+    def _receive(self, line: Line) -> None:
         """Acknowledgements, and the news that the server has gone."""
-        sock = self._sock
-        assert sock is not None
-        if self._waiting and not self._head:
-            _wait(sock, select.POLLIN)
-        try:
-            data = sock.recv(4096, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return
-        if not data:
-            raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
-        self._incoming += data
-        while len(self._incoming) >= native.ANSWER_SIZE:
-            record = self._incoming[: native.ANSWER_SIZE]
-            self._incoming = self._incoming[native.ANSWER_SIZE :]
-            if record[0] == native.SYNCED:
-                with self._answered:
-                    self._synced = max(self._synced, native.sync_token(record))
-                    self._answered.notify_all()
+        token = line.receive(wait=bool(self._waiting) and not line.sending)
+        if token is not None:
+            with self._answered:
+                self._synced = max(self._synced, token)
+                self._answered.notify_all()
 
     def _disconnect(self, why: str) -> None:
-        sock, self._sock = self._sock, None
-        if sock is not None:
-            sock.close()
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
         with self._folding:
             self._fall_behind()
         self._lose(self._head_events)
         self._head_events = 0
-        self._head = memoryview(b"")
         self._trouble = why
-
-
-_sharing = threading.RLock()
-_shared: weakref.WeakValueDictionary[tuple[str, Confidence, tuple[str, ...]], Sender] = weakref.WeakValueDictionary()
-
-
-def shared(paths: list[str] | None, source: str, confidence: Confidence) -> Sender:
-    """The sender of this process for a source; each who asks for it closes it.
-
-    To the server a name is one source, and what one sender has in its table replaces all that another one had.
-    """
-    key = source, confidence, tuple(paths or search_paths())
-    with _sharing:
-        sender = _shared.get(key)
-        if sender is not None:
-            sender._users += 1  # first: a collection may let go of the last one who shared it
-            if sender._open:
-                return sender
-        sender = _shared[key] = Sender(paths, native.hello(source, confidence))
-        return sender
-
-
-def flush_shared(timeout: float) -> None:
-    """The last events of a process that ends well are worth a moment, if somebody takes them."""
-    for sender in list(_shared.values()):
-        if sender.promising:
-            sender.flush(timeout)
-
-
-def forget_shared() -> None:
-    """In a forked process: all are the parent's, and so is whoever holds the lock."""
-    global _sharing
-    for sender in list(_shared.values()):
-        sender.abandon()
-    _sharing = threading.RLock()
-    _shared.clear()
-
-
-def _wait(sock: socket.socket, what: int) -> None:
-    """A moment, or until the socket is ready. Not select(): that fails for descriptors above 1023."""
-    poll = select.poll()
-    poll.register(sock, what)
-    poll.poll(20)

@@ -60,6 +60,8 @@ def find(path: str, env: Mapping[str, str]) -> str:
     if ".so" in os.path.basename(path) and os.path.isfile(path):
         return path
     where = locate(path, env)
+    if isinstance(where, str) and os.path.isfile(path):
+        raise OSError(f"{path} is neither a libtt_metal.so nor an interpreter")
     if isinstance(where, str):
         raise OSError(f"{path} is neither a libtt_metal.so nor an interpreter: {where}")
     library = library_of(where.folder, env) if where.folder else None

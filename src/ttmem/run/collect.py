@@ -28,6 +28,7 @@ from ttmem.run.picture import Made, programs_of
 from ttmem.server.clock import Clock
 from ttmem.server.ingest import Ingest
 from ttmem.server.legacy_log import LegacyLog
+from ttmem.server.recording import Recording
 
 _MOST_FAILURES = 100  # kept, the last ones
 _MOST_VERDICTS = 200  # with the whole account, which takes some milliseconds
@@ -45,12 +46,13 @@ class Failure(NamedTuple):
 class Collector:
     """Agents report here; ``ledger`` is what they said."""
 
-    def __init__(self, warn: Callable[[str], None]) -> None:
+    def __init__(self, warn: Callable[[str], None], record: str | None = None) -> None:
         self.clock = Clock()
         self.whole = WholeTotal()
         self.ledger = Ledger(whole=self.whole)
         self.ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=self.clock.now)
         self.ingest.warn = warn
+        self._recording = None if record is None else Recording(record, self.ingest, warn)
         self.ingest.rings.closing = self._closing
         self.ingest.rings.keep_sizes = True
         self._left: dict[tuple[int, int | None, int], tuple[list[Thing], list[Made]]] = {}
@@ -70,6 +72,8 @@ class Collector:
 
     def __exit__(self, *_: object) -> None:
         self.ingest.close()
+        if self._recording is not None:
+            self._recording.close()
         self._listener.close()
         self._folder.cleanup()
 

@@ -12,6 +12,7 @@ from ttmem.account.causes import Cause
 from ttmem.account.groups import Groups
 from ttmem.account.kinds import Pool
 from ttmem.account.ledger import Ledger
+from ttmem.account.peaks import peaks
 from ttmem.account.things import Thing
 from ttmem.explain import data as explain_data
 from ttmem.run.collect import Collector, Failure
@@ -102,7 +103,7 @@ class Report:
             ],
             "failed": self.failed,
             "failures": [self._failure(failure) for failure in self.failures],
-            "peaks": snap.peaks(self.ledger),
+            "peaks": peaks(self.ledger),
             "groups": {by: self.groups(by) for by in ("op", "line", "shape")},
             "peak": self._snapshot(account_of(self.at_peak, self._programs_at_peak), self.peak_time or self.ended_at),
             "final": self._snapshot(final, self.ended_at),

@@ -13,15 +13,14 @@ import signal
 import sys
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from ttmem import __version__
-from ttmem.account.events import ChipFound, Event, ProcessExited
+from ttmem.account.events import ChipFound, Event
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import Pool
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
-from ttmem.account.things import Thing
 from ttmem.account.units import human
 from ttmem.server.answers import LegacyAnswers
 from ttmem.server.clock import Clock, rfc3339
@@ -32,11 +31,11 @@ from ttmem.server.ingest import TURN_SECONDS, Ingest
 from ttmem.server.legacy_log import LegacyLog
 from ttmem.server.listen import Claim, ListenError, claim, group_id
 from ttmem.server.lookout import Lookout
+from ttmem.server.recording import Recording
 from ttmem.server.routes import Api
 from ttmem.sources import sysfs
 from ttmem.sources.rounds import Rounds
 from ttmem.wire.endpoint import LEGACY_PATH, api_path, beside
-from ttmem.wire.journal import JournalWriter
 from ttmem.wire.legacy import Type
 
 _TICK_SECONDS = 0.05
@@ -85,15 +84,17 @@ class Server:
         self.lookout = Lookout(options.machine, self.ledger, self._emit, warn=self.warn, chips_seen=self._follow_chips)
         self.api = Api(self.ledger, self.ingest, self.history, self.feed, self.clock, self.lookout, self.about)
         self._claims: list[Claim] = []
-        self._record: BinaryIO | None = None
-        self._journal: JournalWriter | None = None
+        self._recording: Recording | None = None
         self._stop = asyncio.Event()
         self._started = False
         self._dumps: set[asyncio.Task[None]] = set()
         self._http: list[HttpServer] = []
         self._servers: list[asyncio.Server] = []
         if options.record is not None:
-            self._open_record(options.record)
+            try:
+                self._recording = Recording(options.record, self.ingest, self.warn)
+            except OSError as error:
+                raise ServeError(f"cannot record to {options.record}: {error.strerror}") from None
         for chip in machine:
             self.ingest.emit(self.since, None, ChipFound(chip))
 
@@ -125,10 +126,11 @@ class Server:
         loop = asyncio.get_running_loop()
         raise_descriptor_limit()
         # A full collection goes through every live thing, a tenth of a second for a million of them, and finds next to
-        # nothing: freed things are in no cycle. So only the young are collected, and all when there are few.
-        gc.set_threshold(10_000, 5, 1_000_000)
+        # nothing: freed things are in no cycle. So only the young are collected, a few at a time because that holds the
+        # loop, and all when there are few.
+        gc.set_threshold(10_000, 1, 1_000_000)
         try:
-            await self.lookout.start(self.api.account)
+            await self.lookout.start(self.api.live.account)
             await self._listen()
             self._handle_signals(loop)
             self._write_pid()
@@ -181,8 +183,8 @@ class Server:
             if int(self.clock.now()) != second:
                 second = int(self.clock.now())
                 self.history.sample(self.clock.now(), self.ledger, self.lookout.chips())
-                if self._journal is not None:
-                    self._journal.flush()
+                if self._recording is not None:
+                    self._recording.flush()
                 if second % _COLLECT_SECONDS == 0 and self.ledger.live_count() < _FEW_THINGS:
                     gc.collect()
 
@@ -235,28 +237,6 @@ class Server:
         text = await self.api.dump_text(kernels=op == Type.DUMP_KERNELS)
         self.log.say(self.clock.now(), f"Received {op.name} request...\n{text}\n{op.name} complete.")
 
-    def _open_record(self, path: str) -> None:
-        try:
-            # Command lines and tags of all users are in it: for the owner's eyes.
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            self._record = open(fd, "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as the server
-        except OSError as error:
-            raise ServeError(f"cannot record to {path}: {error.strerror}") from None
-        self._journal = JournalWriter(self._record)
-        self.ingest.observers.append(self._write_journal)
-
-    def _write_journal(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
-        assert self._journal is not None
-        try:
-            self._journal.write(time, source, event)
-            if source is not None and type(event) is ProcessExited:
-                for gone in source.process.sources.values():
-                    self._journal.exited(gone)
-        except OSError as error:  # a full disk ends the recording, not the account
-            self.warn(f"recording stopped: {error.strerror}; the file is whole up to here")
-            self._journal = None
-            self.ingest.observers.remove(self._write_journal)
-
     def _write_pid(self) -> None:
         path = beside(self.options.socket, ".pid")
         with open(path, "w", encoding="ascii") as file:
@@ -287,11 +267,8 @@ class Server:
                 os.unlink(beside(self.options.socket, ".pid"))
             except OSError:
                 pass
-        if self._journal is not None and self._record is not None:
-            try:
-                self._record.close()
-            except OSError as error:
-                self.warn(f"the end of the recording was lost: {error.strerror}")
+        if self._recording is not None:
+            self._recording.close()
         if not self.options.quiet and self._started:
             self.log.say(self.clock.now(), self.statistics())
         self.log.close()

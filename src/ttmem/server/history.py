@@ -7,14 +7,17 @@ from array import array
 from collections.abc import Iterable
 from typing import Any
 
-from ttmem.account.kinds import KINDS
+from ttmem.account.kinds import KINDS, Kind
 from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Chip
 from ttmem.account.snapshot import memory, shown_chips
 
 Json = dict[str, Any]
 
 MOST_SERIES = 640  # 32 chips with all twelve kinds and what is sampled beside them, and room; about 200 KB each
 AT_ONCE = "l1_at_once"
+DRAM_TAKEN = "dram_taken"
+L1_TAKEN = "l1_taken"
 TELEMETRY = ("temperature_c", "power_w", "aiclk_mhz")
 _EMPTY = -(1 << 62)  # less than anything that is noted, and the same number as a float
 _OLD_SECONDS = 5.0
@@ -91,12 +94,18 @@ class History:
         """
         values: dict[tuple[str, str], tuple[float, float]] = {}
         for chip in shown_chips(ledger):
+            more = dict.fromkeys(KINDS, 0)  # was asked for meanwhile; at least as much was taken for it
             for kind, total in zip(KINDS, chip.kinds):
                 if total.peak.value:
-                    values[chip.uid, kind.label] = (total.used, total.take_high())
-            at_once = memory(chip, None)["l1"]["at_once"]
-            if at_once or (at_once is not None and (chip.uid, AT_ONCE) in self.fine.columns):
-                values[chip.uid, AT_ONCE] = (at_once, at_once)
+                    used, high = values[chip.uid, kind.label] = (total.used, total.take_high())
+                    more[kind] = high - used
+            for name, value, above in (
+                (DRAM_TAKEN, _taken(chip, Kind.DRAM, Kind.TRACE), max(more[Kind.DRAM], more[Kind.TRACE])),
+                (L1_TAKEN, _taken(chip, Kind.L1), more[Kind.L1]),
+                (AT_ONCE, memory(chip, None)["l1"]["at_once"], 0),
+            ):
+                if value is not None and (value or above or (chip.uid, name) in self.fine.columns):
+                    values[chip.uid, name] = (value, value + above)
         for seen in machine:
             now = seen["telemetry"]
             if now["state"] == "ok" and (now["age_s"] or 0.0) <= _OLD_SECONDS:
@@ -125,3 +134,12 @@ class History:
                     }
                 )
         return out
+
+
+def _taken(chip: Chip, *kinds: Kind) -> int | None:
+    """What the allocator took for buffers, or what was asked for if that is not known of all."""
+    totals = [chip.kinds[kind] for kind in kinds]
+    if not (chip.covered.intersection(kinds) or any(total.peak.value for total in totals)):
+        return None
+    taken = [total.reserved_bytes for total in totals]
+    return sum(total.used for total in totals) if None in taken else sum(filter(None, taken))

@@ -17,6 +17,7 @@ from ttmem.wire.endpoint import peer
 IDLE_SECONDS = 75.0
 _MAX_HEADERS = 16 * 1024
 _MAX_BODY = 64 * 1024
+_PIECE = 256 * 1024
 
 
 class Request(NamedTuple):
@@ -143,7 +144,9 @@ class HttpServer:
         if method == "HEAD":
             pass
         elif isinstance(body, bytes):
-            writer.write(_bytes(connection.send(h11.Data(data=body))))
+            for start in range(0, len(body), _PIECE):  # all at once would be copied anew as often as some of it is sent
+                writer.write(_bytes(connection.send(h11.Data(data=body[start : start + _PIECE]))))
+                await writer.drain()
         else:
             async for piece in body:
                 writer.write(_bytes(connection.send(h11.Data(data=piece))))

@@ -58,8 +58,11 @@ class Lookout:
         self._study: asyncio.Future[None] | None = None
         self._stop = threading.Event()
 
-    async def start(self, account: Callable[[], Json]) -> None:
-        """Begin, and wait for the first look, but not for long. ``account`` gives a snapshot to compare with."""
+    async def start(self, account: Callable[[], Callable[[], Json]]) -> None:
+        """Begin, and wait for the first look, but not for long.
+
+        ``account`` gives the account of the moment, from which a thread makes the snapshot to compare with.
+        """
         if self._machine is None:
             return
         loop, first = asyncio.get_running_loop(), asyncio.Event()
@@ -119,7 +122,7 @@ class Lookout:
                 break
         machine.close()
 
-    def _take(self, seen: Json | Exception, account: Callable[[], Json]) -> None:
+    def _take(self, seen: Json | Exception, account: Callable[[], Callable[[], Json]]) -> None:
         if isinstance(seen, Exception):
             self._complain(seen)
             return
@@ -149,12 +152,13 @@ class Lookout:
                         once.add((number, chip.uid))
                         self._emit(source, DeviceOpened(number, chip))
 
-    def _compare(self, seen: Json, picture: Json) -> None:
+    def _compare(self, seen: Json, snapshot: Callable[[], Json]) -> None:
         """Remember which chip is which, and where the counters differ from the account.
 
         What differs in two looks in a row is no matter of a moment.
         """
         try:
+            picture = snapshot()
             known = {**self._joins}
             joins.remember(known, joined(picture, seen, known), seen["chips"])
             self._joins = known

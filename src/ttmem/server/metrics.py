@@ -4,37 +4,92 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from ttmem.account.blank import ANOMALIES
+from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Pool
 from ttmem.account.ledger import Ledger
-from ttmem.account.snapshot import memory, shown_chips
+from ttmem.account.parties import Chip
+from ttmem.account.snapshot import shown_chips
 from ttmem.server.machine_metrics import MachineMetrics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
+_POOLS = [pool.label for pool in Pool]
+
+Json = dict[str, Any]
+
+
+class _Kind(NamedTuple):
+    """A chip's total of one kind."""
+
+    used: int
+    things: int
+    peak: int
+    recent: int
+    reserved: int | None
+
+
+class _Chip(NamedTuple):
+    """What the page says of a chip beside what is in its row of the snapshot."""
+
+    info: ChipInfo
+    assumed: bool
+    kinds: list[_Kind]
+    pools: list[tuple[int, int]]  # bytes and their peak
+    processes: int
+
+
+class Totals:
+    """What the page needs beside a snapshot, as it is at this moment; the page is made of it in a thread."""
+
+    def __init__(self, ledger: Ledger, *, pids: bool) -> None:
+        self.events = ledger.seq
+        self.chips = [_chip(chip) for chip in shown_chips(ledger)]
+        self.processes: list[tuple[str, int, list[int]]] | None = None  # chip, pid, bytes of each pool
+        if pids:
+            self.processes = [
+                (uid, process.info.pid, [total.used for total in share.pools])
+                for process in ledger.processes.values()
+                for uid, share in process.shares.items()
+            ]
+
+
+def _chip(chip: Chip) -> _Chip:
+    kinds = [
+        _Kind(
+            total.used,
+            total.count,
+            total.peak.value,
+            total.recent.value,
+            total.reserved_bytes if total.known else None,
+        )
+        for total in chip.kinds
+    ]
+    pools = [(total.used, total.peak.value) for total in chip.pools]
+    return _Chip(chip.info, chip.assumed, kinds, pools, len({holding.source.process for holding in chip.holdings}))
+
 
 class _Account(Collector):
-    """Reads the ledger when scraped; nothing is counted twice or kept in between."""
+    """The account of one moment; nothing is counted twice or kept in between."""
 
-    def __init__(self, ledger: Ledger, server: dict[str, Any], pids: bool) -> None:
-        self._ledger = ledger
+    def __init__(self, totals: Totals, server: Json, account: Json) -> None:
+        self._totals = totals
         self._server = server
-        self._pids = pids
+        self._account = account
 
     def describe(self) -> list[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
         yield from self._chips()
-        if self._pids:
-            yield from self._processes()
+        if self._totals.processes is not None:
+            yield from self._processes(self._totals.processes)
         yield from self._health()
 
     def _chips(self) -> Iterator[Metric]:
@@ -49,58 +104,75 @@ class _Account(Collector):
         capacity = gauge("capacity_bytes", "Size of the pool", ["pool", "basis"])
         pool_used = gauge("pool_used_bytes", "Requested bytes of live things, by pool", ["pool"])
         pool_peak = gauge("pool_peak_bytes", "Highest requested bytes of the pool since the server started", ["pool"])
+        in_use = gauge(
+            "in_use_bytes", "In use at one time: what buffers took, programs as far as they are resident", ["pool"]
+        )
+        largest = gauge("largest_free_bytes", "The largest free block in one bank, where it is known", ["pool"])
+        bank_free = gauge("bank_free_bytes", "Free for buffers in one bank, in however many pieces", ["pool"])
+        headroom = gauge("headroom_bytes", "From the end of a core's program to the lowest L1 buffer, the least", [])
         resident = gauge("resident_bytes", "Bytes of the programs last run on each core", ["kind"])
         trust = gauge("confidence_bytes", "Requested bytes by how they are known", ["confidence"])
         processes = gauge("processes", "Live processes that hold or held something on the chip", [])
         info = InfoMetricFamily("ttmem_chip", "What the chip is", labels=["chip"])
-        for chip in shown_chips(self._ledger):
-            uid, picture = chip.uid, memory(chip, chip.geometry)
-            missing = set(picture["missing"])
-            for kind in KINDS:
+        for chip, row in zip(self._totals.chips, self._account["chips"]):
+            uid, memory = chip.info.uid, row["memory"]
+            missing = set(memory["missing"])
+            for kind, total in zip(KINDS, chip.kinds):
                 if kind.label in missing:
                     continue
-                total = chip.kinds[kind]
                 used.add_metric([uid, kind.label], total.used)
-                things.add_metric([uid, kind.label], total.count)
-                peak.add_metric([uid, kind.label], total.peak.value)
-                recent.add_metric([uid, kind.label], total.recent.value)
-                if total.known and total.reserved_bytes is not None:
+                things.add_metric([uid, kind.label], total.things)
+                peak.add_metric([uid, kind.label], total.peak)
+                recent.add_metric([uid, kind.label], total.recent)
+                if total.reserved is not None:
                     reserved.add_metric([uid, kind.label], total.reserved)
-            for pool in Pool:
+            for pool, (size, highest) in zip(Pool, chip.pools):
                 if any(POOL_OF[kind] is pool and kind.label not in missing for kind in KINDS):
-                    pool_used.add_metric([uid, pool.label], chip.pools[pool].used)
-                    pool_peak.add_metric([uid, pool.label], chip.pools[pool].peak.value)
+                    pool_used.add_metric([uid, pool.label], size)
+                    pool_peak.add_metric([uid, pool.label], highest)
             for pool_name in ("dram", "l1"):
-                if picture[pool_name]["capacity"] is not None:
-                    basis = picture[pool_name]["capacity_basis"]
-                    capacity.add_metric([uid, pool_name, basis], picture[pool_name]["capacity"])
+                if memory[pool_name]["capacity"] is not None:
+                    basis = memory[pool_name]["capacity_basis"]
+                    capacity.add_metric([uid, pool_name, basis], memory[pool_name]["capacity"])
+            dram, l1 = memory["dram"], memory["l1"]
+            taken = dram["used"] if dram["reserved"] is None else dram["reserved"]
+            for family, labels, value in (
+                (in_use, ["dram"], taken),
+                (in_use, ["l1"], l1["at_once"]),
+                (largest, ["dram"], dram["largest_free"]),
+                (largest, ["l1"], l1["largest_free"]),
+                (bank_free, ["l1"], l1["bank_free"]),
+                (headroom, [], l1["physical"]["headroom_min"]),
+            ):
+                if value is not None:
+                    family.add_metric([uid, *labels], value)
             for kind_name in ("cb", "dfb"):
-                if picture["l1"][kind_name]["resident"] is not None:
-                    resident.add_metric([uid, kind_name], picture["l1"][kind_name]["resident"])
+                if memory["l1"][kind_name]["resident"] is not None:
+                    resident.add_metric([uid, kind_name], memory["l1"][kind_name]["resident"])
             for level in Confidence:
-                trust.add_metric([uid, level.label], picture["confidence"][level.label])
-            processes.add_metric([uid], len({holding.source.process for holding in chip.holdings}))
+                trust.add_metric([uid, level.label], memory["confidence"][level.label])
+            processes.add_metric([uid], chip.processes)
             about = {"pci": chip.info.pci or "", "board": chip.info.board or "", "arch": chip.info.arch.label}
             info.add_metric([uid], {**about, "identity": "assumed" if chip.assumed else "known"})
         yield from (used, reserved, things, peak, recent, capacity, pool_used, pool_peak, resident, trust, processes)
+        yield from (in_use, largest, bank_free, headroom)
         yield info
 
-    def _processes(self) -> Iterator[Metric]:
+    def _processes(self, found: list[tuple[str, int, list[int]]]) -> Iterator[Metric]:
         used = GaugeMetricFamily(
             "ttmem_process_used_bytes", "Requested bytes of one process", labels=["chip", "pid", "pool"]
         )
-        for process in self._ledger.processes.values():
-            for uid, share in process.shares.items():
-                for pool in Pool:
-                    used.add_metric([uid, str(process.info.pid), pool.label], share.pools[pool].used)
+        for uid, pid, sizes in found:
+            for pool, size in zip(_POOLS, sizes):
+                used.add_metric([uid, str(pid), pool], size)
         yield used
 
     def _health(self) -> Iterator[Metric]:
         odd = CounterMetricFamily("ttmem_anomalies", "Odd events by name", labels=["name"])
-        for name in ANOMALIES:
-            odd.add_metric([name], self._ledger.anomalies[name])
+        for name, count in self._account["anomalies"].items():
+            odd.add_metric([name], count)
         yield odd
-        yield CounterMetricFamily("ttmem_events", "Events applied", value=self._ledger.seq)
+        yield CounterMetricFamily("ttmem_events", "Events applied", value=self._totals.events)
         yield CounterMetricFamily("ttmem_connections", "Client connections accepted", value=self._server["accepted"])
         yield GaugeMetricFamily("ttmem_clients", "Client connections open", value=self._server["clients"])
         yield GaugeMetricFamily("ttmem_start_time_seconds", "When the server started", value=self._server["since"])
@@ -109,9 +181,9 @@ class _Account(Collector):
         yield build
 
 
-def page(ledger: Ledger, server: dict[str, Any], picture: dict[str, Any], *, pids: bool = False) -> bytes:
-    """The metrics page. ``picture`` is a snapshot with what the machine shows."""
+def page(totals: Totals, server: Json, account: Json, picture: Json) -> bytes:
+    """The metrics page. ``account`` is the snapshot of the same moment, ``picture`` has what the machine shows, too."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Account(ledger, server, pids))
+    registry.register(_Account(totals, server, account))
     registry.register(MachineMetrics(picture))
     return generate_latest(registry)

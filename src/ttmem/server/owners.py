@@ -13,7 +13,7 @@ from ttmem.sources import processes
 
 if TYPE_CHECKING:
     from ttmem.account.parties import Source
-    from ttmem.server.ingest import Connection
+    from ttmem.server.connection import Connection
 
 _REMEMBERED = 1024
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from ttmem.account.ledger import Ledger
 from ttmem.account.things import Holding, Thing
+from ttmem.server.http import Response, json_text
 
 T = TypeVar("T")
 
@@ -42,6 +44,12 @@ async def slices(holdings: Iterable[Holding]) -> AsyncIterator[list[Thing]]:
     yield batch
 
 
+async def thin(ledger: Ledger) -> None:
+    """Let what a large dead process left shrink to what is kept of it, before somebody looks through it."""
+    while ledger.thin_graves(SLICE):
+        await asyncio.sleep(0)
+
+
 async def in_turns(steps: Iterable[T]) -> list[T]:
     """All that the steps give, with a pause whenever a turn's time is over."""
     out, began = [], monotonic()
@@ -51,3 +59,21 @@ async def in_turns(steps: Iterable[T]) -> list[T]:
             await asyncio.sleep(0)
             began = monotonic()
     return out
+
+
+async def rows_response(make: Callable[[], dict[str, Any]]) -> Response:
+    """What is large is made and written in a thread: the loop has others to serve."""
+    return await asyncio.to_thread(lambda: Response(_rows_text(make()).encode() + b"\n"))
+
+
+def _rows_text(data: dict[str, Any]) -> str:
+    """The same as ``json_text``, row by row: while the encoder is at work no other thread can run.
+
+    >>> _rows_text({"host": "box", "chips": [{"uid": "77"}, {}], "driver": None})
+    '{"host":"box","chips":[{"uid":"77"},{}],"driver":null}'
+    """
+    parts = []
+    for key, value in data.items():
+        rows = f"[{','.join([json_text(row) for row in value])}]" if isinstance(value, list) else json_text(value)
+        parts.append(f"{json_text(key)}:{rows}")
+    return f"{{{','.join(parts)}}}"

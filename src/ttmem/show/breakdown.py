@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ttmem.account.units import human
-from ttmem.show.chips import Names, level, percent, share
+from ttmem.show.chips import Names, l1_buffers, level, percent, share
 from ttmem.show.text import BOLD, DIM, NONE, Style, cells, wrap
 
 TYPE_CHECKING = False
@@ -122,9 +122,10 @@ def _breakdown(chip: Json, counted: bool, style: Style) -> list[str]:
         region = f"of {human(trace['region'])} set aside" if trace["region"] else ""
         rows.part("traces", trace["used"], size, region)
     rows.add("DRAM total", level(dram), size, _of_dram(dram))
-    small = l1["small"]
-    rows.part("L1 buffers", l1["buffers"], core)
-    rows.part("L1_SMALL", small["used"], core, f"of {human(small['region'])} set aside" if small["region"] else "")
+    small, buffers = l1["small"], l1_buffers(l1)
+    rows.part("L1 buffers", level(buffers), core, ", ".join([*_asked(buffers), *_of_buffers(l1)]))
+    aside = [f"of {human(small['region'])} set aside"] if small["region"] else []
+    rows.part("L1_SMALL", level(small), core, ", ".join([*aside, *_asked(small)]))
     for name, part in (("circular buffers", l1["cb"]), ("dataflow buffers", l1["dfb"])):
         _shared(rows, name, part, core)
     for name, key in (("scratchpads", "scratchpad"), ("kernels", "kernels")):
@@ -160,19 +161,42 @@ def _cached(size: int | None, capacity: int | None) -> str:
     return "held by all cached programs, which share L1 in time" if over else ""
 
 
+def _asked(buffers: Json) -> list[str]:
+    """A tile in one bank costs all banks as much."""
+    return [] if buffers["reserved"] in (None, buffers["used"]) else [f"taken for {human(buffers['used'])} asked for"]
+
+
 def _of_dram(dram: Json) -> str:
-    said = [] if dram["reserved"] in (None, dram["used"]) else [f"taken for {human(dram['used'])} asked for"]
-    said += _sizes(dram)
-    return ", ".join(said)
+    taken = dram["reserved_peak"] if dram["reserved"] is not None else None
+    peak = dram["peak"] if taken is None else taken
+    return ", ".join([*_asked(dram), *([f"peak {human(peak)}"] if peak is not None else []), *_sizes(dram)])
 
 
 def _of_l1(l1: Json) -> str:
-    said = [f"{human(l1['used'])} with all cached programs"] if l1["used"] != l1["at_once"] else []
+    """What all cached programs need may be more than there is, for they take turns."""
+    programs = [l1["cb"], l1["dfb"]]
+    programs += [{"held": l1[key], "resident": l1[f"{key}_resident"]} for key in ("scratchpad", "kernels")]
+    absent = sum(one["held"] - one["resident"] for one in programs if None not in (one["held"], one["resident"]))
+    peak, taken = l1["peak"], l1["reserved_peak"]
+    said = []
+    if absent > 0 and l1["at_once"] is not None:
+        highest = f" (peak {human(peak)})" if peak is not None else ""
+        said.append(f"{human(l1['at_once'] + absent)}{highest} with all cached programs")
+    elif peak is not None and taken is None:
+        over = l1["capacity"] is not None and peak > l1["capacity"]
+        said.append(f"peak {human(peak)}{' with all cached programs' if over else ''}")
     return ", ".join([*said, *_sizes(l1)])
 
 
+def _of_buffers(l1: Json) -> list[str]:
+    said = [] if l1["reserved_peak"] is None else [f"peak {human(l1['reserved_peak'])}"]
+    if l1["largest_free"] is None and l1["bank_free"] is not None:
+        said.append(f"{human(l1['bank_free'])} free in a bank")
+    return said
+
+
 def _sizes(pool: Json) -> list[str]:
-    said = [f"peak {human(pool['peak'])}"] if pool["peak"] is not None else []
+    said = []
     if pool["largest_free"] is not None:
         said.append(f"largest free block {human(pool['largest_free'])} in a bank")
     if pool["capacity"] is None:

@@ -91,9 +91,15 @@ def _ranges(numbers: list[int]) -> list[str]:
 
 
 def level(pool: Json) -> int | None:
-    """What a bar shows of DRAM: what the allocator took where that is known, else what was asked for."""
+    """What a bar shows of buffers: what the allocator took where that is known, else what was asked for."""
     found: int | None = pool["reserved"] if pool["reserved"] is not None else pool["used"]
     return found
+
+
+def l1_buffers(l1: Json) -> Json:
+    """L1 buffers alone: what was taken is told together with L1_SMALL."""
+    taken = None if l1["reserved"] is None else max(0, l1["reserved"] - (l1["small"]["reserved"] or 0))
+    return {"used": l1["buffers"], "reserved": taken}
 
 
 def share(size: int | None, capacity: int | None) -> float | None:

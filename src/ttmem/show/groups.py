@@ -8,6 +8,7 @@ from typing import Any
 
 from ttmem.account.sites import short
 from ttmem.account.units import human
+from ttmem.api.words import plain
 
 Json = dict[str, Any]
 WORDS = {
@@ -31,7 +32,7 @@ NONE = {
 def rows(groups: Iterable[Json], by: str) -> Iterator[str]:
     """A line for each group, and for stacks one for each further frame."""
     for group in groups:
-        key = group[by]
+        key = group[by] and "\n".join(map(plain, group[by].split("\n")))
         first, *frames = key.split("\n") if by == "stack" and key else [short(key) if by == "line" else key]
         kinds = ", ".join(f"{kind} {human(size)}" for kind, size in group["kinds"].items() if by != "kind")
         row = f"{human(group['bytes']):>10} {group['count']:>7,} x  {first or NONE[by]}"

@@ -123,8 +123,9 @@ def _head(found: Json, name: str, style: Style) -> list[str]:
     return [
         *lines,
         *wrap(
-            f"used {least}{human(used)} of {human(capacity)} ({percent(share(used, capacity))}), fullest core "
-            f"{human(fullest)} ({percent(share(fullest, size))}), least headroom {human(found['headroom_min'])}{age}",
+            f"used {least}{human(used)} of {human(capacity)} ({percent(share(used, capacity))}) with firmware and "
+            f"kernel ring, fullest core {human(fullest)} ({percent(share(fullest, size))}), "
+            f"least headroom {human(found['headroom_min'])}{age}",
             style,
         ),
     ]

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 
+_ENDING = 4  # characters of an id's end that may stand for it
+
+
 class UnknownChip(ValueError):
     """There is no such chip, or there are several; the text is for the user."""
 
@@ -40,6 +43,8 @@ def names_of(chip: Json) -> list[str]:
 
 def _find(name: str, chips: list[Json]) -> str:
     found = [chip["uid"] for chip in chips if name.lower() in names_of(chip)]
+    if not found and len(end := name.lower().lstrip("….")) >= _ENDING:  # long ids are shown by their ends
+        found = [chip["uid"] for chip in chips if any(known.endswith(end) for known in names_of(chip))]
     if len(found) == 1:
         return str(found[0])
     if found:

@@ -21,7 +21,7 @@ NOBODY = "No process uses a chip, and none has reported anything."
 _TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1")
 _COLOURS = {"untracked": YELLOW, "stale": DIM, "exited": DIM}
 MEANINGS = {
-    "stale": "stale: left behind in tt-metal's counters by a process that died; none of it is in use.",
+    "stale": "stale: in tt-metal's counters, of a process that is gone or cannot be seen from here; not counted.",
     "exited": "exited: what it still held when it went; all of it was given back.",
 }
 

@@ -37,7 +37,7 @@ def render(picture: Json, style: Style | None = None, *, whole: bool = False) ->
         lines += chip_table(chips, names, style)
         lines += (line for text in too_full(chips, names) for line in wrap(text, style, "  ", ""))
     else:
-        lines += wrap("No chip is known: the driver shows none, and no process has reported one.", style)
+        lines += wrap(_no_chip(picture), style)
     lines += ["", *process_table(picture["processes"], chips, names, style, nobody(picture))]
     if not whole and style.width >= _SUMS_FROM and _has_sums(picture):
         from ttmem.show.sums import sums_table  # few machines need it
@@ -46,6 +46,13 @@ def render(picture: Json, style: Style | None = None, *, whole: bool = False) ->
     lines += breakdowns(picture, names, style, whole)
     lines += ["", *_footer(picture, style)]
     return "\n".join(fit_line(line.rstrip(), style.width) for line in lines).rstrip("\n")
+
+
+def _no_chip(picture: Json) -> str:
+    """Why there is none, as far as anybody looked: of an event file nobody asks the driver."""
+    driver = picture.get("driver")
+    looked = "" if driver is None else f"the driver {'shows none' if driver['loaded'] else 'is not loaded'}, and "
+    return f"No chip is known: {looked}no process has reported one."
 
 
 def _has_sums(picture: Json) -> bool:

@@ -15,6 +15,7 @@ from ttmem.account.units import human
 from ttmem.api.words import anomaly_line
 from ttmem.explain.words import headline
 from ttmem.run.report import Report, cause_of
+from ttmem.show.chips import percent
 from ttmem.show.explain import block
 from ttmem.show.groups import WORDS, rows
 from ttmem.show.text import style_of
@@ -89,9 +90,14 @@ def _chip(report: Report, chip: Chip) -> list[str]:
         ):
             taken = chip.pools[pool].reserved_peak
             end = sum(t.taken or 0 for t in report.left if t.holding.chip is chip and POOL_OF[t.kind] is pool)
-            share = f"{100 * taken / capacity if capacity else 0:.2g} % of {human(capacity)}"
+            share = f"{_part(taken, capacity)} of {human(capacity)}"
             lines.append(f"  {name:22} {human(taken):>11} {human(end):>11}   peak is {share}")
     return lines
+
+
+def _part(size: int, capacity: int) -> str:
+    part = size / capacity if capacity else 0.0
+    return f"{100 * part:.2g} %" if part < 0.0995 else f"{percent(part)[:-1]} %"
 
 
 def _peak(report: Report, chip: Chip) -> list[str]:

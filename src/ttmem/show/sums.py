@@ -55,9 +55,10 @@ def sums_table(picture: Json, names: Names, style: Style) -> list[str]:
 def _of_chips(title: str, row: Json, chips: dict[str, Json]) -> Row:
     """Of a chip that nobody holds nothing is missing."""
     held = [chips[uid] for uid in row["chips"] if chips[uid]["held"] is not False]
+    taken = row["dram"]["used"] is not None and row["dram"]["reserved_on"] == row["dram"]["used_on"]
     dram, l1 = (
         _marked(row[pool][name], not all(is_known(chip, pool, name) for chip in held))
-        for pool, name in (("dram", "used"), ("l1", "at_once"))
+        for pool, name in (("dram", "reserved" if taken else "used"), ("l1", "at_once"))
     )
     return title, row, dram, l1
 

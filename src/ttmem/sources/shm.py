@@ -257,7 +257,7 @@ class _Processes:
             if os.readlink(f"{self._proc}/self/ns/pid") != _INITIAL_NAMESPACE:
                 return "; it may run outside the container that ttmem runs in"
         except OSError:
-            return ""
+            return "; /proc cannot be read here" if self._proc == "/proc" else ""  # not in a machine in a folder
         return "" if os.path.exists(f"{self._proc}/1") else "; it may be another user's, whom /proc hides from us"
 
     def begin(self, holders: Iterable[Json]) -> None:

@@ -3,9 +3,12 @@
 
     header   8 bytes "TTMEMEVT", u32 version, u32 zero
     entry    u32 length of what follows, u32 CRC-32 of it, f64 time, u32 source (0: the machine), record
-    source   an entry whose record starts with 0xB0: u32 source number follows as JSON {process, name, confidence}
+    source   an entry whose record starts with 0xB0: the source of that number, JSON {process, name, confidence}
+    stack    an entry whose record starts with 0xB1: the stack that has from here on the number in the source's place
 
-A file cut off anywhere is readable to its last whole entry.
+A file cut off anywhere is readable to its last whole entry. Stacks are long and few: each is written once, before the
+first record that has it, and then its number stands for it. Only so many have numbers at a time, or the writer's memory
+and the reader's would grow with the file: after that the oldest gives its number to a new one.
 """
 
 from __future__ import annotations
@@ -23,15 +26,18 @@ from ttmem.account.kinds import Confidence
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
 from ttmem.wire import native
+from ttmem.wire.decode import decode, read_text
+from ttmem.wire.encode import encode, stack_of
 
 MAGIC = b"TTMEMEVT"
-VERSION = 1
+VERSION = 2  # 1 had the stack in every record
 _HEADER = Struct("<8sII")
 _ENVELOPE = Struct("<II")
 _STAMP = Struct("<dI")
-_SOURCE = 0xB0
+_SOURCE, _STACK = 0xB0, 0xB1
 _MAX_ENTRY = 1 << 20
 _EXITED_KEPT = 4096
+_STACKS_KEPT = 8192
 
 
 class JournalError(ValueError):
@@ -47,13 +53,20 @@ class JournalWriter:
         self._numbers: dict[Source, int] = {}
         self._exited: deque[Source] = deque()
         self._next = 1
+        self._stacks: dict[str, int] = {}  # the oldest first
         file.write(_HEADER.pack(MAGIC, VERSION, 0))
 
     def write(self, time: float, source: Source | None, event: Event) -> None:
         number = 0
         if source is not None:
             number = self._numbers.get(source) or self._introduce(source)
-        self._entry(time, number, native.encode(event))
+        stack = stack_of(event)
+        known = None
+        if stack is not None:
+            known = self._stacks.get(stack)
+            if known is None:
+                known = self._define(time, stack)
+        self._entry(time, number, encode(event, known))
 
     def exited(self, source: Source) -> None:
         """Only late echoes of this source may still come; forget it once enough others have gone after it."""
@@ -71,6 +84,14 @@ class JournalWriter:
         self._entry(source.process.seen, number, bytes([_SOURCE]) + json.dumps(about).encode())
         return number
 
+    def _define(self, time: float, stack: str) -> int:
+        number = len(self._stacks)
+        if number == _STACKS_KEPT:
+            number = self._stacks.pop(next(iter(self._stacks)))
+        self._stacks[stack] = number
+        self._entry(time, number, bytes([_STACK]) + native.packed_text(stack, native.MAX_LINES))
+        return number
+
     def _entry(self, time: float, number: int, record: bytes) -> None:
         payload = _STAMP.pack(time, number) + record
         self._file.write(_ENVELOPE.pack(len(payload), crc32(payload)) + payload)
@@ -84,13 +105,13 @@ class JournalReader:
         self.cut = False
         head = file.read(_HEADER.size)
         if len(head) < _HEADER.size or head[:8] != MAGIC:
-            raise JournalError("not a ttmem event file; `ttmem serve --record FILE` writes one")
+            raise JournalError("not a ttmem event file; `ttmem run --record FILE` writes one")
         version = _HEADER.unpack(head)[1]
-        if version != VERSION:
-            raise JournalError(f"event file of version {version}; this ttmem reads version {VERSION}")
+        if not 1 <= version <= VERSION:
+            raise JournalError(f"event file of version {version}; this ttmem reads versions 1 to {VERSION}")
 
     def entries(self) -> Iterator[tuple[float, int, bytes]]:
-        """(time, source number, record) of every whole entry."""
+        """(time, number, record) of every whole entry."""
         while True:
             head = self._file.read(_ENVELOPE.size)
             if len(head) < _ENVELOPE.size:
@@ -107,6 +128,7 @@ class JournalReader:
     def replay(self, ledger: Ledger, until: float | None = None) -> float | None:
         """Fold the file into a ledger, up to a time if one is given. Returns the time of the last event applied."""
         sources: dict[int, Source] = {}
+        stacks: dict[int, str] = {}
         last = None
         for time, number, record in self.entries():
             if until is not None and time > until:
@@ -116,8 +138,10 @@ class JournalReader:
                     about = json.loads(record[1:])
                     info = ProcessInfo(*about["process"])
                     sources[number] = ledger.source(time, info, about["name"], Confidence(about["confidence"]))
+                elif record[0] == _STACK:
+                    stacks[number] = read_text(record[1:], native.MAX_LINES)
                 else:
-                    event = native.decode(record)
+                    event = decode(record, stacks)
                     ledger.apply(time, sources[number] if number else None, event)
                     last = time
             except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from time import CLOCK_MONOTONIC, clock_gettime
-from typing import NamedTuple
 
 from ttmem.account.events import (
     Allocated,
@@ -65,13 +64,17 @@ _SIZED = (_L1, _L1_SMALL)
 _MOST_EXTRAS = 50_000
 
 
-class _Spot(NamedTuple):
+class _Spot:
     """What is needed of a place for each record."""
 
-    numbers: tuple[int, ...]  # Metal's numbers of its chips
-    allocator: int
-    banks: tuple[int, ...]  # by buffer kind
-    mesh: bool  # False: a chip by itself, where a buffer lies on its own cores only
+    __slots__ = ("allocator", "banks", "mesh", "numbers", "sizes")
+
+    def __init__(self, place: Place, numbers: tuple[int, ...], sizes: Sizes | None) -> None:
+        self.numbers = numbers  # Metal's, of its chips
+        self.allocator = place.whole + 1
+        self.banks = tuple(bank.banks for bank in place.banks)  # by buffer kind
+        self.mesh = place.mesh != NO_MESH  # False: a chip by itself, where a buffer lies on its own cores only
+        self.sizes = sizes
 
 
 class RingFold:
@@ -93,7 +96,7 @@ class RingFold:
         self._open: dict[int, set[int]] = {}  # Metal's number -> places open there
         self._ran: dict[int, int] = {}  # Metal's number -> program launched last
         self._audits: dict[int, int] = {}  # place -> audits seen
-        self._extras: dict[tuple[int, ...], Extra] = {}
+        self._extras: dict[tuple[int, ...], Extra] = {}  # the same few are met over and over
         self._batch: list[tuple[int, ...]] = []
         self._unkept = 0
         self._generation = 0
@@ -117,30 +120,31 @@ class RingFold:
         for time, event in self._begin(limit):
             ledger.apply(time, source, event)
         allocated, freed = ledger.allocated, ledger.freed
-        offset, spots, extras, kinds, sizes = self._offset, self._spots, self._extras, KINDS, self.sizes
+        offset, spots, extras, kinds = self._offset, self._spots, self._extras, KINDS
         for record in self._batch:
-            (_, nanoseconds, happened, kind, layout, flags, _, address, size, per_bank, _, place, core_count, _,
+            (_, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, _, place, core_count, _,
              program, name) = record  # fmt: skip
             if program or (happened != _ALLOCATED and happened != _FREED):
                 for time, event in self._one(record):
                     ledger.apply(time, source, event)
                 continue
             spot = spots.get(place) or self._spot(place)
-            if sizes is not None and kind in _SIZED:
-                if happened == _FREED:
-                    sizes[spot.allocator].gave_back(kind, address)
-                else:
-                    sizes[spot.allocator].took(kind, address, name)
-            if happened == _FREED:
-                if flags or not self.fresh:
-                    self._freed(kind, flags, size)
+            time, kind, sizes = nanoseconds * 1e-9 + offset, kinds[code], spot.sizes
+            if happened == _ALLOCATED:
+                self.fresh = True
+                if sizes is not None and code in _SIZED:
+                    sizes.took(code, address, name)
+                known = extras.get((place, code, layout, flags, per_bank, core_count, name))
+                extra = known or self._extra(spot, record)
                 for number in spot.numbers:
-                    freed(nanoseconds * 1e-9 + offset, source, number, kinds[kind], address, size, 0, spot.allocator)
-                continue
-            self.fresh = True
-            extra = extras.get((place, kind, layout, flags, per_bank, core_count, name)) or self._extra(spot, record)
-            for number in spot.numbers:
-                allocated(nanoseconds * 1e-9 + offset, source, number, kinds[kind], address, size, 0, 0, extra)
+                    allocated(time, source, number, kind, address, size, 0, 0, extra)
+            else:
+                if flags or not self.fresh:
+                    self._freed(code, flags, size)
+                if sizes is not None and code in _SIZED:
+                    sizes.gave_back(code, address)
+                for number in spot.numbers:
+                    freed(time, source, number, kind, address, size, 0, spot.allocator)
         if len(self._batch) < limit:
             for time, event in self._audited():
                 ledger.apply(time, source, event)
@@ -163,13 +167,12 @@ class RingFold:
         place = self.ring.place(number)
         if place.state == 0:
             raise RingError(f"place {number} was never opened")
-        chips = self.ring.chips_of(place)
-        self.width = max(self.width, len(chips))
-        banks = tuple(bank.banks for bank in place.banks)
-        numbers = tuple(chip.number for chip in chips)
-        spot = self._spots[number] = _Spot(numbers, place.whole + 1, banks, place.mesh != NO_MESH)
-        if self.sizes is not None and len(numbers) > len(self.sizes[spot.allocator].numbers):
-            self.sizes[spot.allocator].numbers = numbers
+        numbers = tuple(chip.number for chip in self.ring.chips_of(place))
+        self.width = max(self.width, len(numbers))
+        sizes = None if self.sizes is None else self.sizes[place.whole + 1]
+        if sizes is not None and len(numbers) > len(sizes.numbers):
+            sizes.numbers = numbers
+        spot = self._spots[number] = _Spot(place, numbers, sizes)
         return spot
 
     def _begin(self, limit: int) -> Iterator[tuple[float, Event]]:
@@ -208,8 +211,8 @@ class RingFold:
             yield time, self._failed(record)
             return
         spot = self._spots.get(place) or self._spot(place)
-        if self.sizes is not None:
-            self._size(self.sizes[spot.allocator], record)
+        if spot.sizes is not None:
+            self._size(spot.sizes, record)
         if happened == _ALLOCATED:
             self.fresh = True
             extra = self._extra(spot, record)

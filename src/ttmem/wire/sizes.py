@@ -39,7 +39,8 @@ class Sizes:
         self.programs = 0
         self.least: Least | None = None
         self.gaps: dict[int, Gap] = {}  # by BufferType
-        self._floor: list[tuple[int, int]] = []  # heap of (address, blob) of L1 buffers; the freed ones go when met
+        self._floor: list[int] = []  # heap of addresses of L1 buffers, each once; the freed ones go when met
+        self._queued: set[int] = set()  # what is in it
         self._live: dict[int, int] = {}  # address -> blob
         self._ends: dict[int, int] = {}  # program -> where its circular buffers and the like end on a core
         self._names: dict[int, int] = {}
@@ -48,7 +49,9 @@ class Sizes:
         """A buffer of L1 or L1_SMALL."""
         if kind == _L1:
             self._live[address] = name
-            heappush(self._floor, (address, name))
+            if address not in self._queued:
+                self._queued.add(address)
+                heappush(self._floor, address)
         elif self.lowest_small is None or address < self.lowest_small:
             self.lowest_small = address
 
@@ -68,13 +71,13 @@ class Sizes:
 
     def ran(self, program: int) -> None:
         end = self._ends.get(program)
-        while self._floor and self._floor[0][0] not in self._live:
-            heappop(self._floor)
+        while self._floor and self._floor[0] not in self._live:
+            self._queued.remove(heappop(self._floor))
         if end is None or not self._floor:
             return
-        address, holder = self._floor[0]
+        address = self._floor[0]
         if self.least is None or address - end < self.least.room:
-            self.least = Least(address - end, self._names.get(program, 0), self._live.get(address, holder))
+            self.least = Least(address - end, self._names.get(program, 0), self._live[address])
 
     def destroyed(self, program: int) -> None:
         self._ends.pop(program, None)

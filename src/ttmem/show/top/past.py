@@ -12,6 +12,8 @@ from array import array
 from math import ceil, isfinite, nan
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from ttmem.show.chips import l1_buffers, level
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -210,7 +212,7 @@ class Past:
         key, step = self._keys.get(uid, uid), history["step"]
         found = {one["kind"]: one for one in history["series"]}
         for name, kinds in (
-            *(("dram", ("dram", "trace")), ("trace", ("trace",)), ("l1", ("l1_at_once",)), ("buffers", ("l1",))),
+            *(("dram", ("dram_taken",)), ("trace", ("trace",)), ("l1", ("l1_at_once",)), ("buffers", ("l1_taken",))),
             *((name, (name,)) for name in ("kernel", "temperature_c", "power_w", "aiclk_mhz")),
         ):
             seen: dict[float, Range] = {}
@@ -259,7 +261,7 @@ def values_of(chip: Json) -> tuple[float | None, ...]:
     """What a picture says of a chip, in the order of NAMES; None is not known."""
     dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
     cb = l1["cb"]["held"] if l1["cb"]["resident"] is None else l1["cb"]["resident"]
-    memory = (dram["used"], dram["trace"]["used"], l1["at_once"], l1["buffers"], cb, l1["kernels"])
+    memory = (level(dram), dram["trace"]["used"], l1["at_once"], level(l1_buffers(l1)), cb, l1["kernels"])
     now = chip["telemetry"]
     if now is None or now["state"] != "ok" or (now["age_s"] or 0.0) > _OLD_SECONDS:
         return (*memory, None, None, None)

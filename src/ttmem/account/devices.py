@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which chips a process's devices are, and what their allocators said of themselves."""
+
+from __future__ import annotations
+
+from ttmem.account import views
+from ttmem.account.books import Books
+from ttmem.account.events import Audited, ChipFound, DeviceClosed, DeviceOpened, Viewed
+from ttmem.account.parties import Source
+from ttmem.account.voices import rehome
+
+
+def found(books: Books, time: float, source: Source | None, event: ChipFound) -> None:
+    books.chips.described(event.chip)
+
+
+def opened(books: Books, time: float, source: Source, event: DeviceOpened) -> None:
+    process, number = source.process, event.device
+    if not books.may_number(process, number) or not books.chips.has_room_for(event.chip.uid):
+        books.anomaly(process, "rejected")
+        return
+    chip = books.chips.described(event.chip)
+    old = process.numbers.get(number)
+    process.numbers[number] = chip
+    if old is not None and old is not chip:
+        rehome(process, number, chip, books.seq, time)
+        if old.assumed:
+            books.forget_chip(old)
+
+
+def closed(books: Books, time: float, source: Source, event: DeviceClosed) -> None:
+    holding = source.holdings.get(event.device)
+    if holding is not None:
+        books.graves.bury(holding, books.seq, exited=False)
+
+
+def audited(books: Books, time: float, source: Source, event: Audited) -> None:
+    holding = books.holding(source, event.device)
+    if holding is None:
+        return
+    if event.banks == (0, 0):
+        holding.audits.pop(event.allocator, None)  # that allocator is gone
+    elif event.allocator in holding.audits or len(holding.audits) < books.limits.audits:
+        holding.audits[event.allocator] = event
+
+
+def viewed(books: Books, time: float, source: Source, event: Viewed) -> None:
+    holding = books.holding(source, event.device)
+    if holding is None:
+        books.anomaly(source.process, "rejected")
+    else:
+        views.keep(holding, event, books.limits.views)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A source tells anew all that it holds: what it does not name again is gone.
+
+What it names for the first time counts only at the end: beside what is gone it would make peaks that never were.
+"""
+
+from __future__ import annotations
+
+from ttmem.account import programs, views
+from ttmem.account.books import Books
+from ttmem.account.counting import count_arrivals, remove
+from ttmem.account.events import ResyncBegin, ResyncEnd
+from ttmem.account.lives import end_phase
+from ttmem.account.parties import Source
+
+
+def begin(books: Books, time: float, source: Source, event: ResyncBegin) -> None:
+    for holding in source.holdings.values():
+        holding.views, holding.agreements = {}, {}
+        holding.chip.leaving(holding)  # what is still resident is run again
+    _confirm_anew(source, event.generation)
+
+
+def end(books: Books, time: float, source: Source, event: ResyncEnd) -> None:
+    """An end that belongs to no open resync is ignored."""
+    if source.generation != event.generation:
+        return
+    _drop_unconfirmed_things(source)
+    for holding in source.holdings.values():
+        count_arrivals(holding, books.seq, time)
+    _drop_unconfirmed_programs(source)
+    for other, ident in list(source.process.phases.open):
+        if other is source and ident not in source.confirmed_phases:
+            end_phase(books, time, source, ident, seen=False)
+    source.process.phases.begin_anew(source)
+    for holding in source.holdings.values():
+        views.compare(holding)
+    if event.generation > 1:
+        books.anomaly(source.process, "resynced")
+    _confirm_anew(source, None)
+
+
+def _drop_unconfirmed_things(source: Source) -> None:
+    confirmed = source.confirmed
+    for holding in source.holdings.values():
+        for table in holding.tables():
+            stale = [key for key, thing in table.items() if thing not in confirmed]
+            for key in stale:
+                remove(holding, table.pop(key))  # type: ignore[arg-type]
+        holding.unplaced = [key for key in holding.unplaced if key in holding.buffers]
+
+
+def _drop_unconfirmed_programs(source: Source) -> None:
+    for holding in source.holdings.values():
+        for program in [p for p in holding.programs.values() if p not in source.confirmed_programs]:
+            program.forget()
+            if not program.parts:
+                programs.forget(program)
+
+
+def _confirm_anew(source: Source, generation: int | None) -> None:
+    source.generation = generation
+    source.confirmed = set()
+    source.confirmed_programs = set()
+    source.confirmed_phases = set()

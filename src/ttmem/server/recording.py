@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes every event that an ingest applies to an event file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from ttmem.account.events import Event, ProcessExited
+from ttmem.account.parties import Source
+from ttmem.account.things import Thing
+from ttmem.server.ingest import Ingest
+from ttmem.wire.journal import JournalWriter
+
+
+class Recording:
+    """An event file that grows; OSError if it cannot be made."""
+
+    def __init__(self, path: str, ingest: Ingest, warn: Callable[[str], None]) -> None:
+        # Command lines and tags of all users are in it: for the owner's eyes.
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._file = open(fd, "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as the recording
+        self._journal = JournalWriter(self._file)
+        self._ingest = ingest
+        self._warn = warn
+        self._stopped = False
+        ingest.observers.append(self._write)
+
+    def _write(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
+        try:
+            self._journal.write(time, source, event)
+            if source is not None and type(event) is ProcessExited:
+                for gone in source.process.sources.values():
+                    self._journal.exited(gone)
+        except OSError as error:  # a full disk ends the recording, not the account
+            self._warn(f"recording stopped: {error.strerror}; the file is whole up to here")
+            self._stopped = True
+            self._ingest.observers.remove(self._write)
+
+    def flush(self) -> None:
+        if not self._stopped:
+            self._journal.flush()
+
+    def close(self) -> None:
+        if self._stopped:
+            return
+        try:
+            self._file.close()
+        except OSError as error:
+            self._warn(f"the end of the recording was lost: {error.strerror}")
