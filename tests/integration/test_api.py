@@ -249,7 +249,11 @@ class Asked:
             others = asyncio.create_task(self._others())
             response = await self.api.handle(Request("GET", path, query, 0))
             others.cancel()
-            return response.body
+            if isinstance(response.body, bytes):
+                return response.body
+            whole = b"".join([piece async for piece in response.body])
+            assert response.length == len(whole)
+            return whole
 
         return json.loads(asyncio.run(answer()))
 

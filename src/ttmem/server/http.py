@@ -35,6 +35,7 @@ class Response(NamedTuple):
     body: bytes | AsyncIterator[bytes] = b""
     status: int = 200
     content_type: str = "application/json"
+    length: int | None = None  # of all pieces, if that is known
 
 
 class HttpError(Exception):
@@ -138,8 +139,9 @@ class HttpServer:
     ) -> None:
         body = response.body
         headers = [("content-type", response.content_type), ("cache-control", "no-store")]
-        if isinstance(body, bytes):
-            headers.append(("content-length", str(len(body))))
+        length = len(body) if isinstance(body, bytes) else response.length
+        if length is not None:
+            headers.append(("content-length", str(length)))
         writer.write(_bytes(connection.send(h11.Response(status_code=response.status, headers=headers))))
         if method == "HEAD":
             pass

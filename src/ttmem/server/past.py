@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 
 from ttmem.account.events import PeaksReset
@@ -97,11 +97,17 @@ class Past:
         chip, kind = asked.get("chip"), query.kind(asked.get("kind"))
         tier = self._history.series(step)
         names = [name for name in sorted(tier.columns) if chip in (None, name[0]) and kind in (None, name[1])]
-        series = (one for name in names for one in self._history.json(step, since, until, *name))
         head = json_text({"step": step, "since": since, "until": until, "left_out": tier.left_out})
-        # Text at once: of a large machine it is millions of numbers.
-        rows = await in_turns(f"{',' if number else ''}{json_text(one)}".encode() for number, one in enumerate(series))
-        return Response(await asyncio.to_thread(b"".join, [f'{head[:-1]},"series":['.encode(), *rows, b"]}\n"]))
+
+        def rows() -> Iterator[bytes]:
+            for number, name in enumerate(names):
+                series = self._history.json(step, since, until, *name)
+                yield b"," if number else b""  # each half is long enough for a turn of its own
+                yield b"".join(json_text(one).encode() for one in series)
+
+        # Text at once, and never put together: of a large machine it is millions of numbers.
+        pieces = [f'{head[:-1]},"series":['.encode(), *await in_turns(rows()), b"]}\n"]
+        return Response(_pieces(pieces), length=sum(map(len, pieces)))
 
     async def _events(self, request: Request) -> Response:
         reader = Subscription()
@@ -118,3 +124,8 @@ class Past:
             self._feed.readers.discard(reader)
             if not self._feed.readers:
                 self._ingest.observers.remove(self._feed.publish)
+
+
+async def _pieces(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
