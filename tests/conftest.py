@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -31,6 +32,11 @@ _left_out = pytest.StashKey[str]()
 # A law holds or not: however slow the machine is, and the same each time.
 settings.register_profile("ttmem", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ttmem")
+
+# What is started in the background, or by nohup, ignores some signals, and so does all it starts; tests send them.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.hookimpl(trylast=True)  # Hypothesis marks its tests first

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import signal
 import socket
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ttmem.api.client import get, get_json
+from ttmem.server.http import Request
+from ttmem.server.routes import Api
 from ttmem.wire.endpoint import api_path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,6 +36,16 @@ def wait_until(true: Callable[[], Any], what: str = "it", patience: float = PATI
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not happen within {patience:g} s")
         time.sleep(0.002)
+
+
+async def answered(api: Api, path: str, query: dict[str, str]) -> Any:
+    """What a server's routes say, without a server; an answer may come in pieces."""
+    response = await api.handle(Request("GET", path, query, 0))
+    body = response.body
+    if not isinstance(body, bytes):
+        body = b"".join([piece async for piece in body])
+        assert response.length == len(body)
+    return json.loads(body)
 
 
 class Server:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tests import pictures
+from tests.support import answered
 from ttmem.account import blank
 from ttmem.account.events import (
     Allocated,
@@ -39,7 +40,6 @@ from ttmem.account.parties import Source
 from ttmem.server.clock import Clock
 from ttmem.server.feed import Feed, event_json
 from ttmem.server.history import History
-from ttmem.server.http import Request
 from ttmem.server.ingest import Ingest
 from ttmem.server.legacy_log import LegacyLog
 from ttmem.server.lookout import Lookout
@@ -84,21 +84,15 @@ class World:
             return {"events": self._events[-500:], "lost": 0}
         if path not in self._answers:
             asked = urlsplit(path)
-            self._answers[path] = asyncio.run(self._ask(asked.path, dict(parse_qsl(asked.query))))
+            self._answers[path] = asyncio.run(answered(self._api, asked.path, dict(parse_qsl(asked.query))))
         return self._answers[path]
-
-    async def _ask(self, path: str, query: dict[str, str]) -> Json:
-        body = (await self._api.handle(Request("GET", path, query, 0))).body
-        assert isinstance(body, bytes)
-        found: Json = json.loads(body)
-        return found
 
     def _account(self) -> Json:
         """The snapshot, when the numbers of the physical L1 of all chips are there."""
 
         async def ask() -> Json:
             while True:
-                picture = await self._ask("/snapshot", {})
+                picture: Json = await answered(self._api, "/snapshot", {})
                 if all(chip["memory"]["l1"]["physical"]["used"] is not None for chip in picture["chips"]):
                     return picture
 

@@ -21,6 +21,31 @@ _EDGE = 10.0
 _INK, _GROUND = "#c5cdd8", "#11151c"
 _FONTS = "'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
 
+Shape = tuple[float, float, float, float, float]  # in a cell: left, right, top, bottom; and how dense
+
+
+def _dot(column: int, row: int) -> Shape:
+    """One of the two by four dots of a braille sign, as wide as high."""
+    x, y, wide, high = (2 * column + 1) / 4, (2 * row + 1) / 8, 2 / _WIDE, 2 / _HIGH
+    return (x - wide / 2, x + wide / 2, y - high / 2, y + high / 2, 1.0)
+
+
+def _across(left: float, right: float, thick: float = 1.0) -> Shape:
+    return (left, right, 0.5 - thick / 2 / _HIGH, 0.5 + thick / 2 / _HIGH, 1.0)
+
+
+_DOTS = [_dot(*place) for place in ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3))]  # by bit
+_UPRIGHT: Shape = (0.5 - 0.5 / _WIDE, 0.5 + 0.5 / _WIDE, 0.0, 1.0, 1.0)
+_LINES = {
+    "─": [_across(0, 1)],
+    "━": [_across(0, 1, 2.0)],
+    "╌": [_across(0.05, 0.45), _across(0.55, 0.95)],
+    "┈": [_across(part / 4, (part + 0.5) / 4) for part in range(4)],
+    "│": [_UPRIGHT],
+    "┤": [_UPRIGHT, _across(0, 0.5)],
+    "├": [_UPRIGHT, _across(0.5, 1)],
+}
+
 
 class Scene(NamedTuple):
     """What to start, what to press one after the other and what must then be seen, before the picture is taken."""
@@ -89,7 +114,7 @@ def _anywhere(screen: Screen) -> Screen:
 
 
 def svg(screen: Screen) -> str:
-    """A screen as a picture. Blocks are drawn as rectangles, so that they meet whatever the reader's font is."""
+    """A screen as a picture. Blocks, dots and lines are drawn, so that they meet whatever the reader's font is."""
     height, width = len(screen.cells), len(screen.cells[0])
     wide, high = width * _WIDE + 2 * _EDGE, height * _HIGH + 2 * _EDGE
     ground = _colours(screen.looks[0][-1])[1]
@@ -128,11 +153,12 @@ def _drawn(x: int, y: int, text: str, look: Look, behind: str) -> list[str]:
         parts.append(_box(x, y, len(text), 1, ground))
     letters = ""
     for number, character in enumerate(text):
-        block = _block(character)
-        if block:
-            left, right, top, bottom, shade = block
-            parts.append(_box(x + number + left, y + top, right - left, bottom - top, ink, shade))
-        letters += " " if block else character
+        shapes = _shapes(character)
+        parts += [
+            _box(x + number + left, y + top, right - left, bottom - top, ink, shade)
+            for left, right, top, bottom, shade in shapes
+        ]
+        letters += " " if shapes else character
     style = ' font-weight="bold"' * look.bold + ' opacity="0.6"' * look.dim
     style += ' text-decoration="underline"' * look.underlined
     return parts + [
@@ -142,18 +168,20 @@ def _drawn(x: int, y: int, text: str, look: Look, behind: str) -> list[str]:
     ]
 
 
-def _block(character: str) -> tuple[float, float, float, float, float] | None:
-    """Where a block element is in its cell, and how dense: left, right, top, bottom, shade."""
+def _shapes(character: str) -> list[Shape]:
+    """What a sign that is no letter consists of; nothing if it is one."""
     code = ord(character)
     if 0x2581 <= code <= 0x2588:  # lower eighths
-        return (0.0, 1.0, 1 - (code - 0x2580) / 8, 1.0, 1.0)
+        return [(0.0, 1.0, 1 - (code - 0x2580) / 8, 1.0, 1.0)]
     if 0x2589 <= code <= 0x258F:  # left eighths
-        return (0.0, (0x2590 - code) / 8, 0.0, 1.0, 1.0)
+        return [(0.0, (0x2590 - code) / 8, 0.0, 1.0, 1.0)]
     if 0x2591 <= code <= 0x2593:
-        return (0.0, 1.0, 0.0, 1.0, (code - 0x2590) / 4)
+        return [(0.0, 1.0, 0.0, 1.0, (code - 0x2590) / 4)]
     if character == "▀":
-        return (0.0, 1.0, 0.0, 0.5, 1.0)
-    return None
+        return [(0.0, 1.0, 0.0, 0.5, 1.0)]
+    if 0x2800 <= code <= 0x28FF:
+        return [_DOTS[bit] for bit in range(8) if (code - 0x2800) >> bit & 1]
+    return _LINES.get(character, [])
 
 
 def _box(x: float, y: float, wide: float, high: float, colour: str, shade: float = 1.0) -> str:

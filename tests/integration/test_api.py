@@ -20,7 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests import machines
-from tests.support import ROOT, LegacyClient, Server, wait_until
+from tests.support import ROOT, LegacyClient, Server, answered, wait_until
 from ttmem.account.events import Allocated, PhaseBegan, PhaseEnded, ProcessExited
 from ttmem.account.identity import ProcessInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind
@@ -31,7 +31,6 @@ from ttmem.server import past, slices
 from ttmem.server.clock import Clock
 from ttmem.server.feed import Feed
 from ttmem.server.history import History
-from ttmem.server.http import Request
 from ttmem.server.ingest import Ingest
 from ttmem.server.legacy_log import LegacyLog
 from ttmem.server.lookout import Lookout
@@ -247,15 +246,11 @@ class Asked:
     def get(self, path: str, **query: str) -> Any:
         async def answer() -> Any:
             others = asyncio.create_task(self._others())
-            response = await self.api.handle(Request("GET", path, query, 0))
+            answer = await answered(self.api, path, query)
             others.cancel()
-            if isinstance(response.body, bytes):
-                return response.body
-            whole = b"".join([piece async for piece in response.body])
-            assert response.length == len(whole)
-            return whole
+            return answer
 
-        return json.loads(asyncio.run(answer()))
+        return asyncio.run(answer())
 
     async def _others(self) -> None:
         while True:
