@@ -105,7 +105,7 @@ class JournalReader:
         self.cut = False
         head = file.read(_HEADER.size)
         if len(head) < _HEADER.size or head[:8] != MAGIC:
-            raise JournalError("not a ttmem event file; `ttmem run --record FILE` writes one")
+            raise JournalError("not a ttmem event file; `ttmem run --record` and `ttmem serve --record` write them")
         version = _HEADER.unpack(head)[1]
         if not 1 <= version <= VERSION:
             raise JournalError(f"event file of version {version}; this ttmem reads versions 1 to {VERSION}")
