@@ -49,11 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         from ttmem import __version__
 
         return _say(f"ttmem {__version__}", 0)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     if not arguments or arguments[0] in ("-h", "--help"):
         return _say(_help(), 0 if arguments else 2)
     name, *rest = arguments
     if name not in COMMANDS:
-        print(f"ttmem: there is no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"ttmem: there is no command {name!r}; {_meant(name)}", file=sys.stderr)
         return 2
     module = import_module(f"ttmem.cli.{_MODULES.get(name, name)}")
     parser = argparse.ArgumentParser(prog=f"ttmem {name}", description=module.__doc__, formatter_class=_Formatter)
@@ -62,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if sys.stdout is None:  # closed by whoever started us
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        code = int(module.run(parser.parse_args(rest)))
+        code = int(module.run(_parsed(parser, rest)))
         sys.stdout.flush()  # here, where a full disk is still an answer
         return code
     except CommandError as error:
@@ -71,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has had enough
+        _discard_output()
         return 0
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO):
@@ -82,15 +84,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _internal(name, error, wrong)
 
 
+def _parsed(parser: argparse.ArgumentParser, rest: list[str]) -> argparse.Namespace:
+    try:
+        return parser.parse_args(rest)
+    except SystemExit:
+        sys.stdout.flush()  # the help, whose reader may be gone
+        raise
+
+
 def _say(text: str, code: int) -> int:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        sys.stderr.close()
+        _discard_output()
     except OSError as error:
         print(f"ttmem: cannot write the output: {error.strerror}", file=sys.stderr)
         return 1
     return code
+
+
+def _discard_output() -> None:
+    """The reader has had enough; what is still in the buffer, Python would try to write at the exit and fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _internal(name: str, error: Exception, code: int) -> int:
@@ -117,6 +134,13 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=100, max_help_position=30)
+
+
+def _meant(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, 1)
+    return f"did you mean `ttmem {near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
 
 
 def _help() -> str:
