@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures: servers and clients that are gone when the test is; who may run beside whom; what a brief run leaves out.
 
+The environment is the same for all tests, wherever they run: what a terminal, a shell, a CI or a ttmem of somebody's
+has set reaches neither them nor what they start, and signals that they were started with as ignored are not.
+
 With TTMEM_TESTS=brief a law is tried with few examples and a test with many cases with some of them: for further
 Pythons, when one has done everything.
 """
@@ -12,6 +15,7 @@ import fcntl
 import os
 import signal
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +24,26 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import LegacyClient, Server
+from tests.support import PATIENCE, LegacyClient, Server
+from ttmem.doctor import agent, locate, places, scene
+
+_KEPT = ("TTMEM_TESTS", "TTMEM_RENEW_SCREENS")
+_DROPPED = ("TT_", "TTNN_", "TTMEM_", "LC_", "XDG_", "PYTHON", "TEXTUAL_")  # how their names begin
+_SET = {"LANG": "C.UTF-8", "TERM": "xterm-256color", "TZ": "UTC", "TTMEM_SOCKET": "/nonexistent/ttmem.sock"}
+
+for _name in list(os.environ):
+    if _name not in _KEPT and _name.startswith(_DROPPED):
+        del os.environ[_name]
+for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "COLORTERM", "LANGUAGE", "LD_PRELOAD"):
+    os.environ.pop(_name, None)
+os.environ.update(_SET)  # no server of this machine is found by itself
+time.tzset()
+
+# As nohup has it with SIGHUP, and a shell with SIGINT for what it runs in the background. A handler that does nothing
+# keeps us as deaf as we were meant to be, and does not outlive an exec.
+for _number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda number, frame: None)
 
 _ASKED = os.environ.get("TTMEM_TESTS", "")
 BRIEF = _ASKED == "brief"
@@ -92,9 +115,18 @@ def beside_others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder with a short path: a socket's may have no more than 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="ttmem-") as name:
+    """A folder with a short path, whatever $TMPDIR is: a socket's may have no more than 107 bytes."""
+    usual = tempfile.gettempdir()
+    with tempfile.TemporaryDirectory(prefix="ttmem-", dir=usual if len(usual) < 30 else "/tmp") as name:
         yield Path(name)
+
+
+@pytest.fixture
+def patient_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom the checks of `ttmem doctor` ask may take as long as a busy machine needs."""
+    for module in (agent, locate, places):
+        monkeypatch.setattr(module, "_SECONDS", PATIENCE)
+    monkeypatch.setattr(scene, "_SNAPSHOT_SECONDS", PATIENCE)
 
 
 @pytest.fixture
