@@ -50,6 +50,7 @@ class Reader:
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "run.sock")
         self.hellos: list[Hello] = []
+        self._asked = threading.Event()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(self.path)
         self._listener.listen()
@@ -61,16 +62,30 @@ class Reader:
             connection, _ = self._listener.accept()
             raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             text, fds, _, _ = socket.recv_fds(connection, 4096, 4)
+            if text == b"who came before?":  # connections are taken in the order they came
+                self._asked.set()
+                connection.close()
+                continue
             if text == b"that is all":
                 connection.close()
                 return
             pid = int.from_bytes(raw[:4], "little")
             self.hellos.append(Hello(pid, text, fds[0] if fds else None, connection))
 
+    def all_hellos(self) -> list[Hello]:
+        """Those of everybody who has connected by now."""
+        self._asked.clear()
+        self._say(b"who came before?")
+        assert self._asked.wait(PATIENCE)
+        return self.hellos
+
+    def _say(self, text: bytes) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as own:
+            own.connect(self.path)
+            own.sendall(text)
+
     def close(self) -> None:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as last:
-            last.connect(self.path)
-            last.sendall(b"that is all")
+        self._say(b"that is all")
         self._thread.join(PATIENCE)
         self._listener.close()
         for hello in self.hellos:
@@ -450,7 +465,7 @@ def test_fork_gives_the_child_a_memory_of_its_own(stage_of: Callable[[str], Stag
     child = stage.ring(None, other_than=outcome.pid)
     assert parent.field("pid") == outcome.pid
     assert child.field("pid") != outcome.pid
-    assert len(stage.reader.hellos) == 2
+    assert len(stage.reader.all_hellos()) == 2
     compare(parent, {"mesh 0": devices["mesh 0"]})
     compare(child, {"mesh 0": devices["child's mesh 0"]})
     threads_of_parent = {Record._make(r).thread for r in _all(parent)}
@@ -549,7 +564,7 @@ def test_memfd_refused_disturbs_nobody(stage: Stage) -> None:
     clean(alone)
     clean(outcome)
     assert outcome.out == alone.out
-    assert all(hello.memory is None for hello in stage.reader.hellos)
+    assert all(hello.memory is None for hello in stage.reader.all_hellos())
 
 
 def test_a_limit_on_file_sizes_disturbs_nobody(stage: Stage) -> None:
@@ -567,7 +582,7 @@ def test_deepbind_bypasses_the_agent_unharmed(stage: Stage) -> None:
     clean(alone)
     clean(outcome)
     assert outcome.out == alone.out
-    assert stage.reader.hellos == []
+    assert stage.reader.all_hellos() == []
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -578,7 +593,7 @@ def test_switched_off(stage_of: Callable[[str], Stage], variant: str) -> None:
     clean(outcome)
     assert outcome.out == alone.out  # the count of threads at the end, too
     clean(stage.run("life", "1", "4", "200", TTMEM_AGENT="0"))
-    assert stage.reader.hellos == []
+    assert stage.reader.all_hellos() == []
 
 
 def test_the_agent_has_one_thread(stage: Stage) -> None:
@@ -599,7 +614,7 @@ def test_a_process_without_tt_metal_is_left_alone(stage: Stage, command: list[st
     ]
     assert (ends[0].returncode, ends[0].stdout, ends[0].stderr) == (ends[1].returncode, ends[1].stdout, ends[1].stderr)
     assert b"Threads:\t1" in ends[1].stdout or command[0] != "bash"
-    assert stage.reader.hellos == []
+    assert stage.reader.all_hellos() == []
 
 
 # -- wheels that are not known --------------------------------------------------------------------------------------
@@ -612,7 +627,7 @@ def unknown_wheel(stage: Stage, name: str) -> tuple[Outcome, Ring | None]:
     clean(alone)
     clean(outcome)
     assert outcome.out == alone.out
-    return outcome, stage.ring(outcome.pid) if stage.reader.hellos else None
+    return outcome, stage.ring(outcome.pid) if stage.reader.all_hellos() else None
 
 
 def test_a_wheel_without_statistics_has_no_audit(stage: Stage) -> None:

@@ -309,18 +309,21 @@ def gone(pid: int) -> Callable[[], bool]:
 
 def test_a_hang_is_ended_and_what_was_read_stays(bench: Bench) -> None:
     bench.has(first=chip(tags={"11": fixed_point(50)}), second=chip(trouble="hang"))
-    began = time.monotonic()
-    said = umd.read([driver_chip(0), driver_chip(1)], [], timeout=3)
-    assert 3 <= time.monotonic() - began < PATIENCE
-    assert said["state"] == "failed"
-    assert said["why"].startswith("the reader did not answer within 3 s and was ended")
+    for seconds in (3, 10, 60):  # a busy machine may need the first ones to start the reader
+        began = time.monotonic()
+        said = umd.read([driver_chip(0), driver_chip(1)], [], timeout=seconds)
+        assert seconds <= time.monotonic() - began < seconds + PATIENCE
+        assert said["state"] == "failed"
+        assert said["why"].startswith(f"the reader did not answer within {seconds} s and was ended")
+        if said["chips"]:
+            break
     assert by_pci(said)[FIRST]["temperature_c"] == 50
     assert gone(int(bench.opened()[-1][0]))(), "the chip is no longer open"
 
 
 def test_the_reader_does_not_outlive_whoever_is_killed(bench: Bench) -> None:
     bench.has(first=chip(trouble="hang"))
-    code = "import json, sys\nfrom ttmem.sources import umd\numd.read([json.loads(sys.argv[1])], [], timeout=3)"
+    code = "import json, sys\nfrom ttmem.sources import umd\numd.read([json.loads(sys.argv[1])], [], timeout=10)"
     asking = subprocess.Popen([sys.executable, "-c", code, json.dumps(driver_chip(0))])
     try:
         wait_until(bench.opened, "the opening")

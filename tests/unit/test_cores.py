@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import PATIENCE
 from tests.unit.test_physical import GRID, N150, Account
 from ttmem.account.events import Allocated, Extra, Freed, ProgramRun
 from ttmem.account.kinds import Kind
@@ -114,7 +115,11 @@ def physical(account: Account, maps: Cores) -> Json:
     return found
 
 
-def test_the_snapshot_has_what_is_known_and_never_looks_itself(made: list[Survey]) -> None:
+def test_the_snapshot_has_what_is_known_and_never_looks_itself(
+    made: list[Survey], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "_FIRST_WAIT", PATIENCE)
+    monkeypatch.setattr(cores, "_EVERY", 3600.0)
     account = Account(N150)
     account.buffer(1400000, 2048)
     account.part(1, 105824, 1000, GRID)
@@ -131,7 +136,7 @@ def test_the_snapshot_has_what_is_known_and_never_looks_itself(made: list[Survey
     }
     assert physical(account, maps) == known
     account.apply(Freed(0, Kind.L1, 1400000))
-    asyncio.run(maps.refresh())  # within the second: nothing is looked at
+    asyncio.run(maps.refresh())  # within the hour: nothing is looked at
     old = physical(account, maps)
     assert len(made) == 1
     assert old["age_s"] > 0

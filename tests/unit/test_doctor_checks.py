@@ -18,6 +18,8 @@ from ttmem.doctor.findings import LEVELS, Finding, Said, broken, ok, unknown, wa
 from ttmem.doctor.scene import Scene
 from ttmem.show.doctor import render, verdict_line
 
+pytestmark = pytest.mark.usefixtures("patient_doctor")
+
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()
 
 

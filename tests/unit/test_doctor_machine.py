@@ -17,6 +17,8 @@ from ttmem.doctor import container, machine, memory
 from ttmem.doctor.findings import Said
 from ttmem.doctor.scene import Scene
 
+pytestmark = pytest.mark.usefixtures("patient_doctor")
+
 HOST = {"pid": "pid:[4026531836]", "ipc": "ipc:[4026531839]"}
 GIB = 1 << 30
 

@@ -22,6 +22,8 @@ from ttmem.doctor import agent, wheel, workload
 from ttmem.doctor.findings import Said
 from ttmem.doctor.scene import Scene
 
+pytestmark = pytest.mark.usefixtures("patient_doctor")
+
 ENABLED = "TT_ALLOC_TRACKING_ENABLED"
 METAL = "/opt/ttnn/build/lib/libtt_metal.so"
 

@@ -107,7 +107,7 @@ def test_a_list_that_cannot_be_read(folder: Path) -> None:
     (lists / "1/pids").unlink()
     (lists / "2/pids").unlink()
     os.mkfifo(lists / "2/pids")
-    holders = Holders(str(folder), patience=0.05)
+    holders = Holders(str(folder), patience=1.0)
     answer = holders.look([0, 1, 2, 3])
     assert (answer["state"], answer["via"], pids(answer)) == ("incomplete", "driver", {50: [3]})
     assert "chip 0: its list of holders cannot be read (Is a directory)" in answer["why"]
@@ -325,7 +325,7 @@ def test_a_command_that_hangs(folder: Path) -> None:
     machine.process(51, holds=[0])
     (process / "cmdline").unlink()
     os.mkfifo(process / "cmdline")
-    holders = Holders(str(folder), patience=0.05)
+    holders = Holders(str(folder), patience=1.0)
     for _ in range(3):
         answer = holders.look([0])
         stuck, other = answer["processes"]

