@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tests.mock.program import Program
 from tests.mock.wheel import wheel
+from tests.support import PATIENCE
 from ttmem.account.identity import ProcessInfo
 from ttmem.account.kinds import KERNEL_KINDS, KINDS, Confidence, Kind
 from ttmem.account.ledger import Ledger
@@ -206,7 +207,7 @@ class Collector:
             except BlockingIOError:
                 return
             self._connections.append(connection)
-            connection.settimeout(10)
+            connection.settimeout(PATIENCE)
             _, descriptors, _, _ = socket.recv_fds(connection, _HELLO, 1)
             assert len(descriptors) == 1, "the agent had no memory to hand over"
             pid, _, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))

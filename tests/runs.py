@@ -17,10 +17,9 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from tests.mock.wheel import ROOT, remove_statistics, uids, wheel
-from tests.support import Server, wait_until
+from tests.support import PATIENCE, Server, wait_until
 from ttmem.agent import require
 
-PATIENCE = 120.0
 TTMEM = [sys.executable, "-m", "ttmem"]
 # ttnn's BufferType codes, by the words of the account.
 BUFFER_TYPES = {"dram": 0, "l1": 1, "host": 2, "l1_small": 3, "trace": 4}

@@ -13,13 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from tests.support import ROOT, Server
+from tests.support import PATIENCE, ROOT, Server
 from ttmem.account.grid import cores_of, mask_of, parse_ranges
 from ttmem.account.kinds import KIND_BY_LABEL, POOL_OF, Pool
 from ttmem.sim.boards import MACHINES, Machine
 from ttmem.sim.workloads import WORKLOADS, parts_of
 
-PATIENCE = 120.0
 _PAGE = 10_000
 
 Sizes = dict[str, int]  # bytes by the label of their kind

@@ -248,7 +248,7 @@ def test_a_server_that_stands_still_holds_nobody_up(bench: Bench, server: Server
                 took[stopped] = next(records)["took"]
                 assert running.ran.code == 0
         wait_until(lambda: reserved(server.chip(bench.uids[0])) == (0, 0), "the end")
-    assert took[True] < 5 * took[False] + 1
+    assert took[True] < 5 * took[False] + 20  # thousands of times the time, if only a part of the events waited for it
 
 
 # -- nothing to share memory with -----------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_two_processes_call_their_chips_device_0(folder: Path, server: Server) -
     with Bench(folder, "n150x2") as bench:
         done = bench.preloaded("ttnn_workers", TTMEM_SOCKET=server.path)
     assert done.code == 0
-    wait_until(lambda: {p["state"] for p in server.snapshot()["processes"]} == {"exited"}, "the end")
+    wait_until(lambda: [p["state"] for p in server.snapshot()["processes"]] == ["exited"] * 2, "the end")
     snapshot = server.snapshot()
     processes = {process["pid"]: process for process in snapshot["processes"]}
     for number, record in enumerate(done.records):
@@ -311,6 +311,7 @@ def test_a_chip_that_is_known_is_shown_once(folder: Path, server: Server) -> Non
     """The chip a process restricted itself to, by number, is the chip it then opens."""
     with Bench(folder, "n150x2") as bench:
         assert bench.preloaded("ttnn_endings", TT_VISIBLE_DEVICES="1", TTMEM_SOCKET=server.path).code == 0
+    wait_until(lambda: server.snapshot()["processes"], "the process")
     assert [chip["uid"] for chip in server.snapshot()["chips"]] == [bench.uids[1]]
 
 
@@ -320,7 +321,7 @@ def test_an_ending_looks_the_same_with_the_agent(bench: Bench, server: Server, e
     agent = bench.preloaded("ttnn_endings", "--ending", ending, TTMEM_SOCKET=server.path)
     assert agent.out == plain.out
     assert ending == "thread" or agent.code == plain.code  # ttnn may abort when a thread allocates at the end
-    assert server.snapshot()["processes"]
+    wait_until(lambda: server.snapshot()["processes"], "the process")
 
 
 @pytest.mark.parametrize("day", ["fork", "flood", "descriptors", "no_memfd"])

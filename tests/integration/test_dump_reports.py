@@ -16,7 +16,7 @@ import pytest
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, wheel
 from tests.runs import Ran, ttmem
-from tests.support import ROOT, Server, wait_until
+from tests.support import PATIENCE, ROOT, Server, wait_until
 from ttmem import AllocationClient
 from ttmem.agent import require
 
@@ -105,7 +105,7 @@ def test_completeness_beside_a_server(server: Server, client: AllocationClient) 
     client.report_allocation(device_id=0, size=1000, buffer_type="trace", buffer_id=8192, reserved=4096)
     client.report_allocation(device_id=0, size=1000, buffer_type="l1", buffer_id=4096, reserved=16 * 32768)
     client.report_cb_allocation(device_id=0, size=5000, cb_id=4096)
-    assert client.flush()
+    assert client.flush(PATIENCE)
     found = data(dump(SAMPLES, server.api, "--json"))
     assert found["incomparable"] is None
     assert found["reports"][0]["completeness"] == {

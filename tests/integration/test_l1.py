@@ -19,7 +19,7 @@ from tests.agents import Collector, watched
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS
 from tests.sims import program, workload
-from tests.support import ROOT, Server, wait_until
+from tests.support import PATIENCE, ROOT, Server, wait_until
 from ttmem import AllocationClient
 from ttmem.account.geometry import BOARDS
 from ttmem.account.grid import CoreRange, cores_of, mask_of
@@ -158,7 +158,7 @@ def test_the_route(server: Server, client: AllocationClient) -> None:
     a_program(client, 5, 24)
     a_program(client, 6, 48)
     client.report_program_run(device_id=0, program=5, cores=GRID)
-    assert client.flush()
+    assert client.flush(PATIENCE)
     found = server.get("/cores?chip=77")
     end = 105824 + 24 * 2048
     assert (found["grid"], len(found["cores"]), found["core"]) == ({"x": 8, "y": 8}, 64, None)
@@ -180,7 +180,7 @@ def test_the_route(server: Server, client: AllocationClient) -> None:
 
 def test_the_snapshot_knows_it_and_says_how_old_it_is(server: Server, client: AllocationClient) -> None:
     client.report_allocation(device_id=0, size=64 * 4096, buffer_type="l1", buffer_id=1400000, reserved=64 * 4096)
-    assert client.flush()
+    assert client.flush(PATIENCE)
     expected = {"used": 64 * (105824 + 4096), "max_core": 105824 + 4096, "headroom_min": 1400000 - 105824}
 
     def settled() -> bool:
@@ -189,7 +189,7 @@ def test_the_snapshot_knows_it_and_says_how_old_it_is(server: Server, client: Al
 
     wait_until(settled, "the numbers of the physical L1")
     client.report_deallocation(device_id=0, buffer_id=1400000, buffer_type="l1")
-    assert client.flush()
+    assert client.flush(PATIENCE)
     now = server.chip("77")["l1"]["physical"]
     assert now["age_s"] > 0 or now["used"] == 64 * 105824
     expected = {"used": 64 * 105824, "max_core": 105824, "headroom_min": 1499136 - 105824}
@@ -209,7 +209,7 @@ def test_the_snapshot_knows_it_and_says_how_old_it_is(server: Server, client: Al
     ],
 )
 def test_a_bad_question_gets_a_clear_answer(path: str, answer: str, server: Server, client: AllocationClient) -> None:
-    assert client.flush()
+    assert client.flush(PATIENCE)
     with pytest.raises(ApiError, match=re.escape(answer)):
         server.get(path)
 
@@ -217,7 +217,7 @@ def test_a_bad_question_gets_a_clear_answer(path: str, answer: str, server: Serv
 def test_a_chip_of_unknown_size(server: Server) -> None:
     client = AllocationClient(enabled=True, socket_path=server.path)
     client.report_allocation(device_id=0, size=10, buffer_type="l1", buffer_id=1400000)
-    assert client.flush()
+    assert client.flush(PATIENCE)
     found = server.get("/cores?chip=assumed:0")
     assert (found["grid"], found["cores"]) == (None, [])
     assert "board" in found["why"]

@@ -23,7 +23,7 @@ client = AllocationClient(enabled=True, socket_path=sys.argv[1])
 for line in sys.stdin:
     for name, arguments in json.loads(line):
         getattr(client, name)(**arguments)
-    print(client.flush(), flush=True)
+    print(client.flush(60), flush=True)
 """
 
 

@@ -22,14 +22,13 @@ from tests.mock.boards import BOARDS
 from tests.mock.program import Program
 from tests.mock.wheel import ROOT, wheel
 from tests.runs import figures, reserved, taken
-from tests.support import Server, wait_until
+from tests.support import PATIENCE, Server, wait_until
 from ttmem.agent import require
 from ttmem.sources.processes import start_and_state
 
 Json = dict[str, Any]
 Sizes = tuple[int, int]  # DRAM and L1
 MANY = 32
-PATIENCE = 120.0
 
 # The rows of a Galaxy as meshes of their own beside the whole, and on each as many tensors as it has rows above it.
 GALAXY = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.mock.compatibility import GROUPS, IN_CI, PAGE, PYTHON, VERSIONS, Row, examine, library, page
 from tests.mock.wheel import Wheel, wheel
+from tests.support import PATIENCE, PATIENT_DOCTOR
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +24,7 @@ def wheels() -> dict[str, Wheel]:
 
 
 def check(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ttmem", "doctor", "--wheel", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run([*PATIENT_DOCTOR, "--wheel", *arguments], capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("version", IN_CI)

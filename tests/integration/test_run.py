@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -130,6 +131,21 @@ def test_arguments_and_environment_are_the_commands() -> None:
     assert done.out.decode() == f"{arguments} a b /\n"
 
 
+@contextlib.contextmanager
+def running_in_a_session(*command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command under `ttmem run`, which says that it is ready; if the test fails, both are killed."""
+    with subprocess.Popen(
+        [*TTMEM, "run", "--", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as running:
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline() == b"ready\n"
+            yield running
+        except BaseException:
+            os.killpg(running.pid, signal.SIGKILL)
+            raise
+
+
 @pytest.mark.parametrize(
     "number",
     [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT],
@@ -142,24 +158,17 @@ signal.signal({int(number)}, lambda *_: sys.exit(20))
 print("ready", flush=True)
 signal.pause()
 """
-    command = [*TTMEM, "run", "--", *python(code)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline() == b"ready\n"
+    with running_in_a_session(*python(code)) as running:
         running.send_signal(number)
         assert running.wait(PATIENCE) == 20
 
 
 def test_a_command_that_dies_of_a_passed_on_signal() -> None:
     code = "import signal; print('ready', flush=True); signal.pause()"
-    with subprocess.Popen(
-        [*TTMEM, "run", "--", *python(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        assert running.stdout.readline() == b"ready\n"
+    with running_in_a_session(*python(code)) as running:
         running.send_signal(signal.SIGTERM)
         assert running.wait(PATIENCE) == 143
+        assert running.stderr is not None
         assert b"ttmem run: exit 143 after" in running.stderr.read()  # the summary is printed all the same
 
 
@@ -198,6 +207,7 @@ class Terminal:
 
     def wait_for(self, text: bytes) -> None:
         while text not in self.seen:
+            assert select.select([self._master], [], [], PATIENCE)[0], f"{text!r} was never shown: {self.seen!r}"
             self.seen += os.read(self._master, 4096)
 
     def close(self) -> bytes:
@@ -557,8 +567,9 @@ def test_what_was_recorded_can_be_played_again(bench: Bench) -> None:
 def test_a_server_named_by_option(bench: Bench, server: Server) -> None:
     ran = bench.run("ttnn_endings", options=("--socket", server.path))
     assert ran.code == 0
-    (process,) = wait_until(lambda: server.snapshot()["processes"], "the process")
-    assert process["state"] == "exited"
+    (process,) = wait_until(
+        lambda: [p for p in server.snapshot()["processes"] if p["state"] == "exited"], "the process's end"
+    )
     assert process["chips"][0]["peak_dram"] == memory_of(ran.data["peak"], bench.uids[0])["dram"]["used"]
 
 

@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.mock.wheel import ROOT, Wheel, remove_statistics, uids
-
-PATIENCE = 120.0
+from tests.support import PATIENCE
 
 
 class Program:

@@ -15,7 +15,7 @@ from ttmem.sim import device as devices
 from ttmem.sim import truth
 from ttmem.sim.workloads.operations import matmul
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def buffer(place: sim.Place, kind: sim.Kind, tag: str) -> sim.Buffer:
