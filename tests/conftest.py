@@ -56,11 +56,6 @@ _left_out = pytest.StashKey[str]()
 settings.register_profile("ttmem", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ttmem")
 
-# What is started in the background, or by nohup, ignores some signals, and so does all it starts; tests send them.
-for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-    if signal.getsignal(_number) == signal.SIG_IGN:
-        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
-
 
 @pytest.hookimpl(trylast=True)  # Hypothesis marks its tests first
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
