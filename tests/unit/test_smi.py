@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import pictures
 from ttmem.account.events import (
     Allocated,
     ChipFound,
@@ -28,6 +29,7 @@ from ttmem.account.parties import Source
 from ttmem.account.snapshot import snapshot
 from ttmem.show.smi import render
 from ttmem.show.text import Style
+from ttmem.sources.merge import merge
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 GRID = mask_of([CoreRange(0, 0, 10, 9)])
@@ -206,6 +208,50 @@ def test_a_row_shows_the_amount_its_percentage_is_of() -> None:
     used, size = amounts(row)[0]
     percentages = [int(text) for text in re.findall(r"(\d+)%", row)]
     assert percentages[0] == round(100 * used / size)
+
+
+def test_a_peak_is_not_below_what_is_there_now_without_a_word() -> None:
+    """What was asked for at most may be less than the allocator takes for it now."""
+    account = Account()
+    account.apply(
+        account.process(1),
+        opened("p150", "chip"),
+        Allocated(0, Kind.L1, 0x100000, 2 * MIB, extra=Extra(8 * MIB)),
+        Allocated(0, Kind.CB, 0x20000, MIB, 1, 0, Extra(cores=GRID)),
+        Allocated(0, Kind.CB, 0x20000, MIB, 2, 0, Extra(cores=GRID)),
+        ProgramRun(0, 2, GRID),
+    )
+    assert "10.0 MiB (peak 4.0 MiB asked for) with all cached programs" in account.text()
+
+
+def test_the_peak_of_buffers_says_that_it_has_l1_small_in_it() -> None:
+    account = Account()
+    model = account.process(1)
+    account.apply(model, opened("p150", "chip"), Allocated(0, Kind.L1, 0x100000, 2 * MIB, extra=Extra(3 * MIB)))
+    assert "taken for 2.0 MiB asked for, peak 3.0 MiB, " in account.text(style=Style(160))
+    account.apply(model, Allocated(0, Kind.L1_SMALL, 0x170000, MIB, extra=Extra(MIB)))
+    assert "taken for 2.0 MiB asked for, peak 4.0 MiB with L1_SMALL, " in account.text(style=Style(160))
+
+
+def test_a_peak_is_shown_though_all_buffers_are_gone() -> None:
+    account = Account()
+    model = account.process(1)
+    account.apply(model, opened("p150", "chip"), Allocated(0, Kind.L1, 0x100000, 2 * MIB, extra=Extra(3 * MIB)))
+    account.apply(model, Freed(0, Kind.L1, 0x100000))
+    assert re.search(r"L1 total .* 0%  peak 2\.0 MiB", account.text())
+
+
+def test_who_reported_what() -> None:
+    """Bytes that only tt-metal counts are not mixed up with those that a client reported."""
+    account = Account()
+    account.apply(account.process(1, "client"), opened("n150", "77"), Allocated(0, Kind.DRAM, 4096, 3 * GIB))
+    picture = snapshot(account.ledger, time="", host="box", server=SERVER)
+    slots = [pictures.slot(100 + number, MIB) for number in range(5)]
+    merged = merge(picture, pictures.machine(shm=[pictures.counters(77, *slots)]))
+    text = " ".join(render(merged).split())
+    assert "3.0 GiB reported, 5.0 MiB reported by tt-metal's own counters;" in text
+    assert text.count("of pid 10") == 3
+    assert "; nor all of 2 more " in text
 
 
 def test_more_than_a_chip_has_is_said_in_words() -> None:

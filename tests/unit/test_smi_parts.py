@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests import machines
 from tests.unit.test_smi_screens import alone, n300, t3k, tracked
 from ttmem.account import blank
 from ttmem.show import csv
+from ttmem.show.chips import percent
 from ttmem.show.pick import UnknownChip, only
 from ttmem.show.smi import render
 from ttmem.show.text import Column, Style, fit_line, style_of, table, wrap
@@ -183,3 +186,14 @@ def test_how_a_chip_is(change: Json, shown: list[str], folder: Path) -> None:
     picture["chips"][0]["telemetry"].update(change)
     row = render(picture, Style(100)).splitlines()[4].split()
     assert row[4 : 4 + len(shown)] == shown
+
+
+@given(st.floats(0, 1))
+@example(0.005)
+@example(0.995)
+@example(1e-12)
+def test_what_is_neither_nothing_nor_everything_never_looks_like_it(part: float) -> None:
+    assert (percent(part) == "0%") == (part == 0)
+    assert (percent(part) == "100%") == (part == 1)
+    if percent(part) != "<1%":
+        assert abs(int(percent(part).rstrip("%")) - 100 * part) <= 1

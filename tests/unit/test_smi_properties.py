@@ -10,9 +10,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.pictures import Account, counters, driver_chip, holder, machine, slot
 from ttmem.account import blank
+from ttmem.account.events import Allocated, Extra, ProgramRun
+from ttmem.account.grid import CoreRange, mask_of
+from ttmem.account.kinds import Kind
 from ttmem.show.smi import render
 from ttmem.show.text import Style
+from ttmem.sources.merge import merge
 
 Json = dict[str, Any]
 UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
@@ -120,3 +125,50 @@ def test_every_screen(picture: Json, width: int, colour: bool, ascii: bool, whol
 def test_nothing_unknown_shows_as_python_would_say_it(picture: Json, width: int) -> None:
     text = render(picture, Style(width))
     assert not re.search(r"\bnan\b|\bNone\b|\binf\b|\bTrue\b|\bFalse\b|[{}]", text), text
+
+
+# -- what adds up
+
+MIB = 1 << 20
+GRID = mask_of([CoreRange(0, 0, 7, 7)])
+PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
+LINE = re.compile(r"^  ([A-Za-z][A-Za-z1_ ]+?) +(?:\[.*?\] +)?([\d.]+) (B|MiB|GiB)", re.MULTILINE)
+few = st.integers(0, 7)
+
+
+@st.composite
+def worlds(draw: Any) -> Json:
+    """A chip with two processes that report and up to two that are only counted; all sizes are whole MiB."""
+    account = Account()
+    for pid, name in ((1, "agent"), (2, draw(st.sampled_from(["agent", "legacy", "client"])))):
+        account.tracked(pid, "77", dram=MIB, l1=MIB)
+        source, address = account.source(pid, name), 1 << 30
+        for kind in (Kind.DRAM, Kind.TRACE, Kind.L1, Kind.L1_SMALL, Kind.FIRMWARE):
+            for size in draw(st.lists(st.integers(1, 7), max_size=2)):
+                more = draw(st.none() | few)
+                extra = None if more is None else Extra((size + more) * MIB)
+                address += 1 << 25
+                account.apply(source, Allocated(0, kind, address, size * MIB, extra=extra))
+        for program in (1, 2):
+            for kind in PROGRAMS:
+                size = draw(st.integers(1, 7))
+                cores = Extra(cores=GRID) if draw(st.booleans()) else None
+                account.apply(source, Allocated(0, kind, 9000 + kind, size * MIB, program, extra=cores))
+            if draw(st.booleans()):
+                account.apply(source, ProgramRun(0, program, GRID))
+    slots = [slot(8 + n, *(size * MIB for size in draw(st.tuples(*[few] * 5)))) for n in range(draw(st.integers(0, 2)))]
+    return merge(account.picture(), machine(driver_chip(0), processes=[holder(1, 0)], shm=[counters(77, *slots)]))
+
+
+@settings(max_examples=60)
+@given(worlds(), st.sampled_from([60, 100, 300]))
+def test_the_lines_of_a_breakdown_add_up_to_their_total(picture: Json, width: int) -> None:
+    (chip,) = picture["chips"]
+    assert sum(size or 0 for size in chip["memory"]["l1"]["at_once_parts"].values()) == chip["memory"]["l1"]["at_once"]
+    text = render(picture, Style(width))
+    found = [(name, float(size) * UNITS[unit[0]]) for name, size, unit in LINE.findall(text.partition("\nChip ")[2])]
+    totals = [place for place, (name, _) in enumerate(found) if name.endswith(" total")]
+    assert [found[place][0] for place in totals] == ["DRAM total", "L1 total"]
+    dram, l1 = (size for name, size in found if name.endswith(" total"))
+    assert not totals[0] or sum(size for _, size in found[: totals[0]]) == dram, text
+    assert sum(size for _, size in found[totals[0] + 1 : totals[1]]) == l1, text

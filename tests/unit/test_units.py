@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.units import human, parse, percent
+from ttmem.account.units import complete, human, parse
 
 LAW = settings(max_examples=60)
 K, M, G, T, P = 1 << 10, 1 << 20, 1 << 30, 1 << 40, 1 << 50
@@ -94,24 +94,12 @@ def test_parse_is_exact_for_whole_units(count: int, unit: str) -> None:
     assert parse(f"{count}{unit}") == count * {"K": K, "M": M, "G": G}[unit]
 
 
-@pytest.mark.parametrize(
-    ("used", "capacity", "text"),
-    [
-        (0, 100, "0%"),
-        (25, 100, "25%"),
-        (100, 100, "100%"),
-        (250, 100, "100%"),
-        (None, 100, "-"),
-        (1, None, "-"),
-        (1, 0, "-"),
-        (None, None, "-"),
-    ],
-)
-def test_percent(used: int | None, capacity: int | None, text: str) -> None:
-    assert percent(used, capacity) == text
-
-
 @LAW
-@given(st.integers(0, 1 << 50), st.integers(1, 1 << 40))
-def test_percent_never_passes_100(used: int, capacity: int) -> None:
-    assert 0 <= int(percent(used, capacity).rstrip("%")) <= 100
+@given(st.floats(0, 1))
+@example(1.0)
+@example(0.99999)
+@example(0.9999)
+def test_what_is_not_all_is_never_said_to_be_all(part: float) -> None:
+    text = complete(part)
+    assert (text == "100 %") == (part == 1)
+    assert abs(float(text.removesuffix(" %")) - 100 * part) <= 0.01 + 1e-9

@@ -31,6 +31,7 @@ KINDS = (
     *("dram", "l1", "host", "l1_small", "trace", "cb", "dfb", "scratchpad", "kernel", "fabric_kernel"),
     *("dispatch_kernel", "firmware"),
 )
+IN_L1 = ("l1", "l1_small", "cb", "dfb", "scratchpad", "kernel", "firmware")  # those that lie in the L1 of worker cores
 
 
 # What only a look at the machine can tell of a chip.
@@ -111,6 +112,7 @@ def memory(board: str | None, arch: str | None) -> Json:
             "bank_free": None,
             "banks": cores,
             "at_once": None,
+            "at_once_parts": dict.fromkeys(IN_L1),
             "buffers": None,
             "small": {"used": None, "reserved": None, "region": None, "peak": None},
             "cb": {"held": None, "resident": None},

@@ -113,6 +113,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
     """One chip's memory, pool by pool."""
     used = _used(chip)
     resident = _resident(chip, used)
+    at_once = _at_once(chip, used, resident)
     small = chip.kinds[Kind.L1_SMALL]
     dram_pool, l1_pool = chip.pools[Pool.DRAM], chip.pools[Pool.L1]
     basis = None if geometry is None else "live" if geometry.live else "table"
@@ -142,7 +143,8 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
             "largest_free": _largest_free(chip, Pool.L1),
             "bank_free": _bank_free(chip, geometry, used[Kind.L1]),
             "banks": geometry.cores if geometry else None,
-            "at_once": _at_once(chip, used, resident),
+            "at_once": _sum(at_once.values()),
+            "at_once_parts": at_once,
             "buffers": used[Kind.L1],
             "small": {
                 "used": used[Kind.L1_SMALL],
@@ -187,14 +189,14 @@ def _resident(chip: Chip, used: list[int | None]) -> list[int | None]:
     ]
 
 
-def _at_once(chip: Chip, used: list[int | None], resident: list[int | None]) -> int | None:
-    """L1 in use at one time: buffers with all that the allocator took for them, and of the parts of all cached programs
-    only the resident ones; each where that is known."""
-    sizes = []
+def _at_once(chip: Chip, used: list[int | None], resident: list[int | None]) -> dict[str, int | None]:
+    """L1 in use at one time, kind by kind: buffers with all that the allocator took for them, and of the parts of all
+    cached programs only the resident ones; each where that is known."""
+    sizes = {}
     for kind in _IN_L1:
         better = _reserved(chip, (kind,)) if kind in _BUFFERS[Pool.L1] else resident[kind]
-        sizes.append(used[kind] if better is None else better)
-    return _sum(sizes)
+        sizes[_LABELS[kind]] = used[kind] if better is None else better
+    return sizes
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

@@ -24,6 +24,15 @@ def human(size: int | None, unknown: str = "-") -> str:
     return f"{value:.1f} {_STEPS[-1]}"
 
 
+def complete(part: float) -> str:
+    """How much of something is there; what is not all of it is never said to be 100 %.
+
+    >>> complete(1.0), complete(0.75), complete(0.9999999)
+    ('100 %', '75 %', '99.99 %')
+    """
+    return "99.99 %" if 0.9999 < part < 1 else f"{100 * part:.4g} %"
+
+
 def parse(text: str) -> int:
     """The bytes that a size like ``64K``, ``1.5 MiB`` or ``4096`` means; powers of 1024.
 
@@ -37,14 +46,3 @@ def parse(text: str) -> int:
         raise ValueError(f"not a size: {text!r}; write bytes or a number with K, M, G or T, such as 64K or 1.5MiB")
     factor: int = 1024 ** _FACTORS[match[2].upper()]
     return int(float(match[1]) * factor) if "." in match[1] else int(match[1]) * factor
-
-
-def percent(used: int | None, capacity: int | None) -> str:
-    """Share of a capacity, never above 100 %: the account may know more bytes than the chip has, a bar may not.
-
-    >>> percent(1, 4), percent(None, 4)
-    ('25%', '-')
-    """
-    if used is None or not capacity:
-        return "-"
-    return f"{min(100.0, 100.0 * used / capacity):.0f}%"

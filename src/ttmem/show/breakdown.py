@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ttmem.account.units import human
+from ttmem.account.units import complete, human
 from ttmem.show.chips import Names, l1_buffers, level, percent, share
 from ttmem.show.text import BOLD, DIM, NONE, Style, cells, wrap
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 _BAR = 10
+_UNSEEN = 3  # processes to name of which something is not known
 _MOST = 4  # breakdowns that differ; of more than that the fullest are shown
 _WORDS = {
     "dram": "DRAM buffers",
@@ -33,16 +34,14 @@ _WORDS = {
 
 def breakdowns(picture: Json, names: Names, style: Style, whole: bool) -> list[str]:
     """All breakdowns, each once with the names of all chips it is true of: replicas of a model are many and equal."""
-    counted = {  # chips with bytes that only tt-metal's own counters know of
-        found["uid"]
-        for process in picture["processes"]
-        if process["state"] == "untracked"
-        for found in process["chips"]
-        if found.get("source") == "shm"
-    }
+    counted: dict[str, int] = {}  # by chip, the bytes that only tt-metal's own counters know of
+    for process in picture["processes"]:
+        for found in process["chips"] if process["state"] == "untracked" else ():
+            if found.get("source") == "shm":
+                counted[found["uid"]] = counted.get(found["uid"], 0) + sum(found["kinds"].values())
     groups: dict[tuple[str, ...], list[Json]] = {}
     for chip in picture["chips"]:
-        groups.setdefault(tuple(_breakdown(chip, chip["uid"] in counted, style)), []).append(chip)
+        groups.setdefault(tuple(_breakdown(chip, counted.get(chip["uid"], 0), style)), []).append(chip)
     shown = [(text, chips) for text, chips in groups.items() if text]
     left_out = 0
     if len(shown) > _MOST and not whole:
@@ -108,7 +107,7 @@ class _Rows:
         self.lines += [self._style.paint(line, DIM) for line in wrap(text, self._style, indent)]
 
 
-def _breakdown(chip: Json, counted: bool, style: Style) -> list[str]:
+def _breakdown(chip: Json, counted: int, style: Style) -> list[str]:
     """Nothing, if nothing is known."""
     memory = chip["memory"]
     dram, l1, system = memory["dram"], memory["l1"], memory["system"]
@@ -116,20 +115,16 @@ def _breakdown(chip: Json, counted: bool, style: Style) -> list[str]:
         return []
     rows = _Rows(style)
     size, core = dram["capacity"], l1["capacity"]
-    trace = dram["trace"]
-    if trace["used"]:
-        rows.part("DRAM buffers", None if dram["used"] is None else max(0, dram["used"] - trace["used"]), size)
-        region = f"of {human(trace['region'])} set aside" if trace["region"] else ""
-        rows.part("traces", trace["used"], size, region)
+    if dram["trace"]["used"]:
+        _traces(rows, dram, size)
     rows.add("DRAM total", level(dram), size, _of_dram(dram))
-    small, buffers = l1["small"], l1_buffers(l1)
-    rows.part("L1 buffers", level(buffers), core, ", ".join([*_asked(buffers), *_of_buffers(l1)]))
-    aside = [f"of {human(small['region'])} set aside"] if small["region"] else []
-    rows.part("L1_SMALL", level(small), core, ", ".join([*aside, *_asked(small)]))
-    for name, part in (("circular buffers", l1["cb"]), ("dataflow buffers", l1["dfb"])):
-        _shared(rows, name, part, core)
-    for name, key in (("scratchpads", "scratchpad"), ("kernels", "kernels")):
-        _shared(rows, name, {"held": l1[key], "resident": l1[f"{key}_resident"]}, core)
+    parts, region, buffers = l1["at_once_parts"], l1["small"]["region"], l1_buffers(l1)
+    rows.part("L1 buffers", level(buffers), core, ", ".join([*_asked(buffers, l1), *_of_buffers(l1)]))
+    small = {"used": l1["small"]["used"], "reserved": parts["l1_small"]}
+    aside = [f"of {human(region)} set aside"] if region else []
+    rows.part("L1_SMALL", level(small), core, ", ".join([*aside, *_asked(small, l1["small"])]))
+    for kind, (held, resident) in _programs(l1).items():
+        _shared(rows, _WORDS[kind], held, resident, parts[kind], core)
     rows.part("firmware", l1["firmware"], core)
     rows.add("L1 total", l1["at_once"], core, _of_l1(l1))
     _reporter(rows, memory["reporter"], core)
@@ -140,20 +135,38 @@ def _breakdown(chip: Json, counted: bool, style: Style) -> list[str]:
     return rows.lines
 
 
-def _shared(rows: _Rows, name: str, part: Json, capacity: int | None) -> None:
+def _traces(rows: _Rows, dram: Json, size: int | None) -> None:
+    """What the total is made of, by its own measure: taken, or asked for."""
+    trace, measure = dram["trace"], "used" if dram["reserved"] is None else "reserved"
+    rows.part("DRAM buffers", max(0, (dram[measure] or 0) - (trace[measure] or 0)), size)
+    rows.part("traces", trace[measure], size, f"of {human(trace['region'])} set aside" if trace["region"] else "")
+
+
+def _programs(l1: Json) -> dict[str, tuple[int | None, int | None]]:
+    """By kind, what all cached programs hold, and of it what is resident."""
+    return {
+        "cb": (l1["cb"]["held"], l1["cb"]["resident"]),
+        "dfb": (l1["dfb"]["held"], l1["dfb"]["resident"]),
+        "scratchpad": (l1["scratchpad"], l1["scratchpad_resident"]),
+        "kernel": (l1["kernels"], l1["kernels_resident"]),
+    }
+
+
+def _shared(
+    rows: _Rows, name: str, held: int | None, resident: int | None, at_once: int | None, capacity: int | None
+) -> None:
     """What programs hold: the bar is of what is resident, if that is known; the rest is of programs only cached."""
-    held, resident = part["held"], part["resident"]
     if not held:
         return
-    if resident is None:
-        rows.add(name, held, capacity, _cached(held, capacity) or "held; how much is resident is not known")
+    size = held if at_once is None else at_once
+    if resident is None and size == held:
+        note = _cached(held, capacity) or "held; how much is resident is not known"
+    elif size == held:
+        note = "resident"
     else:
-        rows.add(
-            name,
-            resident,
-            capacity,
-            "resident" if held == resident else f"resident, {human(held)} held by all cached programs",
-        )
+        known = "resident" if resident is not None else "resident as far as that is known"
+        note = f"{known}, {human(held)} held by all cached programs"
+    rows.add(name, size, capacity, note)
 
 
 def _cached(size: int | None, capacity: int | None) -> str:
@@ -161,35 +174,45 @@ def _cached(size: int | None, capacity: int | None) -> str:
     return "held by all cached programs, which share L1 in time" if over else ""
 
 
-def _asked(buffers: Json) -> list[str]:
-    """A tile in one bank costs all banks as much."""
-    return [] if buffers["reserved"] in (None, buffers["used"]) else [f"taken for {human(buffers['used'])} asked for"]
+def _asked(buffers: Json, whole: Json) -> list[str]:
+    """A tile in one bank costs all banks as much. What was taken may be known of one process and not of another."""
+    if buffers["reserved"] in (None, buffers["used"]):
+        return []
+    known = "" if whole["reserved"] is not None else "as far as that is known "
+    return [f"{known}taken for {human(buffers['used'])} asked for"]
+
+
+def _peak(peak: int, now: int | None) -> str:
+    """A peak of what was asked for may be less than what is taken now."""
+    return f"peak {human(peak)}{' asked for' if now is not None and peak < now else ''}"
 
 
 def _of_dram(dram: Json) -> str:
     taken = dram["reserved_peak"] if dram["reserved"] is not None else None
     peak = dram["peak"] if taken is None else taken
-    return ", ".join([*_asked(dram), *([f"peak {human(peak)}"] if peak is not None else []), *_sizes(dram)])
+    said = [] if peak is None else [_peak(peak, level(dram))]
+    return ", ".join([*_asked(dram, dram), *said, *_sizes(dram)])
 
 
 def _of_l1(l1: Json) -> str:
     """What all cached programs need may be more than there is, for they take turns."""
-    programs = [l1["cb"], l1["dfb"]]
-    programs += [{"held": l1[key], "resident": l1[f"{key}_resident"]} for key in ("scratchpad", "kernels")]
-    absent = sum(one["held"] - one["resident"] for one in programs if None not in (one["held"], one["resident"]))
-    peak, taken = l1["peak"], l1["reserved_peak"]
+    parts, peak = l1["at_once_parts"], l1["peak"]
+    held = {kind: size for kind, (size, _) in _programs(l1).items() if size is not None and parts[kind] is not None}
+    absent = sum(size - parts[kind] for kind, size in held.items())
     said = []
     if absent > 0 and l1["at_once"] is not None:
-        highest = f" (peak {human(peak)})" if peak is not None else ""
-        said.append(f"{human(l1['at_once'] + absent)}{highest} with all cached programs")
-    elif peak is not None and taken is None:
+        whole = l1["at_once"] + absent
+        highest = f" ({_peak(peak, whole)})" if peak is not None else ""
+        said.append(f"{human(whole)}{highest} with all cached programs")
+    elif peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has one
         over = l1["capacity"] is not None and peak > l1["capacity"]
-        said.append(f"peak {human(peak)}{' with all cached programs' if over else ''}")
+        said.append(_peak(peak, l1["at_once"]) + (" with all cached programs" if over else ""))
     return ", ".join([*said, *_sizes(l1)])
 
 
 def _of_buffers(l1: Json) -> list[str]:
-    said = [] if l1["reserved_peak"] is None else [f"peak {human(l1['reserved_peak'])}"]
+    also = " with L1_SMALL" if l1["small"]["peak"] else ""
+    said = [] if l1["reserved_peak"] is None else [f"peak {human(l1['reserved_peak'])}{also}"]
     if l1["largest_free"] is None and l1["bank_free"] is not None:
         said.append(f"{human(l1['bank_free'])} free in a bank")
     return said
@@ -215,19 +238,23 @@ def _reporter(rows: _Rows, said: Json, capacity: int | None) -> None:
     rows.add("L1 inferred", said["inferred"], capacity, "CB + kernels (inferred): what is not tracked")
 
 
-def _known(memory: Json, counted: bool) -> str:
-    """How the numbers are known, and what is not."""
-    by = {"reported": "reported by tt-metal's own counters" if counted else "reported"}
-    said = [f"{human(size)} {by.get(name, name)}" for name, size in memory["confidence"].items() if size]
-    out = ["; ".join([", ".join(said)]) if said else "nothing allocated"]
+def _known(memory: Json, counted: int) -> str:
+    """How the numbers are known, and what is not; ``counted`` bytes only by tt-metal's own counters."""
+    by = {**memory["confidence"]}
+    by["reported"] = max(0, by["reported"] - counted)
+    by["reported by tt-metal's own counters"] = counted
+    said = [f"{human(size)} {name}" for name, size in by.items() if size]
+    out = [", ".join(said) or "nothing allocated"]
     if memory["completeness"] is not None:
-        out.append(f"{100 * memory['completeness']:.4g} % of what the allocators say")
+        out.append(f"{complete(memory['completeness'])} of what the allocators say")
     if memory["missing"]:
         out.append(f"not known: {_kinds(memory['missing'])}")
     unseen = [one for one in memory.get("unseen", []) if set(one["missing"]) - set(memory["missing"])]
-    for one in unseen[:3]:
+    for one in unseen[:_UNSEEN]:
         everything = len(one["missing"]) == len(_WORDS)
         out.append(f"of pid {one['pid'] or '?'} not known: {'anything' if everything else _kinds(one['missing'])}")
+    if len(unseen) > _UNSEEN:
+        out.append(f"nor all of {len(unseen) - _UNSEEN} more")
     return "; ".join(out)
 
 

@@ -97,9 +97,8 @@ def level(pool: Json) -> int | None:
 
 
 def l1_buffers(l1: Json) -> Json:
-    """L1 buffers alone: what was taken is told together with L1_SMALL."""
-    taken = None if l1["reserved"] is None else max(0, l1["reserved"] - (l1["small"]["reserved"] or 0))
-    return {"used": l1["buffers"], "reserved": taken}
+    """L1 buffers alone: what was taken, as it is part of what is in use at once."""
+    return {"used": l1["buffers"], "reserved": l1["at_once_parts"]["l1"]}
 
 
 def share(size: int | None, capacity: int | None) -> float | None:
@@ -110,12 +109,12 @@ def share(size: int | None, capacity: int | None) -> float | None:
 def percent(part: float | None) -> str:
     """A part in percent; what is neither nothing nor everything never looks like it.
 
-    >>> percent(0.0), percent(1e-6), percent(0.5), percent(0.9999), percent(1.0), percent(None)
-    ('0%', '<1%', '50%', '99%', '100%', '-')
+    >>> percent(0.0), percent(1e-6), percent(0.005), percent(0.5), percent(0.9999), percent(1.0), percent(None)
+    ('0%', '<1%', '<1%', '50%', '99%', '100%', '-')
     """
     if part is None:
         return "-"
-    return "<1%" if 0 < part < 0.005 else "99%" if 0.995 <= part < 1 else f"{100 * part:.0f}%"
+    return "<1%" if 0 < part <= 0.005 else "99%" if 0.995 <= part < 1 else f"{100 * part:.0f}%"
 
 
 def short_size(size: int | None) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ttmem.account.kinds import KINDS, Kind
-from ttmem.account.units import human
+from ttmem.account.units import complete, human
 from ttmem.server.clock import rfc3339
 from ttmem.sources import memory_reports
 from ttmem.sources.memory_reports import Amounts, Memory, Report, Reports, State
@@ -213,7 +213,7 @@ def _render_completeness(shares: Json) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.4g} %"
+    return "-" if share is None else complete(share)
 
 
 def _count(number: int, noun: str) -> str:

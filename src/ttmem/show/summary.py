@@ -11,7 +11,7 @@ from ttmem.account.parties import Chip
 from ttmem.account.sites import line_of, short, stack_of
 from ttmem.account.snapshot import anomalies
 from ttmem.account.things import Thing
-from ttmem.account.units import human
+from ttmem.account.units import complete, human
 from ttmem.api.words import anomaly_line
 from ttmem.explain.words import headline
 from ttmem.run.report import Report, cause_of
@@ -56,7 +56,7 @@ def render(report: Report, by: str = "op") -> str:
 
 def _headline(report: Report) -> str:
     lost = f"{report.dropped:,} lost" if report.dropped else "none lost"
-    share = "not audited" if report.completeness is None else f"{100 * report.completeness:.4g} % complete"
+    share = "not audited" if report.completeness is None else f"{complete(report.completeness)} complete"
     return (
         f"ttmem run: exit {report.ended.exit_code} after {report.ended.duration:.1f} s; "
         f"{report.events:,} records, {lost}; {share}"

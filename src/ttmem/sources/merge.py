@@ -256,7 +256,7 @@ def _add(memory: Json, kind: str, size: int) -> None:
     """Bytes that tt-metal's counters report; what the allocator took for them, and their peak, is not known."""
     pool = memory[_POOL[kind]]
     pool["used"] = (pool["used"] or 0) + size
-    pool["peak"] = pool["reserved"] = pool["reserved_peak"] = None
+    pool["peak"] = pool["reserved_peak"] = None
     if kind == "trace":
         part, name = pool["trace"], "used"
     elif kind == "l1_small":
@@ -267,12 +267,18 @@ def _add(memory: Json, kind: str, size: int) -> None:
         part, name = pool, "buffers"
     if kind != "dram":
         part[name] = (part[name] or 0) + size
-    for unknown in ("reserved", "peak", "resident"):
-        if unknown in part:
-            part[unknown] = None
+    if "peak" in part:
+        part["peak"] = None
+    if size and kind == "cb":
+        part["resident"] = None
+    elif size:  # for nothing the allocator took nothing
+        pool["reserved"] = None
+        if "reserved" in part:
+            part["reserved"] = None
     if "at_once" in pool:
         pool["bank_free"] = None
         pool["at_once"] = (pool["at_once"] or 0) + size
+        pool["at_once_parts"][kind] = (pool["at_once_parts"][kind] or 0) + size
     memory["confidence"]["reported"] += size
     memory["missing"] = [missing for missing in memory["missing"] if missing != kind]
 
