@@ -339,6 +339,17 @@ def test_a_workload_in_dram(server_: Server, legacy: Callable[..., LegacyClient]
     assert only(look(picture.amounts, env=at(server_))).level == "ok"
 
 
+def test_a_workload_in_the_dram_of_many_chips_is_one_finding(
+    server_: Server, legacy: Callable[..., LegacyClient]
+) -> None:
+    client = legacy(server_)
+    for chip in range(6):
+        client.say(f"alloc {chip} {300 * MIB} 0 {BUFFER}", f"alloc {chip} {4096 * (chip + 1)} 1 {BUFFER}")
+    client.query(0)
+    said = only(look(picture.amounts, env=at(server_)))
+    assert "and 2 more: 1.8 GiB in DRAM, and L1 of any never had more than 24.0 KiB" in said.found
+
+
 def test_many_small_things_are_summed(server_: Server, legacy: Callable[..., LegacyClient]) -> None:
     assert only(look(picture.amounts, env=at(server_))).found == "nothing is in use"
     client = legacy(server_)
@@ -371,11 +382,13 @@ def test_an_account_that_is_not_complete(server_: Server, legacy: Callable[..., 
     client = legacy(server_)
     client.say(f"alloc 0 {MIB} 0 {BUFFER}")
     client.query(0)
-    for share, level in ((None, "ok"), (1.0, "ok"), (0.75, "warning"), (0.0, "warning")):
+    for share, level in ((None, "ok"), (1.0, "ok"), (0.9999999, "warning"), (0.75, "warning"), (0.0, "warning")):
         scene = Scene("/nowhere", at(server_))
         assert scene.picture is not None
         scene.picture["chips"][0]["memory"]["completeness"] = share
-        assert only(list(picture.losses(scene))).level == level
+        said = only(list(picture.losses(scene)))
+        assert said.level == level
+        assert "100 %" not in said.found
 
 
 @pytest.mark.parametrize(("name", "level"), [("metal", "ok"), ("no_mark_address", "warning")])
@@ -392,6 +405,22 @@ def test_what_an_agent_cannot_see(server_: Server, name: str, level: str) -> Non
     assert (f"pid {process.pid} " in said.found and "dataflow buffers are not tracked" in said.found) == (
         name != "metal"
     )
+
+
+def test_what_all_workers_of_a_job_cannot_see_is_one_finding(
+    server_: Server, legacy: Callable[..., LegacyClient]
+) -> None:
+    """A real snapshot, in which agents would have said so."""
+    for client in (legacy(server_), legacy(server_)):
+        client.say(f"alloc 0 {MIB} 0 {BUFFER}")
+        client.query(0)
+    scene = Scene("/nowhere", at(server_))
+    assert scene.picture is not None
+    for process in scene.picture["processes"]:
+        process["sources"][0]["trouble"] = "no dataflow buffers\nno kernels"
+    said = [one.found for one in picture.agent_trouble(scene)]
+    assert [found.rpartition(": ")[2] for found in said] == ["no dataflow buffers", "no kernels"]
+    assert all(found.count("pid ") == 2 for found in said)
 
 
 # Running programs, and whether that server hears them

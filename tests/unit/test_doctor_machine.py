@@ -293,6 +293,56 @@ def test_a_slot_of_the_dead_that_outlived_the_totals(folder: Path) -> None:
     assert "2.0 MiB of processes that are dead (pid 4712)" in only(look(memory.shm_files, folder)).found
 
 
+def test_what_one_job_left_on_many_chips_is_one_finding(folder: Path) -> None:
+    laid_out = machines.t3k(folder)
+    for uid in range(4):
+        laid_out.shm_file(880001 + uid, content(slot(4712, 1 << 20)))
+    laid_out.shm_file(880009, content(slot(4713, 1 << 20)))
+    first, second = look(memory.shm_files, folder)
+    assert first.found == "4.0 MiB of processes that are dead (pid 4712) are still in these 4 files"
+    assert "880001" in first.looked_at
+    assert second.found == "1.0 MiB of processes that are dead (pid 4713) are still in it"
+
+
+def test_counters_with_no_slot_left(folder: Path) -> None:
+    """What is in the totals alone may be in use: nothing says that it is of the dead."""
+    laid_out = machines.n150(folder)
+    path = laid_out.shm_file(880001, content(*(slot(pid, 1) for pid in range(5000, 5064)), totals=(1 << 20,)))
+    for pid in range(5000, 5064):
+        laid_out.process(pid, maps=mapping(path))
+    said = only(look(memory.shm_files, folder))
+    assert (said.level, said.looked_at) == ("warning", "/dev/shm/tt_device_880001_memory")
+    assert said.found.startswith("all 64 slots are taken")
+
+
+def test_a_total_beyond_all_slots(folder: Path) -> None:
+    machines.n150(folder).shm_file(880001, content(totals=(1 << 20,)))
+    said = only(look(memory.shm_files, folder))
+    assert said.found == "1.0 MiB of processes that are dead, or of one that has no slot there, are still in it"
+
+
+def test_counters_of_who_cannot_be_seen_from_a_container(folder: Path) -> None:
+    machines.n150(folder).shm_file(880001, content(slot(4712, 1 << 20)))
+    namespaces(folder, pid="pid:[4026532000]")
+    said = only(look(memory.shm_files, folder))
+    assert "are dead, or cannot be seen from here (pid 4712)" in said.found
+    assert "rm " not in (said.todo or "")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away and become another user")
+def test_counters_of_another_user(folder: Path) -> None:
+    laid_out = machines.n150(folder)
+    folder.chmod(0o755)
+    laid_out.shm_file(880001, content(slot(4712, 1 << 20)), owner=65533)
+    os.seteuid(65534)
+    try:
+        said = only(look(memory.shm_files, folder))
+    finally:
+        os.seteuid(0)
+    assert said.found == "1 file of uid 65533 cannot be read: they are made for one user"
+    assert "as root" in (said.todo or "")
+
+
 def test_counters_that_are_not_understood(folder: Path) -> None:
     machines.n150(folder).shm_file(880001, content(slot(4711, 4096), version=9))
     said = only(look(memory.shm_files, folder))

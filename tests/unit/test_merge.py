@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.pictures import KINDS, Account, counters, driver_chip, holder, machine, slot, unreadable
 from ttmem.account import blank
-from ttmem.account.events import Allocated, ChipFound, DeviceOpened, ProcessExited, Sees
+from ttmem.account.events import Allocated, ChipFound, DeviceOpened, Extra, ProcessExited, Sees
 from ttmem.account.geometry import BOARDS, Arch
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS as ALL_KINDS
@@ -303,6 +303,39 @@ def test_counters_of_who_cannot_be_seen_are_not_called_left_over() -> None:
     (note,) = merge(nothing(), machine(shm=[counters(77, unsure)]))["notes"]
     assert "cannot be seen" in note["text"]
     assert "rm " not in note["text"]
+
+
+def test_counters_with_no_slot_left_are_not_called_left_over() -> None:
+    """One more process is in the totals alone, and alive."""
+    full = counters(77, *(slot(pid, MIB) for pid in range(100, 164)))
+    full["why"] = "all 64 slots are taken: what one more process has is in the totals alone"
+    merged = merge(nothing(), machine(shm=[full]))
+    assert notes(merged) == ["shm-doubt"]
+    full["stale"]["dram"], full["slots"][0] = MIB, slot(100, MIB, state="dead")
+    assert notes(merge(nothing(), machine(shm=[full]))) == ["shm-stale", "shm-doubt"]
+
+
+def test_a_total_beyond_all_slots_need_not_be_of_the_dead() -> None:
+    (note,) = merge(nothing(), machine(shm=[counters(77, slot(7, MIB), lost=MIB)]))["notes"]
+    assert "of processes that are gone, or of one that has no slot in them: not counted" in note["text"]
+
+
+def test_a_process_that_has_nothing_of_a_kind_leaves_the_rest_known() -> None:
+    account = Account()
+    account.tracked(7, "77")
+    account.apply(
+        account.source(7),
+        Allocated(0, Kind.L1, 0x100000, 2 * MIB, extra=Extra(4 * MIB)),
+        Allocated(0, Kind.DRAM, 0x100000, 2 * MIB, extra=Extra(4 * MIB)),
+    )
+    look = machine(driver_chip(0), shm=[counters(77, slot(8, MIB))])
+    memory = by_uid(merge(account.picture(), look))["77"]["memory"]
+    assert (memory["dram"]["used"], memory["dram"]["reserved"]) == (3 * MIB, None), "of the other MiB it is not known"
+    assert (memory["l1"]["used"], memory["l1"]["reserved"], memory["l1"]["at_once"]) == (2 * MIB, 4 * MIB, 4 * MIB)
+    look = machine(driver_chip(0), shm=[counters(77, slot(8, 0, MIB))])
+    memory = by_uid(merge(account.picture(), look))["77"]["memory"]
+    assert (memory["l1"]["reserved"], memory["l1"]["at_once"]) == (None, 5 * MIB)
+    assert (memory["l1"]["at_once_parts"]["l1"], memory["l1"]["buffers"]) == (5 * MIB, 3 * MIB)
 
 
 def test_command_lines_are_for_those_who_may_see_them() -> None:

@@ -82,28 +82,51 @@ def shm_files(scene: Scene) -> Iterator[Said]:
         owners = sorted({f"uid {file['owner']}" if file["owner"] is not None else "?" for file in unreadable})
         yield warning(
             pattern, f"{count(len(unreadable), 'file')} of {some(owners)} cannot be read: they are made for one user",
-            "run as that user or as root; a server of root (`ttmem serve`) shows them to everybody",
+            "run as that user or as root; a server of root (`ttmem serve --group NAME`) shows them to its group",
         )  # fmt: skip
     for file in odd:
         yield warning(
             file["path"], f"not understood: {file['why'] or file['state']}",
             "its numbers are left out; if no process uses the chip, remove the file",
         )  # fmt: skip
-    for file in stale:
-        dead = [str(slot["pid"]) for slot in file["slots"] if slot["state"] in ("dead", "reused")]
-        of = f" (pid {some(dead)})" if dead else ""
+    yield from _left_over(stale)
+    full = [file for file in files if file["state"] == "ok" and file["why"]]
+    for file in full:
         yield warning(
-            file["path"], f"{human(_left(file))} of processes that are dead{of} are still in it",
-            f"ttmem leaves them out; other readers do not. When nobody uses the chip: `rm {file['path']}`",
+            file["path"], file["why"],
+            "start the next job with `ttmem run`, which needs no slot; when nobody uses the chip, remove the file",
         )  # fmt: skip
     if not files:
         state = next(source for source in scene.machine["sources"] if source["name"] == "shm")
         if state["state"] == "unreadable":
             yield unknown(pattern, f"cannot be looked at: {state['detail']}")
         else:
-            yield ok(pattern, "none: no tt-metal from 0.70 on has opened a device since the machine was started")
-    elif not (unreadable or odd or stale):
+            yield ok(pattern, "none: no tt-metal from 0.70 on has counted here since the machine was started")
+    elif not (unreadable or odd or stale or full):
         yield ok(pattern, f"{count(len(files), 'file')}, nothing of dead processes in them")
+
+
+def _left_over(files: list[Json]) -> Iterator[Said]:
+    """A job on 32 chips leaves 32 files behind: one finding for all that the same processes left."""
+    groups: dict[tuple[bool, tuple[int, ...]], list[Json]] = {}
+    for file in files:
+        dead = tuple(slot["pid"] for slot in file["slots"] if slot["state"] in ("dead", "reused"))
+        groups.setdefault((any(slot.get("unsure") for slot in file["slots"]), dead), []).append(file)
+    for (unsure, dead), left in groups.items():
+        pids = f" (pid {some([str(pid) for pid in dead])})" if dead else ""
+        paths = [file["path"] for file in left]
+        remove = f"`rm {paths[0]}`" if len(left) == 1 else "remove these files"
+        todo = f"ttmem leaves them out; other readers do not. When nobody uses the chip: {remove}"
+        if unsure:
+            whose, todo = f"are dead, or cannot be seen from here{pids},", "ttmem leaves them out; look from the host"
+        else:
+            whose = f"are dead{pids}" if dead else "are dead, or of one that has no slot there,"
+        size = human(sum(map(_left, left)))
+        yield warning(some(paths), f"{size} of processes that {whose} are still in {_it(left)}", todo)
+
+
+def _it(files: list[Json]) -> str:
+    return "it" if len(files) == 1 else f"these {len(files)} files"
 
 
 def _left(file: Json) -> int:

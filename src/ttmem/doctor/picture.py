@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ttmem.account.units import human
+from ttmem.account.units import complete, human
 from ttmem.doctor.findings import Said, count, ok, some, unknown, warning
 from ttmem.doctor.scene import Json, Scene
+from ttmem.sources.notes import name_of
 
 _LISTED = 200  # things to look at, the largest first
 _LITTLE = 1 << 20  # of L1 on a chip: any operation takes more
@@ -61,15 +62,16 @@ def agent_trouble(scene: Scene) -> Iterator[Said]:
     if tracked is None:
         yield _nobody(scene, "/processes")
         return
-    troubled = False
+    troubled: dict[tuple[str, str], list[str]] = {}  # the workers of one job have the same
     for process in tracked:
         for source in process["sources"]:
             for line in (source["trouble"] or "").splitlines():
-                troubled = True
-                yield warning(
-                    "/processes", f"{_name(process)}, {source['name']}: {line}",
-                    "that kind is unknown, not 0; use a version of ttnn that ttmem is proven with: see `hooks`",
-                )  # fmt: skip
+                troubled.setdefault((source["name"], line), []).append(_name(process))
+    for (name, line), whose in troubled.items():
+        yield warning(
+            "/processes", f"{some(whose)}, {name}: {line}",
+            "that kind is unknown, not 0; use a version of ttnn that ttmem is proven with: see `hooks`",
+        )  # fmt: skip
     if not troubled:
         yield ok("/processes", "no source complains")
 
@@ -92,9 +94,8 @@ def losses(scene: Scene) -> Iterator[Said]:
         )  # fmt: skip
     partial = [chip for chip in scene.picture["chips"] if _share(chip) < 1.0]
     for chip in partial:
-        share = 100 * _share(chip)
         yield warning(
-            "/snapshot", f"chip {chip['uid']}: {share:.4g} % of what the allocators say is tracked",
+            "/snapshot", f"{name_of(chip)}: {complete(_share(chip))} of what the allocators say is tracked",
             "start the program anew with `ttmem run`: what was allocated before the agent came is not known",
         )  # fmt: skip
     if not (odd["dropped"] or odd["rejected"] or partial):
@@ -143,13 +144,14 @@ def amounts(scene: Scene) -> Iterator[Said]:
         return
     chips = scene.picture["chips"]
     lean = [chip for chip in chips if _in_dram(chip["memory"])]
-    for chip in lean:
-        dram, l1 = chip["memory"]["dram"]["used"], chip["memory"]["l1"]["peak"]
+    if lean:
+        dram, l1 = sum(chip["memory"]["dram"]["used"] for chip in lean), max(c["memory"]["l1"]["peak"] for c in lean)
+        where, each = some([name_of(chip) for chip in lean]), " of any" if len(lean) > 1 else ""
         yield warning(
-            "/snapshot", f"chip {chip['uid']}: {human(dram)} in DRAM, and L1 never had more than {human(l1)}",
+            "/snapshot", f"{where}: {human(dram)} in DRAM, and L1{each} never had more than {human(l1)}",
             "the workload keeps its tensors in DRAM; nothing is wrong, unless it should use L1 (memory_config)",
         )  # fmt: skip
-    if not lean:
+    else:
         yield ok("/snapshot", _in_sum(chips, _tracked(scene) or []))
 
 

@@ -78,11 +78,14 @@ def _of_file(file: Json, chip: Json | None) -> Iterator[tuple[str, str]]:
         whose = f" (pid {', '.join(gone[:3])}{' ...' if len(gone) > 3 else ''})" if gone else ""
         name = name_of(chip) if chip else file["path"]
         held = f"tt-metal's counters of {name} still hold {', '.join(left)} of processes that"
+        remove = f"When no job runs, rm {file['path']}"
         if any(slot.get("unsure") for slot in file["slots"]):
             yield "shm-stale", f"{held} are gone, or that cannot be seen from here{whose}: not counted"
+        elif gone:
+            yield "shm-stale", f"{held} are gone{whose}: not in use. {remove}"
         else:
-            yield "shm-stale", f"{held} are gone{whose}: not in use. When no job runs, rm {file['path']}"
-    elif file["why"]:
+            yield "shm-stale", f"{held} are gone, or of one that has no slot in them: not counted. {remove}"
+    if file["why"]:
         yield "shm-doubt", f"{file['path']}: {file['why']}"
 
 

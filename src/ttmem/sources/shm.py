@@ -146,6 +146,9 @@ class Counters:
         file["stale"] = {kind: max(0, file["totals"][kind] - file["live"][kind]) for kind in _SUMMED}
         file["stale"]["cb"] = None
         if len(file["slots"]) == _SLOTS:
+            gone = [slot for slot in file["slots"] if slot["state"] in ("dead", "reused")]
+            for kind in _SUMMED:  # the rest may be of one who found no slot, and in use
+                file["stale"][kind] = min(file["stale"][kind], sum(slot[kind] for slot in gone))
             file["why"] = f"all {_SLOTS} slots are taken: what one more process has is in the totals alone"
 
     def _slot(self, slot: tuple[Any, ...], origin: _Origin) -> Json:
