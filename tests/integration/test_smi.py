@@ -27,6 +27,7 @@ import pytest
 
 from tests import machines
 from tests.support import PATIENCE, LegacyClient, Server, process_state, wait_until
+from ttmem.cli import smi as smi_command
 
 SMI = [sys.executable, "-m", "ttmem", "smi"]
 _OURS = ("TTMEM_SOCKET", "TTMEM_API", "COLUMNS", "NO_COLOR", "LC_ALL", "LC_CTYPE")
@@ -151,7 +152,66 @@ def test_a_server_that_is_stuck(server: Server, folder: Path, env: dict[str, str
     assert "does not answer within 2 s" in named.stderr
 
 
-def test_something_else_answers(folder: Path, env: dict[str, str]) -> None:
+def test_a_server_that_is_stuck_and_then_gone(
+    server: Server, folder: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, root = laid_out(folder, machines.n150)
+    monkeypatch.setattr(smi_command, "_PATIENCE", 0.2)
+    monkeypatch.setattr(smi_command, "_PAUSE", 0.0)
+    monkeypatch.setenv("TTMEM_SOCKET", server.path)
+    look = smi_command._Look(None, root, None)
+    with server.stopped():
+        assert look.picture()["sources"][0]["state"] == "does not answer"
+    server.stop()
+    assert look.picture()["sources"][0]["state"] == "not running"
+
+
+NOBODY = "import os, socket, sys\nos.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+LISTEN = "s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(flush=True); input()"
+# Once as root, so that all is loaded: another user may not look into root's folders.
+TWICE = """
+import contextlib, io, socket
+from ttmem.cli import main
+with contextlib.redirect_stdout(io.StringIO()):
+    main(sys.argv[1:])
+"""
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to act as another user")
+
+
+@needs_root
+def test_somebody_else_listens(folder: Path, env: dict[str, str]) -> None:
+    """In a folder that anybody may write to, as /tmp is."""
+    root = laid_out(folder, machines.n150)
+    place = folder / "theirs"
+    place.mkdir()
+    folder.chmod(0o1777)
+    os.chown(place, 65534, 65534)
+    command = [sys.executable, "-c", NOBODY + LISTEN, str(place / "ttmem.api.sock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        done = smi(env, *root, TTMEM_SOCKET=str(place / "ttmem.sock"))
+        other.communicate(b"\n")
+    assert done.returncode == 0
+    assert "server out of reach" in " ".join(done.stdout.splitlines()[:2])
+    assert "belongs to uid 65534, which is neither root nor you; not talking to it" in " ".join(done.stdout.split())
+
+
+@needs_root
+def test_a_server_that_does_not_let_us_in(server: Server, folder: Path, env: dict[str, str]) -> None:
+    root = laid_out(folder, machines.n150)
+    folder.chmod(0o755)
+    code = f"import sys\n{TWICE}\n{NOBODY}\nsys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "smi", *root]
+    asking = {**env, "TTMEM_SOCKET": server.path}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=asking, cwd="/")
+    assert done.returncode == 0, done.stderr
+    assert "server out of reach" in " ".join(done.stdout.splitlines()[:2])
+    assert f"{server.api}: you may not connect to it; ask for the group" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("answer", [b"HELO", b"HTTP/1.1 200 OK\r\n\r\nhello", b"HTTP/1.1 200 OK\r\n\r\n{}"])
+def test_something_else_answers(folder: Path, env: dict[str, str], answer: bytes) -> None:
     path = str(folder / "other.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
@@ -160,9 +220,10 @@ def test_something_else_answers(folder: Path, env: dict[str, str]) -> None:
             connection, _ = listener.accept()
             with connection:
                 connection.recv(4096)
-                connection.sendall(b"HELO\r\n")
+                connection.sendall(answer)
             assert asking.stderr is not None
-            assert "is not a ttmem API" in asking.stderr.read()
+            said = asking.stderr.read()
+            assert f"what answers on {path} is not a ttmem API" in said or f"{path} speaks None" in said
     assert asking.returncode == 2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from ttmem.wire.endpoint import api_path, connect_any, search_paths
+from ttmem.wire.endpoint import UntrustedServer, api_path, connect_any, search_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ class ApiError(Exception):
 
 class NoServer(ApiError):
     """Nobody listens."""
+
+
+class OutOfReach(ApiError):
+    """Somebody listens who does not let us in, or whom we do not trust."""
 
 
 def api_paths(env: Mapping[str, str] = os.environ) -> list[str]:
@@ -38,8 +42,13 @@ def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, met
         sock, used = connect_any(paths, timeout, check=socket_path is None)
     except (FileNotFoundError, ConnectionRefusedError):
         raise NoServer(f"no ttmem server answers on {' or '.join(paths)}; start one with `ttmem serve`") from None
+    except PermissionError as error:
+        whose = "ask for the group of that server (`ttmem serve --group NAME`), or start your own"
+        raise OutOfReach(f"{error.filename}: you may not connect to it; {whose}") from None
+    except UntrustedServer as error:
+        raise OutOfReach(str(error)) from None
     except OSError as error:
-        raise ApiError(str(error) if error.strerror is None else f"{paths[0]}: {error.strerror}") from None
+        raise ApiError(f"{error.filename or paths[0]}: {error.strerror or error}") from None
     with sock:
         try:
             sock.sendall(f"{method} {path} HTTP/1.1\r\nHost: ttmem\r\nConnection: close\r\n\r\n".encode("ascii"))
@@ -55,7 +64,10 @@ def get_json(path: str, *, socket_path: str | None = None, timeout: float = 10.0
     body = get(path, socket_path=socket_path, timeout=timeout, method=method)
     import json  # only now: who finds no server need not load it
 
-    return json.loads(body)
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise ApiError(f"what answers on {socket_path or ' or '.join(api_paths())} is not a ttmem API") from None
 
 
 def _read_all(sock: socket.socket) -> bytes:

@@ -139,14 +139,14 @@ class _Look:
         self._api, self._root, self._umd = api, root, umd
         self._look: Look | None = None
         self._asked_again = 0.0
-        self._why = ""
+        self._absent = "", ""  # why there is no server, in a word and in a sentence
 
     def picture(self) -> Json:
         found = self._ask() if time.monotonic() >= self._asked_again else None
         return self._alone(found) if found is None or self._umd else found
 
     def _ask(self) -> Json | None:
-        from ttmem.api.client import ApiError, NoServer, get_json
+        from ttmem.api.client import ApiError, NoServer, OutOfReach, get_json
 
         if self._api is not None:
             from ttmem.show.look import takes_events
@@ -155,12 +155,12 @@ class _Look:
                 raise CommandError(why)
         try:
             path = "/snapshot?machine=0" if self._umd else "/snapshot"
-            picture: Json = get_json(path, socket_path=self._api, timeout=_PATIENCE)
-            return picture
+            return _known(get_json(path, socket_path=self._api, timeout=_PATIENCE), self._api)
         except ApiError as error:
             if self._api is not None:
                 raise CommandError(str(error)) from None
-            self._why = str(error)
+            states = {NoServer: "not running", OutOfReach: "out of reach"}
+            self._absent = states.get(type(error), "does not answer"), str(error)
             if not isinstance(error, NoServer):
                 self._asked_again = time.monotonic() + _PAUSE
             return None
@@ -170,8 +170,7 @@ class _Look:
         from ttmem.show.look import Look, no_account
 
         self._look = self._look or Look(self._root)
-        state = "does not answer" if self._asked_again else "not running"
-        return self._look.picture(account or no_account(state, self._why), self._with_umd if self._umd else None)
+        return self._look.picture(account or no_account(*self._absent), self._with_umd if self._umd else None)
 
     def _with_umd(self, seen: Json) -> Json:
         from ttmem.sources import umd
@@ -181,6 +180,19 @@ class _Look:
         anyway = self._umd == "anyway"
         said = umd.read(seen["chips"], seen["processes"], foreign=seen["foreign"], sure=sure, anyway=anyway)
         return umd.enrich(seen, said)
+
+
+def _known(picture: Any, api: str | None) -> Json:
+    """A snapshot, if it is one that we understand."""
+    from ttmem.account.blank import SCHEMA
+    from ttmem.api.client import ApiError, api_paths
+
+    schema = picture.get("schema") if isinstance(picture, dict) else None
+    if schema != SCHEMA:
+        where = api or " or ".join(api_paths())
+        raise ApiError(f"what answers on {where} speaks {schema}, not {SCHEMA}: is it of another version?")
+    found: Json = picture
+    return found
 
 
 def _watch(args: argparse.Namespace, view: _View) -> None:

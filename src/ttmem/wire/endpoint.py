@@ -106,8 +106,9 @@ def connect_any(paths: list[str], timeout: float | None = None, *, check: bool =
     for path in paths:
         try:
             return connect(path, timeout, check=check), path
-        except (FileNotFoundError, ConnectionRefusedError) as error:
-            trouble = trouble or error
         except OSError as error:
-            trouble = error
+            gone = isinstance(error, (FileNotFoundError, ConnectionRefusedError))
+            if error.strerror is not None:
+                error.filename = path  # which the kernel does not say of a socket
+            trouble = trouble or error if gone else error
     raise trouble or FileNotFoundError("no socket path to try")
