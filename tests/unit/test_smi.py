@@ -241,6 +241,18 @@ def test_a_peak_is_shown_though_all_buffers_are_gone() -> None:
     assert re.search(r"L1 total .* 0%  peak 2\.0 MiB", account.text())
 
 
+def test_what_the_dead_held_is_not_marked_as_taking_turns() -> None:
+    """They held it once; that less of the chip is in use now does not mean that it was never there at once."""
+    account = Account()
+    dead = account.process(1)
+    account.apply(dead, opened("n150", "77"), Allocated(0, Kind.L1, 4096, 2 * MIB), ProcessExited())
+    picture = snapshot(account.ledger, time="", host="box", server=SERVER)
+    file = pictures.counters(77, pictures.slot(8, 0, MIB, state="dead"))
+    rows = section(render(merge(picture, pictures.machine(shm=[file]))), "PID")
+    assert [row.split()[3] for row in rows[1:3]] == ["stale", "exited"]
+    assert "*" not in "".join(rows)
+
+
 def test_who_reported_what() -> None:
     """Bytes that only tt-metal counts are not mixed up with those that a client reported."""
     account = Account()

@@ -176,7 +176,7 @@ def _cached(size: int | None, capacity: int | None) -> str:
 
 def _asked(buffers: Json, whole: Json) -> list[str]:
     """A tile in one bank costs all banks as much. What was taken may be known of one process and not of another."""
-    if buffers["reserved"] in (None, buffers["used"]):
+    if human(buffers["reserved"]) in (human(None), human(buffers["used"])):
         return []
     known = "" if whole["reserved"] is not None else "as far as that is known "
     return [f"{known}taken for {human(buffers['used'])} asked for"]
@@ -184,7 +184,8 @@ def _asked(buffers: Json, whole: Json) -> list[str]:
 
 def _peak(peak: int, now: int | None) -> str:
     """A peak of what was asked for may be less than what is taken now."""
-    return f"peak {human(peak)}{' asked for' if now is not None and peak < now else ''}"
+    less = now is not None and peak < now and human(peak) != human(now)
+    return f"peak {human(peak)}{' asked for' if less else ''}"
 
 
 def _of_dram(dram: Json) -> str:
@@ -246,7 +247,8 @@ def _known(memory: Json, counted: int) -> str:
     said = [f"{human(size)} {name}" for name, size in by.items() if size]
     out = [", ".join(said) or "nothing allocated"]
     if memory["completeness"] is not None:
-        out.append(f"{complete(memory['completeness'])} of what the allocators say")
+        whose = "the allocators of who is tracked say" if counted else "the allocators say"
+        out.append(f"{complete(memory['completeness'])} of what {whose}")
     if memory["missing"]:
         out.append(f"not known: {_kinds(memory['missing'])}")
     unseen = [one for one in memory.get("unseen", []) if set(one["missing"]) - set(memory["missing"])]

@@ -97,7 +97,8 @@ def _rows(process: Json, chips: dict[str, Json], names: Names) -> list[Row]:
     groups: dict[tuple[tuple[int | None, bool], ...], list[str]] = {}
     for share in process["chips"]:
         sizes = [size_of(share, pool, process["state"]) for pool in _SIZES]
-        marked = [(size, in_turns(name, size, chips.get(share["uid"]))) for name, size in zip(_SIZES, sizes)]
+        chip, state = chips.get(share["uid"]), process["state"]
+        marked = [(size, in_turns(name, size, chip, state)) for name, size in zip(_SIZES, sizes)]
         groups.setdefault(tuple(marked), []).append(share["uid"])
     told = {share["uid"] for share in process["chips"]}
     silent = [uid for uid in process.get("holds", []) if uid not in told]
@@ -134,12 +135,14 @@ def size_of(share: Json, name: str, state: str) -> int | None:
     return found
 
 
-def in_turns(name: str, size: int | None, chip: Json | None) -> bool:
+def in_turns(name: str, size: int | None, chip: Json | None, state: str) -> bool:
     """Is this more L1 than is in use at once, because cached programs take turns in it?"""
     if not name.endswith("l1") or size is None or chip is None:
         return False
     l1 = chip["memory"]["l1"]
-    limit = l1["capacity"] if name == "peak_l1" or l1["at_once"] is None else l1["at_once"]
+    # What is in use now says nothing of a moment that is over.
+    past = name == "peak_l1" or state in ("stale", "exited")
+    limit = l1["capacity"] if past or l1["at_once"] is None else l1["at_once"]
     return limit is not None and size > limit
 
 

@@ -208,7 +208,7 @@ class Scene:
         if pool.startswith("peak") and len(found) > 1:
             return f"{self._mark('<')}{self._size(size)} " if whole else "- "
         turns = pool.endswith("l1") and any(
-            in_turns(pool, one, self._chips.get(share["uid"])) for one, share in zip(found, shares)
+            in_turns(pool, one, self._chips.get(share["uid"]), process["state"]) for one, share in zip(found, shares)
         )
         return self._size(size) + self._mark("*" if turns else " " if whole else "+")
 
@@ -231,7 +231,8 @@ class Scene:
             if name not in found:
                 spans.append(("", ""))
                 continue
-            turns = entry.kind is None and in_turns(name, found[name], self._chips.get(share["uid"]))
+            chip, state = self._chips.get(share["uid"]), entry.process["state"]
+            turns = entry.kind is None and in_turns(name, found[name], chip, state)
             text = self._size(found[name]) + self._mark("*" if turns else " ")
             spans.append((text, "" if entry.kind is None else "dim"))
         return line(spans, self._part_placed, self._style.width, self._style)
