@@ -536,6 +536,7 @@ def test_a_chip_that_hangs_from_the_first_look_on(folder: Path, look_at: Look) -
     machine.chip(1)
     stuck, well = look_at(machine, patience=1.0).look()["chips"]
     assert (state(stuck), stuck["telemetry"]["age_s"], set(values(stuck).values())) == ("hangs", None, {None})
+    assert (stuck["pci"], stuck["arch"], stuck["board"]) == ("0000:01:00.0", "wormhole_b0", None), "which one it is"
     assert state(well) == "ok"
     with pipe.open("wb"):
         pass

@@ -78,12 +78,13 @@ class Telemetry:
         readers = [chip.reader for chip in self._chips.values() if chip.reader is not None]
         outcomes = self._rounds.run({reader: reader.read for reader in readers})
         now = self._clock()
-        for chip in self._chips.values():
+        for number, chip in self._chips.items():
             outcome = outcomes.get(chip.reader)
             if outcome is None:
                 chip.fail("gone")
             elif outcome.value is None:
                 chip.fail("hangs")
+                chip.identify((folders or {})[number])
             else:
                 chip.take(outcome.value, now - outcome.age)
         why = None
@@ -146,6 +147,11 @@ class _Chip:
         self._state = state
         self._implausible = {}
         self._alive = self._beat = None
+
+    def identify(self, folder: str) -> None:
+        """By what the kernel knows by heart: a chip that has never answered has a place all the same."""
+        if self._facts["pci"] is None:
+            self._facts = {**self._facts, "pci": sysfs.pci_address(folder), "arch": sysfs.arch(folder)}
 
     def take(self, reading: Json, when: float) -> None:
         state = reading["state"]
