@@ -194,7 +194,8 @@ def test_somebody_else_listens(folder: Path, env: dict[str, str]) -> None:
         other.communicate(b"\n")
     assert done.returncode == 0
     assert "server out of reach" in " ".join(done.stdout.splitlines()[:2])
-    assert "belongs to uid 65534, which is neither root nor you; not talking to it" in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert "belongs to uid 65534, which is neither root nor you; not talking to it; choose another place" in said
 
 
 @needs_root

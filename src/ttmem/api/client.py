@@ -46,7 +46,8 @@ def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, met
         whose = "ask for the group of that server (`ttmem serve --group NAME`), or start your own"
         raise OutOfReach(f"{error.filename}: you may not connect to it; {whose}") from None
     except UntrustedServer as error:
-        raise OutOfReach(str(error)) from None
+        elsewhere = "choose another place for server, programs and screens with TTMEM_SOCKET"
+        raise OutOfReach(f"{error}; {elsewhere}") from None
     except OSError as error:
         raise ApiError(f"{error.filename or paths[0]}: {error.strerror or error}") from None
     with sock:
