@@ -266,6 +266,13 @@ def test_who_reported_what() -> None:
     assert "; nor all of 2 more " in text
 
 
+def test_counters_that_say_nothing_are_not_taken_for_all() -> None:
+    look = pictures.machine(shm=[pictures.counters(77, pictures.slot(8))])
+    text = render(merge(snapshot(Ledger(), time="", host="box", server=SERVER), look))
+    assert "  nothing by tt-metal's own counters, which miss other threads; not known: host memory," in text
+    assert "nothing allocated" not in text
+
+
 def test_more_than_a_chip_has_is_said_in_words() -> None:
     account = Account()
     account.apply(account.process(1), opened("n150", "chip"), Allocated(0, Kind.DRAM, 4096, 13 * GIB))

@@ -41,7 +41,7 @@ def breakdowns(picture: Json, names: Names, style: Style, whole: bool) -> list[s
                 counted[found["uid"]] = counted.get(found["uid"], 0) + sum(found["kinds"].values())
     groups: dict[tuple[str, ...], list[Json]] = {}
     for chip in picture["chips"]:
-        groups.setdefault(tuple(_breakdown(chip, counted.get(chip["uid"], 0), style)), []).append(chip)
+        groups.setdefault(tuple(_breakdown(chip, counted.get(chip["uid"]), style)), []).append(chip)
     shown = [(text, chips) for text, chips in groups.items() if text]
     left_out = 0
     if len(shown) > _MOST and not whole:
@@ -107,7 +107,7 @@ class _Rows:
         self.lines += [self._style.paint(line, DIM) for line in wrap(text, self._style, indent)]
 
 
-def _breakdown(chip: Json, counted: int, style: Style) -> list[str]:
+def _breakdown(chip: Json, counted: int | None, style: Style) -> list[str]:
     """Nothing, if nothing is known."""
     memory = chip["memory"]
     dram, l1, system = memory["dram"], memory["l1"], memory["system"]
@@ -239,15 +239,17 @@ def _reporter(rows: _Rows, said: Json, capacity: int | None) -> None:
     rows.add("L1 inferred", said["inferred"], capacity, "CB + kernels (inferred): what is not tracked")
 
 
-def _known(memory: Json, counted: int) -> str:
+def _known(memory: Json, counted: int | None) -> str:
     """How the numbers are known, and what is not; ``counted`` bytes only by tt-metal's own counters."""
     by = {**memory["confidence"]}
-    by["reported"] = max(0, by["reported"] - counted)
+    by["reported"] = max(0, by["reported"] - (counted or 0))
     by["reported by tt-metal's own counters"] = counted
     said = [f"{human(size)} {name}" for name, size in by.items() if size]
-    out = [", ".join(said) or "nothing allocated"]
+    # Who allocates in another thread than the one that opened the device counts for nothing there.
+    nothing = "nothing allocated" if counted is None else "nothing by tt-metal's own counters, which miss other threads"
+    out = [", ".join(said) or nothing]
     if memory["completeness"] is not None:
-        whose = "the allocators of who is tracked say" if counted else "the allocators say"
+        whose = "the allocators of who is tracked say" if counted is not None else "the allocators say"
         out.append(f"{complete(memory['completeness'])} of what {whose}")
     if memory["missing"]:
         out.append(f"not known: {_kinds(memory['missing'])}")
