@@ -344,6 +344,34 @@ def test_equal_amounts_on_many_chips_are_one_row() -> None:
     assert "Chips 0-4,6-31: 31 alike, each" in account.text()
 
 
+def remote(*ends: int) -> Account:
+    """A process with as much on each of the chips whose ids end so, and another chip, which nobody uses."""
+    account = Account()
+    model = account.process(7)
+    for number, end in enumerate(ends):
+        account.apply(model, DeviceOpened(number, ChipInfo(f"{10**14 + end}", geometry=BOARDS["n300"])))
+        account.apply(model, Allocated(number, Kind.DRAM, 4096, GIB))
+    account.apply(None, ChipFound(ChipInfo(f"{10**14 + 5}")))
+    return account
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((1, 2, 3), "each of …00000000001, …00000000002, …00000000003"),
+        ((1, 2, 3, 4), "each of …00000000001 to …00000000004"),
+        ((1, 2, 3, 6), "each of …00000000001 and 3 more"),
+    ],
+)
+def test_of_many_chips_without_a_number_only_neighbours_are_a_range(ends: tuple[int, ...], said: str) -> None:
+    assert said in section(remote(*ends).text(style=Style(160)), "PID")[1]
+
+
+def test_each_is_not_what_is_cut_off() -> None:
+    row = section(remote(1, 2, 3, 4).text(style=Style(60)), "PID")[1]
+    assert re.search(r"tracked each of …0+… ", row), row
+
+
 def test_of_many_different_amounts_the_largest_are_shown_and_the_others_summed() -> None:
     account = Account()
     model = account.process(7)

@@ -59,9 +59,13 @@ class Names:
         ordered = sorted(uids, key=self.order)
         numbers = [self._numbers[uid] for uid in ordered if uid in self._numbers]
         words = [",".join(_ranges(sorted(numbers)))] if numbers else []
-        others = [self.short(uid) for uid in ordered if uid not in self._numbers]
-        words += others if len(others) <= 3 else [f"{others[0]} to {others[-1]}"]
-        return ", ".join(words)
+        others = [uid for uid in ordered if uid not in self._numbers]
+        ends = [self.short(uid) for uid in others]
+        if len(others) > 3:
+            # "to" is for all that stand between in the table.
+            between = self.order(others[-1]) - self.order(others[0]) + 1 == len(others)
+            ends = [f"{ends[0]} to {ends[-1]}" if between else f"{ends[0]} and {len(ends) - 1} more"]
+        return ", ".join(words + ends)
 
 
 def _numbered(chip: Json) -> bool:

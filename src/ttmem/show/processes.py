@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _EXITED_SHOWN = 5
 _CHIPS_SHOWN = 8
+_SHORT = 12  # characters of chips' names that have room nearly always
 _SIZES = ("dram", "l1", "peak_dram", "peak_l1")
 NOBODY = "No process uses a chip, and none has reported anything."
 _TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1")
@@ -111,7 +112,11 @@ def _rows(process: Json, chips: dict[str, Json], names: Names) -> list[Row]:
 
 
 def _chips(uids: list[str], names: Names) -> str:
-    return names.several(uids) + (" each" if len(uids) > 1 else "") if uids else "-"
+    """That it is so much on each of them must not be what is cut off."""
+    found = names.several(uids) if uids else "-"
+    if len(uids) < 2:
+        return found
+    return f"{found} each" if len(found) <= _SHORT else f"each of {found}"
 
 
 def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:
