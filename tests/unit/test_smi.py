@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests import pictures
+from ttmem.account import blank
 from ttmem.account.events import (
     Allocated,
     ChipFound,
@@ -386,3 +387,14 @@ def test_of_many_different_amounts_the_largest_are_shown_and_the_others_summed()
     titles = [line for line in text.splitlines() if line.startswith("Chip ")]
     assert [title.split()[1] for title in titles] == ["28", "29", "30", "31"], "the fullest"
     assert "The 28 chips that are less full are left out here" in text
+
+
+def test_chips_of_which_a_process_tells_nothing_are_in_no_sum() -> None:
+    picture = snapshot(Ledger(), time="", host="box", server=SERVER)
+    picture["chips"] = [{**blank.chip(f"u{number}"), "kmd": number} for number in range(32)]
+    shares = [{**blank.share(f"u{number}"), "dram": (number + 1) * GIB, "l1": MIB} for number in range(9)]
+    holds = [chip["uid"] for chip in picture["chips"]]
+    picture["processes"] = [{**blank.process(7, "untracked"), "holds": holds, "chips": shares}]
+    rows = [row.split() for row in section(render(picture), "PID")[1:]]
+    assert rows[-2] == ["2", "more,", "sum", "3.0", "GiB", "2.0", "MiB"]
+    assert rows[-1] == ["9-31", "each", "-", "-"]

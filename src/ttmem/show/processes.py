@@ -120,14 +120,17 @@ def _chips(uids: list[str], names: Names) -> str:
 
 
 def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:
-    """Of many chips with different amounts the fullest, and the sum of the others."""
-    by_size = sorted(groups, key=lambda group: -sum(size or 0 for size, _ in group[0][:2]))
-    kept = [group for group in groups if group in by_size[: _CHIPS_SHOWN - 1]]
-    rest = by_size[_CHIPS_SHOWN - 1 :]
-    count = sum(len(uids) for _, uids in rest)
-    sums = [sum((sizes[place][0] or 0) * len(uids) for sizes, uids in rest) for place in range(2)]
-    last: Row = (process, f"{count} more, sum", [(sums[0], False), (sums[1], False), (None, False), (None, False)])
-    return [*((process, _chips(uids, names), list(sizes)) for sizes, uids in kept), last]
+    """Of many chips with different amounts the fullest, the sum of the others, and those of which nothing is known."""
+    told = [group for group in groups if any(size is not None for size, _ in group[0])]
+    by_size = sorted(told, key=lambda group: -sum(size or 0 for size, _ in group[0][:2]))
+    most, rest = by_size[: _CHIPS_SHOWN - 1], by_size[_CHIPS_SHOWN - 1 :]
+    rows: list[Row] = [(process, _chips(uids, names), list(sizes)) for sizes, uids in groups if (sizes, uids) in most]
+    if rest:
+        count = sum(len(uids) for _, uids in rest)
+        sums = [sum((sizes[place][0] or 0) * len(uids) for sizes, uids in rest) for place in range(2)]
+        unknown = (None, False)
+        rows.append((process, f"{count} more, sum", [(sums[0], False), (sums[1], False), unknown, unknown]))
+    return rows + [(process, _chips(uids, names), list(sizes)) for sizes, uids in groups if (sizes, uids) not in told]
 
 
 def size_of(share: Json, name: str, state: str) -> int | None:
