@@ -22,7 +22,7 @@ from tests.unit.test_smi_properties import anything, width_of
 from tests.unit.test_smi_screens import RENEW
 from ttmem.account.events import Allocated, ProgramCompiled, ProgramRun
 from ttmem.account.geometry import BOARDS
-from ttmem.account.grid import CoreRange, core_id, mask_of
+from ttmem.account.grid import ROW, CoreRange, core_id, mask_of
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.server.cores import Cores
 from ttmem.server.http import Request
@@ -130,6 +130,14 @@ def test_both_sides_of_the_gap_are_named() -> None:
     assert "from 1300000 up: L1 buffer of 6.0 MiB, kv_cache, pid 1" in text
     assert f"up to {end}: program 2 ttnn::matmul, pid 1" in text
     assert "of all cached programs up to 1005824: program 3 ttnn::conv2d" in text
+
+
+def test_the_highest_of_all_cached_programs_may_be_on_other_cores() -> None:
+    account = decode()
+    account.part(4, 105824, 1_100_000, 1 << (7 * ROW + 7))
+    text = render(answer(account), "0", Style(100))
+    assert "Least headroom: core 0,0" in text
+    assert "of all cached programs up to 1205824: program 4, pid 1, headroom 92.0 KiB" in text
 
 
 def test_what_another_user_may_not_see_is_not_told() -> None:

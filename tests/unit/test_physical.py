@@ -6,6 +6,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from ttmem.account.geometry import BOARDS, Arch, Geometry
 from ttmem.account.grid import CoreRange, core_id, mask_of
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.l1map import FloorFinder
+from ttmem.account.l1map import FloorFinder, Headroom
 from ttmem.account.ledger import Ledger
 from ttmem.account.physical import NO_ADDRESS, NO_CORES, NO_LAUNCH, NO_SIZE, PER_CORE, Core, L1Map, Survey, parted
 from ttmem.account.segments import Segment, has_data, segments
@@ -270,18 +271,45 @@ def test_where_a_sharded_buffer_has_its_data() -> None:
     assert answers == [[True, None, True, None], [False, None, True, None]]
 
 
+def floor_finder(account: Account) -> Headroom:
+    finder = FloorFinder(account.ledger.chips["77"])
+    for thing in account.ledger.things():
+        finder.add(thing)
+    return finder.result()
+
+
 def test_headroom_agrees_with_the_floor_finder() -> None:
     account = Account(N150)
     account.buffer(1400000, 2048)
     account.part(5, 105824, 24 * 2048, GRID)
     account.part(6, 105824, 48 * 2048, GRID)
     account.apply(ProgramRun(0, 5, GRID))
-    finder = FloorFinder(account.ledger.chips["77"])
-    for thing in account.ledger.things():
-        finder.add(thing)
-    headroom, core = finder.result(), account.core()
+    headroom, core = floor_finder(account), account.core()
     assert headroom.launched[0].headroom == core.headroom
     assert headroom.worst == core.worst
+
+
+def test_of_a_program_counts_what_is_still_in_place() -> None:
+    """It reached high on one core, where another program has run since."""
+    account = Account(N150)
+    account.part(5, 105824, 4096, GRID & ~1)
+    account.part(5, 105824, 900000, 1)
+    account.part(6, 105824, 2048, 1)
+    account.apply(ProgramRun(0, 5, GRID), ProgramRun(0, 6, 1))
+    headroom = floor_finder(account)
+    assert min(reach.headroom or 0 for reach in headroom.launched) == account.map().headroom_min == 1389216
+    assert headroom.worst == account.core().worst
+
+
+@pytest.mark.parametrize("address", [0, 7_000_000])
+def test_a_buffer_without_a_place_may_be_the_lowest(address: int) -> None:
+    account = Account(N150)
+    account.buffer(1400000, 2048)
+    account.part(5, 105824, 4096, GRID)
+    account.apply(ProgramRun(0, 5, GRID), Allocated(0, Kind.L1, address, 64))
+    headroom = floor_finder(account)
+    assert (headroom.floor, headroom.holder, headroom.launched[0].headroom) == (None, None, None)
+    assert account.map().headroom_min is None
 
 
 # -- any case ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from tests.screens import INNER, beside, checked, files_of, forms, lines
 from tests.unit.test_l1view import SCENES, answer, answers, clash, decode
 from tests.unit.test_physical import Account
 from ttmem.account import blank
+from ttmem.account.events import Allocated
+from ttmem.account.kinds import Kind
 from ttmem.show.top.cores import Cores
 from ttmem.show.top.heat import HEADROOM, USED
 from ttmem.show.top.model import Answer, Model
@@ -202,6 +204,18 @@ def test_the_gap_is_drawn_to_scale_up_to_the_wall(charts: str) -> None:
     begin, end = (row.index(sign) for sign in ("<>" if charts == "ascii" else "├┤"))
     strip = 120 - row.index("|" if charts == "ascii" else "│") - 2
     assert abs((end - begin) / strip - 974.2 / 1464) < 2 / strip + 0.01
+
+
+def test_where_the_wall_is_may_not_be_known() -> None:
+    """A buffer without an address may be lower than all that have one."""
+    account = decode()
+    account.apply(Allocated(0, Kind.L1, 0, 4096))
+    text = "\n".join(Screen(account).rows())
+    assert re.search(r"least headroom - ", text)
+    assert re.search(r"wall at +- not known", text)
+    assert re.search(r"worst to +1005824 program 3 ttnn::conv2d", text)
+    assert "? 1 things are not in the map" not in text
+    assert "? 1 thing is not in the map: no address in L1 was reported" in text
 
 
 def test_without_a_server_or_a_chip_it_says_so() -> None:

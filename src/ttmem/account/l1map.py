@@ -27,7 +27,7 @@ class Reach(NamedTuple):
 
 
 class Headroom(NamedTuple):
-    """One chip's picture. ``floor`` is None if neither an L1 buffer nor the size of L1 is known."""
+    """One chip's picture. ``floor`` is None if neither an L1 buffer nor the size of L1 is known, or not all buffers."""
 
     floor: int | None
     holder: Thing | None
@@ -49,7 +49,9 @@ class FloorFinder:
     def __init__(self, chip: Chip) -> None:
         self.chip = chip
         self.holder: Thing | None = None
-        self._ends: dict[Program, int] = {}
+        self._end_of_l1 = chip.geometry.l1_size if chip.geometry else 1 << 32
+        self._lost = False  # is there an L1 buffer of which nobody told where it is? It may be lower than all others.
+        self._ends: dict[Program, dict[int, int]] = {}  # by the cores on which a program reaches so high
 
     def add(self, thing: Thing) -> None:
         """Look at one live thing. Per-core writes have ids, not addresses, and are left out."""
@@ -60,22 +62,29 @@ class FloorFinder:
         if leaf is None or not leaf.counts:
             return
         if kind is Kind.L1:
-            if 0 < thing.address <= 0xFFFFFFFF and (self.holder is None or thing.address < self.holder.address):
+            if not 0 < thing.address < self._end_of_l1:
+                self._lost = self._lost or thing.address <= 0xFFFFFFFF
+            elif self.holder is None or thing.address < self.holder.address:
                 self.holder = thing
             return
         end, program = end_of(thing), holding.programs.get(thing.program)
-        if end is not None and program is not None and end > self._ends.get(program, 0):
-            self._ends[program] = end
+        if end is not None and program is not None and thing.extra is not None:
+            ends = self._ends.setdefault(program, {})
+            ends[thing.extra.cores] = max(end, ends.get(thing.extra.cores, 0))
 
     def result(self) -> Headroom:
         geometry = self.chip.geometry
-        floor = self.holder.address if self.holder is not None else geometry.l1_size if geometry else None
+        holder = None if self._lost else self.holder
+        floor = holder.address if holder is not None else geometry.l1_size if geometry and not self._lost else None
 
-        def reach(program: Program) -> Reach:
-            end = self._ends[program]
+        def reach(program: Program, end: int) -> Reach:
             return Reach(program, end, None if floor is None else floor - end)
 
-        launched = [reach(program) for program, _ in self.chip.resident if program in self._ends]
-        highest = max(self._ends, key=self._ends.__getitem__, default=None)
-        worst = None if highest is None else reach(highest)
-        return Headroom(floor, self.holder, launched, worst)
+        launched = []
+        for program, here in self.chip.resident:  # elsewhere others have run since
+            ends = [end for cores, end in self._ends.get(program, {}).items() if cores & here]
+            if ends:
+                launched.append(reach(program, max(ends)))
+        highest = {program: max(ends.values()) for program, ends in self._ends.items()}
+        worst = max(highest, key=highest.__getitem__, default=None)
+        return Headroom(floor, holder, launched, None if worst is None else reach(worst, highest[worst]))

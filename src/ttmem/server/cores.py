@@ -207,10 +207,7 @@ class _Json:
             "used": found.total_used,
             "max_core": found.max_core,
             "headroom_min": found.headroom_min,
-            "floor": {
-                "address": found.floor if found.known else None,
-                "owner": None if found.holder is None else self._owner(found.holder),
-            },
+            "floor": self._floor(),
             "overlaps": [[self._owner(thing) for thing in pair] for pair in found.overlaps],
             "unplaced": [
                 {"why": why, "things": count, "bytes": found.unplaced_bytes[why]}
@@ -221,6 +218,13 @@ class _Json:
             "cores": cores,
             "core": detail,
         }
+
+    def _floor(self) -> Json:
+        """Nothing, if there is an L1 buffer of which nobody told where it is: it may be lower than all others."""
+        found = self._map
+        if not found.known or not found.floor_known:
+            return {"address": None, "owner": None}
+        return {"address": found.floor, "owner": None if found.holder is None else self._owner(found.holder)}
 
     def _core(self, core: Core) -> Json:
         if not self._map.known:

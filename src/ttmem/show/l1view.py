@@ -89,6 +89,12 @@ def worst_core(found: Json) -> Json | None:
     return min(known, key=lambda core: (core["headroom"], -core["used"]), default=None)
 
 
+def floor_text(found: Json) -> str:
+    """What programs must not reach: the lowest L1 buffer, or where L1 ends."""
+    owner = found["floor"]["owner"]
+    return "the end of L1" if owner is None else f"L1 buffer of {human(owner['size'])}, {owner_text(owner)}"
+
+
 def clashes(core: Json) -> bool:
     """Do things lie on each other there?"""
     return bool(core["overlap"]) or (core["headroom"] is not None and core["headroom"] < 0)
@@ -172,9 +178,9 @@ def _cell(core: Json | None, dispatch: bool, size: int, chosen: bool, style: Sty
 def _wall(found: Json, style: Style) -> list[str]:
     """The core where the two sides of L1 are nearest to each other, and whose they are."""
     worst = worst_core(found)
+    reaches = [core["worst"] for core in found["cores"] if core["worst"] is not None]
+    highest = max(reaches, key=lambda reach: reach["end"], default=None)  # it may be on other cores than what ran last
     if worst is None:
-        reaches = [core["worst"] for core in found["cores"] if core["worst"] is not None]
-        highest = max(reaches, key=lambda reach: reach["end"], default=None)
         lines = wrap("How close circular buffers are to L1 buffers is not known.", style)
         return lines if highest is None else [*lines, *_highest(found, highest, style)]
     headroom = worst["headroom"]
@@ -183,14 +189,12 @@ def _wall(found: Json, style: Style) -> list[str]:
     others = f", as on {same - 1} others" if same > 1 else ""
     title = f"Least headroom: core {worst['x']},{worst['y']}{others}: {distance}"
     lines = [style.paint(line, RED if headroom < 0 else BOLD) for line in wrap(title, style)]
-    owner, program = found["floor"]["owner"], program_of(found, worst["program"])
-    above = "the end of L1" if owner is None else f"L1 buffer of {human(owner['size'])}, {owner_text(owner)}"
+    program = program_of(found, worst["program"])
     below = "nothing above the base" if worst["end"] is None else program_text(program)
     bottom = found["l1"]["base"] if worst["end"] is None else worst["end"]
-    lines += wrap(f"from {found['floor']['address']} up: {above}", style, "    ", "  ")
+    lines += wrap(f"from {found['floor']['address']} up: {floor_text(found)}", style, "    ", "  ")
     lines += wrap(f"up to {bottom}: {below}", style, "    ", "  ")
-    cached = worst["worst"]
-    return lines if cached is None or cached["end"] <= bottom else [*lines, *_highest(found, cached, style)]
+    return lines if highest is None or highest["end"] <= bottom else [*lines, *_highest(found, highest, style)]
 
 
 def _highest(found: Json, cached: Json, style: Style) -> list[str]:

@@ -88,7 +88,7 @@ def headroom_style(headroom: int | None, data: Json) -> str:
     return "bad" if part < 0.02 else "warn" if part < 0.1 else "good"
 
 
-def map_rows(detail: Json, floor: int, style: Style, room: int) -> tuple[list[Row], int]:
+def map_rows(detail: Json, floor: int | None, style: Style, room: int) -> tuple[list[Row], int]:
     """A row for each segment, high addresses first, and which of them is just below the floor.
 
     Where there are more segments than rows, neighbours of a kind are one.

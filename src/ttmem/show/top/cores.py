@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 
 from ttmem.account.units import human
 from ttmem.show.chips import Names, percent, share
-from ttmem.show.l1view import owner_text, program_of, program_text, worst_core
+from ttmem.show.l1view import floor_text, program_of, program_text, worst_core
 from ttmem.show.text import Style, wrap
 from ttmem.show.top.core_map import headroom_style, map_rows, picture
 from ttmem.show.top.heat import HEADROOM, USED, Form, form_of, grid_rows, key_row, legend
-from ttmem.show.top.listing import finished, no_server, rule
+from ttmem.show.top.listing import counted, finished, no_server, rule
 from ttmem.show.top.minutes import L1, Minutes
 from ttmem.show.top.rows import Row, Signs, Size, Span, fitted, shortened, width_of
 
@@ -135,6 +135,7 @@ class Cores:
             (human(headroom), headroom_style(headroom, data)),
             (f"  used {human(data['used'])} of {human(capacity)}, {percent(share(data['used'], capacity))}", ""),
             (f"  fullest core {percent(share(data['max_core'], size))}", ""),
+            ("  with firmware and kernel ring", "dim"),
         ]
         if data["age_s"] >= 1:
             row.insert(3, (f"  {data['age_s']:.0f} s old", "warn"))
@@ -147,7 +148,8 @@ class Cores:
         missing = sum(one["things"] for one in data["unplaced"])
         if missing:
             why = "; ".join(one["why"] for one in data["unplaced"])
-            rows.append([(f"? {missing} things are not in the map: {why}", "warn")])
+            are = "is" if missing == 1 else "are"
+            rows.append([(f"? {counted(missing, 'thing', 'things')} {are} not in the map: {why}", "warn")])
         return [[(style.cut(text, style.width), name) for text, name in row] for row in rows]
 
     def _chosen(self, data: Json, size: Size, signs: Signs) -> list[Row]:
@@ -224,10 +226,8 @@ def _numbers(core: Json, data: Json, style: Style) -> list[Row]:
             rows.append([(text, "")])
         else:
             rows[-1].append((f", {text}", ""))
-    floor, owner = data["floor"]["address"], data["floor"]["owner"]
-    above = (
-        "the end of L1" if owner is None else f"L1 buffer of {human(owner['size'])}, {style.clean(owner_text(owner))}"
-    )
+    floor = data["floor"]["address"]
+    above = "not known" if floor is None else style.clean(floor_text(data))
     program = program_of(data, core["program"])
     ran = style.clean(program_text(program)) if program else "nothing" if core["headroom"] is not None else "not known"
 
@@ -238,8 +238,10 @@ def _numbers(core: Json, data: Json, style: Style) -> list[Row]:
     rows += [side("wall at", floor, above, "l1"), side("last to", core["end"], ran, "cb")]
     worst = core["worst"]
     if worst is not None and worst["end"] > (core["end"] or 0):
-        told = f"{human(worst['headroom'])} left, {style.clean(program_text(program_of(data, worst['program'])))}"
-        rows.append(side("worst to", worst["end"], told, "bad" if worst["headroom"] < 0 else ""))
+        left = worst["headroom"]
+        told = "" if left is None else f"{human(left)} left, "
+        told += style.clean(program_text(program_of(data, worst["program"])))
+        rows.append(side("worst to", worst["end"], told, "bad" if left is not None and left < 0 else ""))
     return rows
 
 

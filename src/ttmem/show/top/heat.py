@@ -128,7 +128,7 @@ def legend(data: Json, heat: str, form: Form) -> str:
     """What the numbers and signs mean."""
     both = form.cell.height >= _NUMBERS[0] and form.cell.width >= _NUMBERS[1]
     if heat == USED:
-        what = "percent of a core's L1 that is used" + (", and its headroom" if both else "")
+        what = "percent of a core's L1 that is used, firmware and kernel ring too" + (", and headroom" if both else "")
     else:
         what = "headroom in percent of the L1 that programs share" + (", and what is used" if both else "")
     words = [f"{what}; m shows {'headroom' if heat == USED else 'use'}"]
