@@ -202,6 +202,11 @@ def test_who_eats_l1_stands_beside_the_headroom() -> None:
         ("circular buffers 40.0 MiB", "cb"),
         ("L1 buffers 1.0 MiB", "l1"),
     ]
+    picture["chips"][0]["memory"]["l1"]["at_once"] = 40 * MIB
+    rows = [row for row in view.rows(model_of(picture), Size(100, 40), Signs()) if "holds in L1" in text_of(row)]
+    assert ["circular buffers 40.0 MiB*, L1 buffers 1.0 MiB" in text_of(row) for row in rows] == [True, False], (
+        "more than is in use at once: programs take turns"
+    )
 
 
 def test_spare_rows_show_the_last_minutes() -> None:
@@ -218,6 +223,22 @@ def test_spare_rows_show_the_last_minutes() -> None:
     assert [path.split("?")[0] for path in view.wants(model)] == ["/headroom", "/history"]
     shown(view, model, Size(100, 8))
     assert [path.split("?")[0] for path in view.wants(model)] == ["/headroom"], "what is not drawn is not asked for"
+
+
+def test_nothing_moves_while_paused() -> None:
+    picture = many(1)
+    picture["chips"][0]["memory"]["dram"].update(used=MIB, capacity=4 * MIB)
+    view, model = Overview(), model_of(picture)
+    model.take(picture, 100.0, 100.0)
+    before = shown(view, model, Size(100, 40))
+    assert "-5m" in "\n".join(before)
+    model.paused = True
+    for second in range(101, 160):
+        model.take(picture, float(second), float(second))
+    assert shown(view, model, Size(100, 40)) == before
+    model.paused = False
+    model.take(picture, 160.0, 160.0)
+    assert shown(view, model, Size(100, 40)) != before
 
 
 def test_without_a_server_nothing_is_asked() -> None:

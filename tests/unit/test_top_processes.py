@@ -182,6 +182,17 @@ def test_bars_are_in_proportion_and_in_the_colours_of_kinds(charts: str) -> None
     ]  # fmt: skip
 
 
+def test_what_programs_hold_in_turns_is_no_part_of_what_is_used() -> None:
+    kinds = {"l1": 13 * MIB, "cb": 65 * MIB}
+    picture = picture_of(process(7, chips=[{**blank.share("u0"), "l1": 78 * MIB, "kinds": kinds, "source": "server"}]))
+    picture["chips"][0]["memory"]["l1"].update(capacity=90 * MIB, at_once=20 * MIB)
+    (row,) = [row for row in Screen(picture, Size(160, 40)).rows() if row.startswith(" chip 0 L1 ")]
+    assert "78.0 MiB held, in turns, of 90.0 MiB  cb 65.0 MiB  l1 13.0 MiB" in row
+    picture["chips"][0]["memory"]["l1"].update(at_once=78 * MIB)
+    (row,) = [row for row in Screen(picture, Size(160, 40)).rows() if row.startswith(" chip 0 L1 ")]
+    assert "78.0 MiB of 90.0 MiB 87%" in row
+
+
 def test_where_not_all_kinds_can_be_named_the_largest_are() -> None:
     kinds = {"l1": 13 * MIB, "l1_small": 64 << 10, "cb": 65 * MIB, "kernel": MIB}
     picture = picture_of(process(7, chips=[{**blank.share("u0"), "kinds": kinds, "source": "server"}]))

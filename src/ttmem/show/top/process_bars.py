@@ -9,6 +9,7 @@ from typing import Any
 from ttmem.account.kinds import KIND_BY_LABEL, POOL_OF
 from ttmem.account.units import human
 from ttmem.show.chips import Names, percent, share
+from ttmem.show.processes import in_turns
 from ttmem.show.text import Style, cells
 from ttmem.show.top.eventlist import kind_style
 from ttmem.show.top.process_rows import parts
@@ -26,19 +27,19 @@ _SMALL = {"kernel": "k", "firmware": "f"}
 
 def bar_rows(process: Json, chips: list[Json], names: Names, style: Style) -> list[Row]:
     """Two rows for each group of chips: DRAM and L1, a bar and what it is made of."""
-    sizes = {chip["uid"]: chip["memory"] for chip in chips}
+    known = {chip["uid"]: chip for chip in chips}
     groups = [entry for entry in parts(None, process, names) if entry.share is not None and entry.kind is None]
     labels = [_label(entry.uids, names, style) for entry in groups]
     room = max(map(cells, labels), default=0)
     rows: list[Row] = []
     for entry, label in zip(groups, labels):
-        memory = sizes.get(entry.uids[0])
+        chip = known.get(entry.uids[0])
         for pool, title in _POOLS.items():
             held = entry.share["kinds"] if entry.share else {}
             kinds = [(kind, size) for kind, size in held.items() if size and pool_of(kind) == pool]
             if kinds:
                 head: Row = [(f" {label}{' ' * (room - cells(label))} ", "bold"), (f"{title:<5}", "head")]
-                rows.append(_row(head, kinds, memory[pool]["capacity"] if memory else None, style))
+                rows.append(_row(head, kinds, pool, chip, style))
                 label = ""
     return rows
 
@@ -53,9 +54,10 @@ def pool_of(kind: str) -> str | None:
     return None if known is None else POOL_OF[known].label
 
 
-def _row(row: Row, kinds: list[tuple[str, int]], capacity: int | None, style: Style) -> Row:
+def _row(row: Row, kinds: list[tuple[str, int]], pool: str, chip: Json | None, style: Style) -> Row:
     """A bar behind what it is of, its size, and as many of its kinds as there is room for, the largest first."""
     total = sum(size for _, size in kinds)
+    capacity: int | None = None if chip is None else chip["memory"][pool]["capacity"]
     whole = max(total, capacity or 0)
     width = max(_BAR[0], min(_BAR[1], style.width - width_of(row) - _WORDS))
     done = drawn = 0
@@ -68,8 +70,9 @@ def _row(row: Row, kinds: list[tuple[str, int]], capacity: int | None, style: St
     row.append((("." if style.ascii else "░") * (width - drawn), "track"))
     of = "" if not capacity else f" of {human(capacity)}"
     part = percent(share(total, capacity)) if capacity and total <= capacity else ""
-    if capacity and total > capacity:  # cached programs share L1 in time: together they may hold more than there is
-        of = f" held, in turns, of {human(capacity)}"
+    if capacity and (total > capacity or in_turns(pool, total, chip)):
+        # Cached programs share L1 in time: this is more than is there at once, and may be more than there is.
+        of, part = f" held, in turns, of {human(capacity)}", ""
     row.append((f" {human(total)}{of} {part}".rstrip(), ""))
     for kind, size in sorted(kinds, key=lambda one: -one[1]) if len(kinds) > 1 else ():
         text = f"  {kind} {human(size)}"

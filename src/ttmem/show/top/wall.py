@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ttmem.account.units import human
+from ttmem.show.processes import in_turns
 from ttmem.show.text import Style, cells
 from ttmem.show.top.eventlist import kind_style
 from ttmem.show.top.model import Model
@@ -24,6 +25,7 @@ WORDS = {
     "kernel": "kernels",
     "firmware": "firmware",
 }
+_OF_PROGRAMS = ("cb", "dfb", "scratchpad", "kernel")
 _BAR = 10
 _MOST = 4  # processes that are named
 
@@ -72,7 +74,10 @@ def _row(name: str, program: Json, wall: Json, rests: tuple[str, str], style: St
 
 
 def holder_rows(chip: Json, processes: list[Json], style: Style) -> list[Row]:
-    """Who has L1 of a chip, the most first, each with what it is, in the colours of kinds."""
+    """Who has L1 of a chip, the most first, each with what it is, in the colours of kinds.
+
+    What all cached programs hold, more than is there at once, has the mark that the table of processes explains.
+    """
     found = []
     for process in processes:
         share = next((share for share in process["chips"] if share["uid"] == chip["uid"]), None)
@@ -81,11 +86,12 @@ def holder_rows(chip: Json, processes: list[Json], style: Style) -> list[Row]:
             if kinds:
                 found.append((sum(size for _, size in kinds), process, sorted(kinds, key=lambda one: -one[1])))
     rows: list[Row] = []
-    for _, process, kinds in sorted(found, key=lambda one: -one[0])[:_MOST]:
+    for total, process, kinds in sorted(found, key=lambda one: -one[0])[:_MOST]:
         who = style.cut(style.clean(f"{process['pid'] or '?'} {process['name'] or ''}".rstrip()), 17)
         row: Row = [(f"  {who}{' ' * (17 - cells(who))} ", "bold"), ("holds in L1: ", "dim")]
         for number, (kind, size) in enumerate(kinds):
-            text = f"{', ' if number else ''}{WORDS[kind]} {human(size)}"
+            mark = "*" if kind in _OF_PROGRAMS and in_turns("l1", total, chip) else ""
+            text = f"{', ' if number else ''}{WORDS[kind]} {human(size)}{mark}"
             if sum(cells(one) for one, _ in row) + cells(text) > style.width:
                 break
             row.append((text, kind_style(kind)))
