@@ -103,6 +103,7 @@ class Top(App[None]):
         self._feed = Feed(self._told, api=api, root=root, ascii=dashboard.signs.ascii)
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._drawn = 0.0
+        self._asked: list[str] = []
 
     def compose(self) -> ComposeResult:
         yield self._canvas
@@ -150,7 +151,8 @@ class Top(App[None]):
         self._draw()
 
     def _ask(self) -> None:
-        self._feed.want(self._dashboard.wants(), self._dashboard.model.interval)
+        self._asked = self._dashboard.wants()
+        self._feed.want(self._asked, self._dashboard.model.interval)
 
     def _told(self, news: News) -> None:
         """In the feed's thread."""
@@ -160,7 +162,7 @@ class Top(App[None]):
     def _take(self, news: News) -> None:
         model = self._dashboard.model
         model.trouble = news.trouble
-        model.answers.update(news.answers)
+        model.hear(news.answers, self._asked, news.now)
         if news.picture is not None:
             model.take(news.picture, news.time, news.now)
         self._ask()

@@ -79,7 +79,6 @@ class Charts:
         self.peaks = True
         self.zoomed = False
         self._top = 0  # first row of tiles that is seen
-        self._until = 0.0
         self._tiles: list[_Tile] = []
         self._kept: dict[tuple[str, str], Any] = {}
         self._histories = Histories()
@@ -136,15 +135,13 @@ class Charts:
 
     def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
         self._tiles = []
-        if not model.paused or not self._until:
-            self._until = model.past.newest
         if model.picture is None:
             return [[("looking at the machine...", "dim")]][: size.height]
         if not model.chips:
             return [fitted([("No chip is known, so there is nothing to draw.", "dim")], size.width)][: size.height]
         if len(self._kept) > 8 * len(model.chips):
             self._kept.clear()  # of chips that are gone
-        pen = Pen(model, signs, self._until, self._window(), self.peaks, self._kept)
+        pen = Pen(model, signs, model.until, self._window(), self.peaks, self._kept)
         chip = model.chip()
         quantities = METRICS[self._metric()]
         words = f"{self._metric()}, last {_WINDOW_WORDS[WINDOWS.index(self._window())]}"

@@ -43,7 +43,7 @@ class Minutes:
         self._drawn = chip is not None and size.height >= _SPARKS
         if chip is None or not self._drawn:
             return []
-        until = model.past.newest // _STEP * _STEP
+        until = model.until // _STEP * _STEP
         look = (chip["uid"], quantities, size, signs, until, chip["board"])
         if look != self._look:
             self._look, self._rows = look, self._made(model, chip, quantities, size, signs, until)

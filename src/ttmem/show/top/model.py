@@ -10,6 +10,8 @@ from ttmem.show.top.past import Past
 
 Json = dict[str, Any]
 
+_KEPT_SECONDS = 10.0
+
 
 class Answer(NamedTuple):
     """What the API said when it was last asked: data, or why there is none. ``time`` is monotonic."""
@@ -31,6 +33,7 @@ class Model:
         self.picture: Json | None = None
         self.trouble: str | None = None  # why the picture is old, or comes from the machine alone
         self.now = 0.0  # monotonic, when the picture was made
+        self.until = 0.0  # the same in seconds since 1970: up to then the past is drawn
         self.interval = 0.5
         self.paused = False
         self.answers: dict[str, Answer] = {}
@@ -43,8 +46,20 @@ class Model:
         self.past.add(time, picture, self.interval)
         if self.paused and self.picture is not None:
             return
-        self._whole, self.now = picture, now
+        self._whole, self.now, self.until = picture, now, self.past.newest
         self._pick()
+
+    def hear(self, answers: dict[str, Answer], wanted: list[str], now: float) -> None:
+        """New answers. While paused, those that there are stay; else those that nobody wants any more go after a while.
+
+        A view that is left and looked at again shows its last answer until the next is there.
+        """
+        if self.paused:
+            answers = {path: answer for path, answer in answers.items() if path not in self.answers}
+        else:
+            kept = {path: answer for path, answer in self.answers.items() if now - answer.time < _KEPT_SECONDS}
+            self.answers = {path: self.answers[path] for path in wanted if path in self.answers} | kept
+        self.answers.update(answers)
 
     def pick(self, wanted: tuple[str, ...]) -> None:
         """Show these chips only, or all of them."""
