@@ -22,8 +22,9 @@ ranges = st.none() | st.tuples(st.floats(0, 120), st.floats(0, 60)).map(lambda p
 
 
 @pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where the clock on the wall shows something else than UTC."""
+    monkeypatch.setenv("TZ", "XYZ-5:30")
     time.tzset()
     yield
     monkeypatch.undo()
@@ -119,7 +120,7 @@ def test_the_axes() -> None:
     assert rows[-1].index("-3m20s") == 6 + 48 // 3
     clock = text(chart([line(columns)], 54, 10, BRAILLE, Frame(1_794_800_040 - 21600, 1_794_800_040, str)))[-1]
     ends = [time.strftime("%H:%M", time.gmtime(1_794_800_040 - hours * 3600)) for hours in (6, 4, 2, 0)]
-    assert clock.split() == ends, "a long window has the time of day"
+    assert clock.split() == [*ends, "UTC"], "a long window has the time of day, as the corner of the screen has"
 
 
 def test_a_line_says_what_it_is_at_its_end() -> None:
