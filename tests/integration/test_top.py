@@ -172,6 +172,30 @@ def test_every_size(top: Callable[..., Terminal], root: Path) -> None:
             assert whole(terminal.screen.text), terminal.screen.text
 
 
+def test_a_textual_without_its_private_parts(env: dict[str, str], root: Path) -> None:
+    """It is drawn the public way then: the same picture, at more cost."""
+    machines.t3k(root)
+    program = (
+        "import sys, textual.app, textual._compositor; del textual._compositor.CompositorUpdate; "
+        "from ttmem.show.top import app; assert app.Lines is None; from ttmem.cli import main; sys.exit(main())"
+    )
+    terminal = Terminal(env, sys.executable, "-c", program, "top", "--root", str(root), "-r", "100")
+    try:
+        terminal.wait_for("Chip 0 01:00.0")
+        terminal.press("\t")
+        text = terminal.wait_for("Chip 1 02:00.0")
+        assert "Chip 0 01:00.0" not in text
+        terminal.press("3")
+        assert "Chip 1 02:00.0" not in terminal.wait_for("voltage")
+        clock = text.splitlines()[0][-12:]
+        terminal.wait_for(lambda text: text.splitlines()[0].endswith(" UTC") and clock not in text, "the next second")
+        terminal.press("q")
+        assert terminal.ended() == 0
+        assert terminal.restored()
+    finally:
+        terminal.kill()
+
+
 def test_a_server_that_comes_goes_and_comes_again(
     top: Callable[..., Terminal], folder: Path, root: Path, env: dict[str, str]
 ) -> None:

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual._compositor import CompositorUpdate
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.strip import Strip
@@ -28,14 +27,24 @@ from ttmem.show.top.themes import look_of
 _BEAT = 1.0  # seconds after which the age of a picture is looked at even if nothing comes
 
 
-class _Lines(CompositorUpdate):
-    """Whole lines of the screen, each with its number."""
+def _whole_lines() -> type[Any] | None:
+    """An update of whole lines, each with its number; None if this Textual has not what it needs, for it is private."""
+    try:
+        from textual._compositor import CompositorUpdate
+    except ImportError:
+        return None
 
-    def __init__(self, lines: list[tuple[int, Strip]]) -> None:
-        self._lines = lines
+    class Lines(CompositorUpdate):
+        def __init__(self, lines: list[tuple[int, Strip]]) -> None:
+            self._lines = lines
 
-    def render_segments(self, console: Console) -> str:
-        return "".join([f"\x1b[{y + 1}H{strip.render(console)}" for y, strip in self._lines])
+        def render_segments(self, console: Console) -> str:
+            return "".join([f"\x1b[{y + 1}H{strip.render(console)}" for y, strip in self._lines])
+
+    return Lines if hasattr(App, "_display") else None
+
+
+Lines = _whole_lines()
 
 
 class Canvas(Widget, can_focus=True):
@@ -62,11 +71,12 @@ class Canvas(Widget, can_focus=True):
             self._theme = self._dashboard.theme
             self.refresh()
             return
-        changed = [(y, self.render_line(y)) for y, (old, new) in enumerate(zip(before, rows)) if old != new]
-        if changed:
+        changed = [y for y, (old, new) in enumerate(zip(before, rows)) if old != new]
+        if changed and Lines is not None:
             # There is nothing but this widget: to let Textual find that out at each tick costs more than the lines do.
-            update: Any = _Lines(changed)
-            self.app._display(self.screen, update)
+            self.app._display(self.screen, Lines([(y, self.render_line(y)) for y in changed]))
+        elif changed:
+            self.refresh(*[Region(0, y, width, 1) for y in changed])
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Without borders, margins and filters of colours, none of which there are, this is all of it."""
