@@ -226,6 +226,22 @@ def test_what_the_keys_ask_for() -> None:
     assert not screen.view.press("escape", screen.model), "there is no filter left to clear"
 
 
+def test_only_the_chips_that_are_shown() -> None:
+    screen = Screen(various())
+    screen.model.pick(("0", "2"))
+    assert screen.query()["chip"] == "u0,u2"
+    assert "only chip 0,2" in screen.rows()[0]
+    assert not screen.view.press("escape", screen.model), "it is not chosen here"
+    screen.view.press("g", screen.model)
+    assert "chip=u0%2Cu2" in screen.view.wants(screen.model)[0]
+    screen.view.by = ""
+    screen.press("c")
+    assert screen.query()["chip"] == "u0"
+    screen.press("c", "e")
+    rows = screen.events(event(1, chip="u0"), event(2, chip="u1"), event(3, chip="u2"))
+    assert numbers(rows) == [1, 3]
+
+
 def test_the_kinds_come_round() -> None:
     screen = Screen(various())
     seen = []
@@ -440,4 +456,8 @@ def test_a_real_server(server: Server, client: AllocationClient) -> None:
     assert "21 things of 120" in rows("escape", "m", *"100K", "enter")[0]
     assert "11 things of 120" in rows("escape", "slash", *"er", "space", "7", "enter")[0]
     assert "layer 0" in rows("escape", "s", "s")[2]
+    model.pick(("assumed:1",))
+    assert "60 things," in rows()[0]
+    model.pick(("assumed:0", "assumed:1"))
+    assert "120 things," in rows()[0]
     assert "Traceback" not in server.err.read_text()

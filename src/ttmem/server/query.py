@@ -77,11 +77,11 @@ def processes(ledger: Ledger, pid: int) -> list[Process]:
 
 def holdings_filter(query: dict[str, str]) -> Callable[[Holding], bool]:
     """Whose things a request is about."""
-    chip = query.get("chip")
+    chips = query["chip"].split(",") if "chip" in query else None
     device = whole(query["device"], "device") if "device" in query else None
     pid = whole(query["pid"], "pid") if "pid" in query else None
     return lambda holding: (
-        (chip is None or holding.chip.uid == chip)
+        (chips is None or holding.chip.uid in chips)
         and (device is None or holding.number == device)
         and (pid is None or holding.source.process.info.pid == pid)
     )

@@ -35,15 +35,21 @@ class Wanted(NamedTuple):
     """Which events or things are to be seen; None and empty mean all."""
 
     kind: str | None = None
-    chip: str | None = None
+    chips: tuple[str, ...] = ()
     pid: int | None = None
     least: int = 0
     text: str = ""
 
+    def query(self) -> Json:
+        """As parameters of /things and /groups."""
+        named = {"chip": ",".join(self.chips), "kind": self.kind, "pid": self.pid, "tag": self.text}
+        query: Json = {name: value for name, value in named.items() if value not in (None, "")}
+        return query | ({"min_size": self.least} if self.least else {})
+
     def fits(self, event: Json) -> bool:
         return (
             (self.kind is None or event.get("kind") == self.kind)
-            and (self.chip is None or event.get("chip") == self.chip)
+            and (not self.chips or event.get("chip") in self.chips)
             and (self.pid is None or event.get("pid") == self.pid)
             and (not self.least or (event.get("size") or 0) >= self.least)
             and (not self.text or self.text.lower() in str(list(event.values())).lower())

@@ -34,11 +34,7 @@ class GroupList:
         self._answer: Json | None = None
 
     def path(self, by: str, wanted: Wanted) -> str:
-        named = {"chip": wanted.chip, "kind": wanted.kind, "pid": wanted.pid, "tag": wanted.text or None}
-        query: Json = {"by": by, **{name: value for name, value in named.items() if value is not None}}
-        if wanted.least:
-            query["min_size"] = wanted.least
-        return f"/groups?{urlencode({**query, 'limit': _MOST})}"
+        return f"/groups?{urlencode({'by': by, **wanted.query(), 'limit': _MOST})}"
 
     def look(self, model: Model, by: str, wanted: Wanted) -> tuple[str, str | None]:
         """Takes what is answered. What it sums up to, in words, and what is wrong."""

@@ -90,16 +90,12 @@ class Things:
         return self.by if self.by in BY and not self.events else ""
 
     def _wanted(self, model: Model) -> Wanted:
-        chip = model.selected if self._one_chip else None
-        return Wanted(self._kind, chip, self._pid, self._least, self._text)
+        here = (model.selected,) if self._one_chip and model.selected is not None else _shown(model)
+        return Wanted(self._kind, here, self._pid, self._least, self._text)
 
     def _path(self, model: Model) -> str:
         """A page more than is seen on either side, so that scrolling need not wait."""
-        wanted = self._wanted(model)
-        named = {"chip": wanted.chip, "kind": wanted.kind, "pid": wanted.pid, "tag": wanted.text or None}
-        query = {name: value for name, value in named.items() if value is not None}
-        if wanted.least:
-            query["min_size"] = wanted.least
+        query = self._wanted(model).query()
         page = max(2, -(-self._cursor.height // _STEP)) * _STEP
         query |= {"sort": self._order(), "limit": 3 * page}
         if self._cursor.top >= 2 * page:
@@ -203,7 +199,7 @@ class Things:
             return self._prompt.row(style.width, style)
         row: Row = [("EVENTS  " if self.events else "GROUPS  " if self._by() else "THINGS  ", "title"), *head]
         wanted = self._wanted(model)
-        words = [wanted.kind, f"chip {names.short(wanted.chip)}" if wanted.chip else None]
+        words = [wanted.kind, f"chip {names.several(wanted.chips)}" if wanted.chips else None]
         words += [f"pid {wanted.pid}" if wanted.pid is not None else None]
         words += [f"from {human(wanted.least)}" if wanted.least else None]
         words += [f"{'text' if self.events else 'tag'} {style.clean(wanted.text)!r}" if wanted.text else None]
@@ -211,7 +207,8 @@ class Things:
         return [*row, (f"  only {told}", "warn")] if told else row
 
     def _filtered(self, model: Model) -> bool:
-        return self._wanted(model) != Wanted()
+        """By what can be chosen here; which chips are shown at all is chosen elsewhere."""
+        return self._wanted(model) != Wanted(chips=_shown(model))
 
     def _all(self, model: Model) -> int:
         return sum(process["things"] or 0 for process in model.processes if process["state"] == "tracked")
@@ -320,6 +317,11 @@ class Things:
             self._follower.hold()
         (self._follower.cursor if self.events else self._groups.cursor if self._by() else self._cursor).go(place)
         return True
+
+
+def _shown(model: Model) -> tuple[str, ...]:
+    """The chips that are shown, if those are not all."""
+    return tuple(chip["uid"] for chip in model.chips) if model.wanted else ()
 
 
 def _nobody_to_ask(model: Model) -> str | None:
