@@ -190,6 +190,16 @@ def test_refresh_pause_theme(dashboard: Dashboard) -> None:
     assert sorted(themes) == ["dark", "high-contrast", "light", "mono"]
 
 
+def test_a_theme_that_was_lent_is_not_remembered(dashboard: Dashboard, folder: Path) -> None:
+    dashboard.press("t")
+    dashboard.lend("mono")
+    dashboard.press("2")
+    assert (dashboard.theme, Settings(str(folder / "top.json")).get("theme", "")) == ("mono", "light")
+    for _ in range(4):
+        dashboard.press("t")
+    assert Settings(str(folder / "top.json")).get("theme", "") == "mono", "it was chosen"
+
+
 def test_naming_chips(dashboard: Dashboard) -> None:
     def type_(text: str) -> None:
         for character in text:

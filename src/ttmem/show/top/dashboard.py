@@ -29,6 +29,7 @@ class Dashboard:
         self.current = min(max(0, settings.get("view", 0)), len(views) - 1)
         theme = settings.get("theme", "dark")
         self.theme = theme if theme in THEMES else "dark"
+        self._lent: str | None = None  # a theme that the user has not chosen
         self.done = False
         self._helping = False
         self._prompt: str | None = None
@@ -42,6 +43,10 @@ class Dashboard:
     def view(self) -> View:
         found: View = self.views[self.current]
         return found
+
+    def lend(self, theme: str) -> None:
+        """Wear this one, and do not remember it."""
+        self.theme = self._lent = theme
 
     def wants(self) -> list[str]:
         return [] if self._helping else self._guarded(lambda: self.view.wants(self.model), [])
@@ -134,7 +139,9 @@ class Dashboard:
             self._prompt = text + character
 
     def _remember(self) -> None:
-        chosen: dict[str, Any] = {"view": self.current, "theme": self.theme, "interval": float(self.model.interval)}
+        chosen: dict[str, Any] = {"view": self.current, "interval": float(self.model.interval)}
+        if self.theme != self._lent:
+            chosen["theme"], self._lent = self.theme, None
         for view in self.views:
             chosen |= {f"{view.name}.{name}": getattr(view, name) for name in getattr(view, "kept", ())}
         before = self._settings.trouble

@@ -72,7 +72,10 @@ def start(
     signs = Signs("ascii" if style_of(sys.stdout, ascii=ascii).ascii else "braille")
     views: list[View] = [Overview(), Charts(), Telemetry(), Processes(root=root), Cores(), Things()]
     dashboard = Dashboard(model, views, settings, signs)
-    dashboard.theme = theme or ("mono" if os.environ.get("NO_COLOR") else dashboard.theme)
+    if theme is not None:
+        dashboard.theme = theme
+    elif os.environ.get("NO_COLOR"):
+        dashboard.lend("mono")
     if host is None:
         app = Top(dashboard, api=api, root=root)
     else:
