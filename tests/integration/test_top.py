@@ -89,6 +89,8 @@ def test_it_can_be_suspended(top: Callable[..., Terminal], root: Path) -> None:
     machines.n150(root)
     terminal = top("--root", str(root))
     terminal.wait_for("01:00.0")
+    terminal.press("3")
+    terminal.wait_for("voltage")
     terminal.press("\x1a")
     wait_until(lambda: process_state(terminal.process.pid) == "T" or (terminal.read() and False), "the stop")
     while terminal.read():
@@ -96,8 +98,9 @@ def test_it_can_be_suspended(top: Callable[..., Terminal], root: Path) -> None:
     assert terminal.restored()
     terminal.screen.resize(40, 120)
     terminal.process.send_signal(signal.SIGCONT)
-    text = terminal.wait_for("01:00.0")
+    text = terminal.wait_for("voltage")  # which does not change: all is drawn again
     assert "1 Overview" in text
+    assert "quit" in text.splitlines()[-1]
     terminal.press("q")
     assert terminal.ended() == 0
 

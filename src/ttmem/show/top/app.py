@@ -122,6 +122,7 @@ class Top(App[None]):
         self._loop_of_app = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._loop_of_app.add_signal_handler(number, self.exit)
+        self.app_resume_signal.subscribe(self, lambda _: self._canvas.refresh())  # the shell had the screen meanwhile
         self._canvas.focus()
         self._ask()
         self._feed.start()
