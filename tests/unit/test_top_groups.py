@@ -68,6 +68,17 @@ def test_the_largest_has_its_share_and_a_bar() -> None:
     assert all(line.isascii() for line in shown(model, view, ascii=True))
 
 
+def test_a_share_is_one_of_all_groups_not_of_those_listed() -> None:
+    model, view = model_of(), Things()
+    view.by = "op"
+    (path,) = view.wants(model)
+    listed = [group("op", "ttnn.matmul", 3 << 20)]
+    model.answers[path] = Answer({"by": "op", "groups": listed, "count": 1010, "bytes": 30 << 20}, None, 0.0)
+    lines = shown(model, view)
+    assert "30.0 MiB by operation, 1,010 groups, the 1 largest below" in lines[0]
+    assert lines[2].split()[:3] == ["3.0", "MiB", "10%"]
+
+
 @pytest.mark.parametrize("ascii", [False, True])
 def test_the_smallest_has_a_bar_as_well(ascii: bool) -> None:
     model, view = model_of(), Things()

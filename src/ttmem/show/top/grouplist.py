@@ -47,11 +47,12 @@ class GroupList:
             return "asking...", trouble
         self.shown = self._answer["groups"]
         count = counted(self._answer["count"], "group", "groups")
+        count += f", the {len(self.shown)} largest below" if self._answer["count"] > len(self.shown) else ""
         return f"{human(self._answer['bytes'])} by {WORDS[by]}, {count}", trouble
 
     def rows(self, by: str, size: Size, signs: Signs, style: Style) -> list[Row]:
         """The head of the list and as much of it as fits."""
-        whole = sum(group["bytes"] for group in self.shown) or 1
+        whole = (self._answer["bytes"] if self._answer else 0) or 1
         self.seen = self.cursor.look([group[by] for group in self.shown], max(1, size.height - 1))
         columns = [
             Column("bytes", "BYTES", 9, 10, 0, right=True),
