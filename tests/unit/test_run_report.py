@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ttmem.account.events import Allocated, DeviceClosed, DeviceOpened, Event, Extra, Freed, Lost, ProcessExited, Sees
+from ttmem.account.events import Allocated, DeviceClosed, DeviceOpened, Event, Extra, Failed, Freed, Lost, ProcessExited, Sees
 from ttmem.account.geometry import Arch, board_geometry
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KERNEL_KINDS, KINDS, Confidence, Kind, Pool
 from ttmem.account.parties import Source
+from ttmem.run import collect
 from ttmem.run.collect import Collector
 from ttmem.run.launch import Ended
 from ttmem.run.report import Report, cause_of
@@ -231,3 +232,55 @@ def test_trouble_and_losses_are_told(story: Story) -> None:
         "The agent says: no kernels: this wheel hides them",
         "The agent says: no scratchpads",
     ]
+
+
+# -- refusals -------------------------------------------------------------------------------------------------------
+
+
+def refused(per_bank: int) -> Failed:
+    """By a bank of L1 in which the tensor of ``full`` is."""
+    text = (
+        f"Out of Memory: Not enough space to allocate {64 * per_bank} B L1 buffer across 64 banks, where each bank "
+        f"needs to store {per_bank} B, but bank size is 1393312 B (allocated: 1000000 B, free: 393312 B, largest free "
+        "block: 393312 B)"
+    )
+    return Failed(0, text, "ttnn.zeros", "model.py:7 forward")
+
+
+@pytest.fixture
+def full(story: Story) -> Source:
+    source = story.process(1)
+    extra = Extra(64 * 1_000_000, 0, 1, "ttnn.ones")
+    story.tell(source, 1, Allocated(0, Kind.L1, 499_136, 64 * 1_000_000, 0, 0, extra))
+    return source
+
+
+def test_what_is_thrown_for_other_reasons_is_no_refusal(story: Story, full: Source) -> None:
+    other = Failed(0, "Failed to generate binaries for reader: Cannot open kernel source file", "ttnn.generic_op")
+    story.tell(full, 2, other, refused(500_000), other)
+    report = story.report()
+    assert (report.failed, len(report.data()["failures"])) == (1, 1)
+    assert "Memory was refused once, and the command went on; --json has why. out of memory: " in render(report)
+
+
+def test_the_last_of_many_refusals_is_looked_at_like_the_first(
+    story: Story, full: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect, "_SHARE", 1e9)  # as in a run in which they do not come all at once
+    story.tell(full, 2, *(refused(500_000 + 32 * number) for number in range(collect._LOOKED_AT + 50)))
+    report = story.report(1)
+    verdict = report.failures[-1].verdict
+    assert (verdict.tag, verdict.line, verdict.held) == ("ttnn.zeros", "model.py:7 forward", 1)
+    assert "  refused before that: 249 times; --json has the last 99" in render(report)
+
+
+def test_of_a_refusal_that_was_not_looked_at_it_is_said(
+    story: Story, full: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect, "_SHARE", 0.0)
+    story.tell(full, 2, *(refused(500_000) for _ in range(collect._LOOKED_AT + 1)))
+    report = story.report(1)
+    verdict = report.failures[-1].verdict
+    assert (verdict.tag, verdict.line) == ("ttnn.zeros", "model.py:7 forward")
+    assert verdict.unknown == (collect.NOT_LOOKED_AT,)
+    assert "under `ttmem run` the account does" not in render(report)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from ttmem.account.events import Failed
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Process, Source
+from ttmem.account.sites import line_of
 from ttmem.account.snapshot import counts
 from ttmem.account.things import Thing
 from ttmem.account.totals import WholeTotal
@@ -31,7 +32,9 @@ from ttmem.server.legacy_log import LegacyLog
 from ttmem.server.recording import Recording
 
 _MOST_FAILURES = 100  # kept, the last ones
-_MOST_VERDICTS = 200  # with the whole account, which takes some milliseconds
+_LOOKED_AT = 200  # refusals, whatever that takes: with the whole account some milliseconds each
+_SHARE = 0.1  # of the time since the start, which may be spent on all that come after them
+NOT_LOOKED_AT = "who holds the memory: it was refused so often that not each refusal was looked at closely"
 
 
 class Failure(NamedTuple):
@@ -58,6 +61,8 @@ class Collector:
         self._left: dict[tuple[int, int | None, int], tuple[list[Thing], list[Made]]] = {}
         self.failures: deque[Failure] = deque(maxlen=_MOST_FAILURES)
         self.failed = 0
+        self._started = self.clock.now()
+        self._spent = 0.0  # seconds, on verdicts
         self.ledger.failing = self._failing
         self._folder = tempfile.TemporaryDirectory(prefix="ttmem-run-")
         self.path = os.path.join(self._folder.name, "run.sock")
@@ -108,15 +113,19 @@ class Collector:
         return [program for _, programs in self._left.values() for program in programs]
 
     def _failing(self, time: float, process: Process, event: Failed) -> None:
-        """Explained now, while the account stands where it stood; what fails over and over is looked at a few times."""
+        """Explained now, while the account stands where it stood; what fails over and over is not always looked at."""
+        failure = parse(event.text)
+        if failure is None:
+            return  # the runtime throws for other reasons, too
         self.failed += 1
+        began = self.clock.now()
         verdict = None
-        if self.failed <= _MOST_VERDICTS:
+        if self.failed <= _LOOKED_AT or self._spent < _SHARE * (began - self._started):
             verdict = verdict_at(event, process)
-        elif (failure := parse(event.text)) is not None:
-            verdict = verdict_on(failure)
-        if verdict is not None:
-            self.failures.append(Failure(time, process.info.pid, event, verdict))
+            self._spent += self.clock.now() - began
+        if verdict is None:
+            verdict = verdict_on(failure)._replace(tag=event.tag, line=line_of(event.stack), unknown=(NOT_LOOKED_AT,))
+        self.failures.append(Failure(time, process.info.pid, event, verdict))
 
     def _closing(self, source: Source) -> None:
         process = source.process

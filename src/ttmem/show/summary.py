@@ -18,7 +18,7 @@ from ttmem.run.report import Report, cause_of
 from ttmem.show.chips import percent
 from ttmem.show.explain import block
 from ttmem.show.groups import WORDS, rows
-from ttmem.show.text import style_of
+from ttmem.show.text import style_of, wrap
 
 _SHOWN = 5
 _GROUPS = 8
@@ -146,14 +146,20 @@ def _failed(report: Report) -> list[str]:
     last = report.failures[-1]
     before = max(0.0, report.ended_at - last.time)
     if not report.ended.exit_code:
-        times = "once" if report.failed == 1 else f"{report.failed:,} times"
-        said = headline(last.verdict)
-        return ["", f"Memory was refused {times}, and the command went on; --json has why. The last: {said}"]
+        times, which = _times(report.failed), "" if report.failed == 1 else "The last: "
+        text = f"Memory was refused {times}, and the command went on; --json has why. {which}{headline(last.verdict)}"
+        return ["", *wrap(text, style_of(sys.stderr))]
     place = f"Memory was refused, {before:.1f} s before the end"
     lines = ["", *block(place, last.verdict, style_of(sys.stderr))]
-    if report.failed > 1:
-        lines.append(f"  {report.failed - 1:,} refusals before that are in --json")
+    earlier, kept = report.failed - 1, len(report.failures) - 1
+    if earlier:
+        which = f"the last {kept}" if earlier > kept else "them"
+        lines.append(f"  refused before that: {_times(earlier)}; --json has {which}")
     return lines
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def _left(report: Report) -> list[str]:
