@@ -31,7 +31,7 @@ constexpr uint32_t kBlobBytes = 32u << 20;
 
 enum class Event : uint8_t {
     kNone = 0,
-    kOpened = 1,        // place
+    kOpened = 1,        // place; size = bytes in its banks that a forked child was born with, and are told nowhere
     kClosing = 2,       // place; everything it held is still in the table
     kClosed = 3,        // place; everything it held was freed before this record
     kAllocated = 4,     // a thing

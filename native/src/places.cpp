@@ -193,8 +193,15 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
     if (!allocators_.insert(reinterpret_cast<uint64_t>(allocator), index)) {
         return kNowhere;
     }
+    uint64_t before = 0;
+    for (uint64_t bytes : home.inherited) {
+        before += bytes;
+    }
     set_place(index, place, std::move(home));
-    store.append(Event::kOpened, [&](Record& r) { r.place = index; });
+    store.append(Event::kOpened, [&](Record& r) {
+        r.place = index;
+        r.size = before;
+    });
     return index;
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,3 +62,100 @@ def test_the_ring_has_the_largest_program(ran: Ran) -> None:
 def test_the_summary_has_the_same_lines(ran: Ran) -> None:
     for line in said(ran).values():
         assert f"  {line['text']}\n" in ran.err
+
+
+# -- what ttnn says itself ------------------------------------------------------------------------------------------
+
+SCATTERED = """
+import json
+import random
+
+import ttnn
+
+device = ttnn.open_device(device_id=0)
+dice, live, worst = random.Random(5), [], (0, 0, 0)
+
+
+def ask(tiles):
+    global worst
+    view = ttnn.get_memory_view(device, ttnn.BufferType.L1)
+    free, largest = view.total_bytes_free_per_bank, view.largest_contiguous_bytes_free_per_bank
+    worst = max(worst, (free - largest, free, largest))
+    return ttnn.empty(
+        [32, 32 * 64 * tiles], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device,
+        memory_config=ttnn.L1_MEMORY_CONFIG,
+    )
+
+
+for _ in range(300):
+    if live and dice.random() < 0.45:
+        live.pop(dice.randrange(len(live)))
+        continue
+    try:
+        live.append(ask(dice.randrange(1, 60)))
+    except RuntimeError:
+        live.pop(dice.randrange(len(live)))
+while live:  # as scattered as can be, and nobody asks
+    live.pop(dice.randrange(len(live)))
+print(json.dumps(worst))
+ttnn.close_device(device)
+"""
+OPENED_ANEW = """
+import ttnn
+
+for small in (0, 16384, 65536, 16384):
+    device = ttnn.open_device(device_id=0, l1_small_size=small)
+    a = ttnn.zeros([32, 32], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    ttnn.add(a, a)
+    ttnn.close_device(device)
+"""
+FORKED = """
+import os
+
+import ttnn
+
+device = ttnn.open_device(device_id=0, l1_small_size=16384)
+make = lambda: ttnn.empty(
+    [32, 32 * 64 * 100], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device,
+    memory_config=ttnn.L1_MEMORY_CONFIG,
+)
+held = [make() for _ in range(4)]
+child = os.fork()
+if child == 0:
+    own = make()
+    del own
+    make()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def ran_text(bench: Bench, text: str) -> Ran:
+    program = bench.folder / "program.py"
+    program.write_text(text)
+    done = bench.run_command([bench.python, str(program)])
+    assert done.code == 0, done.err
+    return done
+
+
+def test_the_most_scattered_is_the_worst_that_a_request_met(bench: Bench) -> None:
+    done = ran_text(bench, SCATTERED)
+    _, free, largest = json.loads(done.out.splitlines()[-1])  # ttnn's log comes before
+    text = said(done)["fragmentation"]["text"]
+    assert f"L1 at its most scattered when some was asked for: {free} B free, the largest piece {largest} B" in text
+
+
+def test_each_opening_by_its_own_sizes(bench: Bench) -> None:
+    """Opened again with the same sizes it is one entry."""
+    entries = ran_text(bench, OPENED_ANEW).data["sizing"]
+    small = [[line["text"] for line in entry["lines"] if line["what"] == "l1_small_size"] for entry in entries]
+    unused = "L1_SMALL: never used; l1_small_size=0 gives {} B of L1 back"
+    assert small == [[], [unused.format(16384)], [unused.format(65536)]]
+
+
+def test_a_child_that_was_born_with_buffers_tells_no_sizes(bench: Bench) -> None:
+    """What is free beside its own buffers is not what is free."""
+    done = ran_text(bench, FORKED)
+    (entry,) = done.data["sizing"]
+    assert [line["what"] for line in entry["lines"]] == ["l1_small_size"]
+    assert len(done.data["peak"]["processes"]) == 2

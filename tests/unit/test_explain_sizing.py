@@ -45,7 +45,7 @@ def test_what_was_not_recorded_gives_no_line() -> None:
     assert advise({}) == []
     nothing: Figures = {
         "l1_small_size": 0, "l1_small_depth": None, "l1_small_peak": 5, "trace_region": None, "trace_peak": 3,
-        "ring_size": 100, "ring_peak": None, "headroom": None, "gaps": {"L1": {"free": 8, "largest": 8, "when": None}},
+        "ring_size": 100, "ring_peak": None, "headroom": None, "gaps": {"L1": {"free": 8, "largest": 8, "exact": True}},
     }  # fmt: skip
     assert advise(nothing) == []
 
@@ -55,7 +55,7 @@ def test_every_line() -> None:
         "unit": 64, "l1_small_size": 4096, "l1_small_peak": 100, "dram_banks": 12, "trace_region": 8192,
         "trace_peak": 49152, "ring_size": 70656, "ring_peak": 60000, "ring_program": "ttnn.conv2d", "ring_programs": 7,
         "headroom": 0, "headroom_program": "ttnn.matmul", "headroom_holder": "kv_cache",
-        "gaps": {"L1": {"free": 1000, "largest": 250, "when": 1.5}},
+        "gaps": {"L1": {"free": 1000, "largest": 250, "exact": True}},
     }  # fmt: skip
     lines = advise(figures)
     assert [(line.what, line.value, line.basis) for line in lines] == [
@@ -68,7 +68,13 @@ def test_every_line() -> None:
     assert "50 %" in lines[1].text
     assert "85 %) taken by the largest of 7 programs, ttnn.conv2d" in lines[2].text
     assert "0 B at the least between a program and the lowest L1 buffer: ttnn.matmul, below kv_cache" in lines[3].text
-    assert lines[4].text.endswith("after 1.50 s: 1000 B free, the largest piece 250 B (75 % fragmented)")
+    assert lines[4].text.endswith("asked for: 1000 B free, the largest piece 250 B (75 % fragmented)")
+
+
+def test_what_was_not_looked_at_each_time_says_so() -> None:
+    (line,) = advise({"gaps": {"DRAM": {"free": 1000, "largest": 250, "exact": False}}})
+    assert line.basis == AT_LEAST
+    assert line.text.endswith("(75 % fragmented; with so many buffers it was not looked at each time)")
 
 
 def test_regions_that_nobody_used() -> None:

@@ -284,14 +284,14 @@ def test_it_makes_no_difference_whether_somebody_looks_on(agent: Agent, seed: in
         assert fold.sizes is not None
         return (
             [(total.used, total.count, total.reserved, total.peak.value, total.peak.seq) for total in totals],
-            [(size.numbers, size.least, size.lowest_small) for size in fold.sizes.values()],
+            [(size.numbers, size.least, size.lowest_small, size.scatters[Kind.L1].worst) for size in fold.sizes],
             (reader.closings, fold.wholesale, fold.fresh, reader.anomalies(), reader.sizes(source)),
         )
 
     assert state(alone, sources[0]) == state(watched, sources[1])
     assert len(alone.closings) > 1
     assert all(alone.rings.sizes[0][1].wholesale)
-    assert any(size.least for size in alone.rings.sizes[0][1].sizes.values())  # type: ignore[union-attr]
+    assert any(size.least for size in alone.rings.sizes[0][1].sizes or ())
     for reader in (alone, watched):
         reader.ingest.close()
 

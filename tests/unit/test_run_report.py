@@ -8,7 +8,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from ttmem.account.events import Allocated, DeviceClosed, DeviceOpened, Event, Extra, Failed, Freed, Lost, ProcessExited, Sees
+from ttmem.account.events import (
+    Allocated,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    Extra,
+    Failed,
+    Freed,
+    Lost,
+    ProcessExited,
+    Sees,
+)
 from ttmem.account.geometry import Arch, board_geometry
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KERNEL_KINDS, KINDS, Confidence, Kind, Pool

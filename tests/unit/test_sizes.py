@@ -8,6 +8,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ttmem.sim.free_list import FreeList
+from ttmem.wire.scatter import Gap, Scatter
 from ttmem.wire.sizes import Sizes
 
 L1, L1_SMALL = 1, 3
@@ -25,7 +27,7 @@ def test_the_least_room_is_that_of_all_launches(seed: int) -> None:
         program = dice.randrange(1, 6)
         if act == 0 and address not in live:
             live[address] = step
-            sizes.took(L1, address, step)
+            sizes.took(L1, address, 32, step)
         elif act == 1 and live:
             gone = dice.choice(sorted(live))
             del live[gone]
@@ -50,9 +52,9 @@ def test_the_least_room_is_that_of_all_launches(seed: int) -> None:
 def test_what_is_freed_leaves_nothing_behind() -> None:
     """A long run frees millions of buffers above one that stays."""
     sizes = Sizes()
-    sizes.took(L1, 1000, 1)
+    sizes.took(L1, 1000, 32, 1)
     for number in range(1000):
-        sizes.took(L1, 2000 + number % 3, 2)
+        sizes.took(L1, 2000 + number % 3, 32, 2)
         sizes.gave_back(L1, 2000 + number % 3)
         sizes.ran(1)
     assert sum(len(kept) for kept in vars(sizes).values() if hasattr(kept, "__len__")) < 20
@@ -61,7 +63,7 @@ def test_what_is_freed_leaves_nothing_behind() -> None:
 def test_the_lowest_small_buffer_counts_also_when_it_is_gone() -> None:
     sizes = Sizes()
     for address in (900, 700, 800):
-        sizes.took(L1_SMALL, address, 0)
+        sizes.took(L1_SMALL, address, 32, 0)
         sizes.gave_back(L1_SMALL, address)
     assert sizes.lowest_small == 700
 
@@ -74,8 +76,67 @@ def test_the_largest_ring_and_each_program_once() -> None:
     assert sizes.programs == 3
 
 
-def test_the_worst_gap_is_by_its_share() -> None:
-    sizes = Sizes()
-    for free, largest in ((1000, 900), (100, 40), (10_000, 5000), (0, 0)):
-        sizes.audited(0, free, largest, free)
-    assert (sizes.gaps[0].free, sizes.gaps[0].largest) == (100, 40)
+@settings(max_examples=200)
+@given(st.integers(0, 2**32), st.booleans())
+def test_the_worst_that_a_request_met(seed: int, bottom_up: bool) -> None:
+    """By the statistics of tt-metal's free list as it was before each."""
+    dice = random.Random(seed)
+    blocks, scatter = FreeList(1024, 32 * 200, 32), Scatter(1024, 32 * 200)
+    worst = 0
+    for _ in range(120):
+        live = sorted(blocks.live())
+        if live and dice.random() < 0.45:
+            gone = dice.choice(live)
+            blocks.free(gone)
+            scatter.gave_back(gone)
+            continue
+        now = blocks.statistics()
+        worst = max(worst, now.free - now.largest)
+        size = 32 * dice.randrange(1, 30)
+        address = blocks.allocate(size, bottom_up=bottom_up)
+        if address is None:
+            scatter.asked()
+        else:
+            scatter.took(address, size)
+    assert (scatter.worst.beside, scatter.exact) == (worst, True)
+
+
+def test_what_is_given_back_when_nobody_asks_any_more_is_not_scattered() -> None:
+    scatter = Scatter(0, 1000)
+    for address in range(0, 1000, 100):
+        scatter.took(address, 100)
+    for address in range(0, 1000, 200):
+        scatter.gave_back(address)
+    assert scatter.worst.beside == 0
+    scatter.took(0, 100)
+    assert scatter.worst == Gap(500, 100)
+
+
+def test_too_many_blocks_to_look_at_each_time() -> None:
+    """Every second one of many goes, and after each there is a request: each is worse than the one before."""
+    many = 4000
+    scatter = Scatter(0, 100 * many)
+    for number in range(many):
+        scatter.took(100 * number, 100)
+    for number in range(0, many, 2):
+        scatter.gave_back(100 * number)
+        scatter.asked()
+    assert not scatter.exact
+    assert 0 < scatter.worst.beside <= 100 * (many // 2 - 1)
+
+
+def test_opened_again_with_the_same_sizes() -> None:
+    first, second, both = Sizes(), Sizes(), Sizes()
+    for sizes, address, room in ((first, 700, 50), (second, 900, 20)):
+        sizes.numbers = (0,)
+        sizes.has_bank(L1, 0, 1000)
+        sizes.took(L1_SMALL, address, 32, 0)
+        sizes.compiled(1, room, room)
+        sizes.took(L1, address, 32, 7)
+        sizes.placed(1, address - room)
+        sizes.ran(1)
+        sizes.refused()
+        both.merge(sizes)
+    assert (both.lowest_small, both.programs, both.ring, both.numbers) == (700, 2, (50, 50), (0,))
+    assert both.least == second.least
+    assert both.scatters[L1].worst == first.scatters[L1].worst

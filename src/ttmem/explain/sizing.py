@@ -31,15 +31,15 @@ class Figures(TypedDict, total=False):
     headroom: int | None  # the least there was between a program that was launched and the lowest L1 buffer
     headroom_program: str | None
     headroom_holder: str | None  # whose that L1 buffer was
-    gaps: dict[str, Gaps]  # by kind, when its free memory was most scattered
+    gaps: dict[str, Gaps]  # by kind
 
 
 class Gaps(TypedDict):
-    """A bank when the largest gap was the smallest part of what was free."""
+    """A bank when, of all times that memory was asked for, most bytes were free beside the largest piece."""
 
     free: int
     largest: int
-    when: float | None  # seconds after the start
+    exact: bool  # False: there were so many buffers that it was not looked at each time
 
 
 class Line(NamedTuple):
@@ -62,10 +62,11 @@ def advise(figures: Figures) -> list[Line]:
     for kind, gaps in sorted(figures.get("gaps", {}).items()):
         part = 100 * (1 - gaps["largest"] / gaps["free"]) if gaps["free"] > 0 else 0.0
         if part >= _SCATTERED:
-            when = "" if gaps["when"] is None else f" after {gaps['when']:.2f} s"
+            more = "" if gaps["exact"] else "; with so many buffers it was not looked at each time"
             lines.append(
-                Line("fragmentation", f"{kind} was most scattered{when}: {gaps['free']} B free, the largest piece "
-                     f"{gaps['largest']} B ({part:.0f} % fragmented)")
+                Line("fragmentation", f"{kind} at its most scattered when some was asked for: {gaps['free']} B free, "
+                     f"the largest piece {gaps['largest']} B ({part:.0f} % fragmented{more})",
+                     basis=EXACT if gaps["exact"] else AT_LEAST)
             )  # fmt: skip
     return lines
 

@@ -24,12 +24,21 @@ class Advice(NamedTuple):
 
 def advice(kept: Iterable[tuple[Source, RingFold]]) -> Iterator[Advice]:
     for source, fold in kept:
-        for sizes in (fold.sizes or {}).values():
-            numbers = source.process.numbers
+        numbers = source.process.numbers
+        for sizes in _merged(fold):
             chips = [numbers[number] for number in sizes.numbers if number in numbers]
-            lines = advise(figures(chips[0], sizes, fold)) if chips and not fold.lost else []
+            lines = advise(figures(chips[0], sizes, fold)) if chips else []
             if lines:
                 yield Advice(source.process.info.pid, chips, lines)
+
+
+def _merged(fold: RingFold) -> list[Sizes]:
+    """Of whole accounts only; chips that were opened again and again with the same sizes are told of once."""
+    found: dict[tuple[object, ...], Sizes] = {}
+    for sizes in fold.sizes or ():
+        if sizes.whole and not fold.lost:
+            found.setdefault((sizes.numbers, sizes.geometry), Sizes(sizes.geometry, sizes.unit)).merge(sizes)
+    return list(found.values())
 
 
 def figures(chip: Chip, sizes: Sizes, fold: RingFold) -> Figures:
@@ -38,8 +47,8 @@ def figures(chip: Chip, sizes: Sizes, fold: RingFold) -> Figures:
     found["ring_program"] = _name(fold, sizes.ring[1])
     if sizes.unit:
         found["unit"] = sizes.unit
-    geometry = chip.geometry
-    if geometry is not None and geometry.live:
+    geometry = sizes.geometry
+    if geometry is not None:
         found["ring_size"], found["dram_banks"] = geometry.ring_size, geometry.dram_banks
         found["l1_small_size"], found["trace_region"] = geometry.l1_small_size, geometry.trace_size
         lowest = sizes.lowest_small
@@ -50,8 +59,8 @@ def figures(chip: Chip, sizes: Sizes, fold: RingFold) -> Figures:
         found["headroom_program"] = _name(fold, sizes.least.program)
         found["headroom_holder"] = _name(fold, sizes.least.holder)
     gaps: dict[str, Gaps] = {}
-    for kind, gap in sizes.gaps.items():
-        gaps[KINDS[kind].label] = {"free": gap.free, "largest": gap.largest, "when": None}
+    for kind, scatter in sizes.scatters.items():
+        gaps[KINDS[kind].name] = {"free": scatter.worst.free, "largest": scatter.worst.largest, "exact": scatter.exact}
     found["gaps"] = gaps
     return found
 

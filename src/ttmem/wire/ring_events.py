@@ -7,7 +7,6 @@ behind, it takes the live table instead and counts what it missed: the state is 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from time import CLOCK_MONOTONIC, clock_gettime
 
@@ -57,10 +56,8 @@ _NAMED, _FAILED, _NOWHERE = int(RingEvent.NAMED), int(RingEvent.FAILED), 0xFFFF
 _UNKNOWN_LAYOUT = 255
 COUNTERS = ("unknown_frees", "replaced", "table_full", "blobs_full", "places_full", "failures")
 _GONE = (0, 0)
-_FIRST_PART, _L1, _L1_SMALL = int(Kind.CB), int(Kind.L1), int(Kind.L1_SMALL)
+_FIRST_PART, _DRAM, _L1, _L1_SMALL = int(Kind.CB), int(Kind.DRAM), int(Kind.L1), int(Kind.L1_SMALL)
 _IN_L1 = (int(Kind.CB), int(Kind.DFB), int(Kind.SCRATCHPAD))
-_BANKS = (int(Kind.DRAM), int(Kind.L1))
-_SIZED = (_L1, _L1_SMALL)
 _MOST_EXTRAS = 50_000
 
 
@@ -101,11 +98,12 @@ class RingFold:
         self._unkept = 0
         self._generation = 0
         self._greeted = False
-        self.sizes: dict[int, Sizes] | None = None  # by allocator, for whoever wants them
+        self.sizes: list[Sizes] | None = None  # of each allocator there ever was, for whoever wants them
+        self._sizes: dict[int, Sizes] = {}  # by place, of those that are open
 
     def keep_sizes(self) -> None:
         """From the beginning: what came before is not in them."""
-        self.sizes = defaultdict(Sizes)
+        self.sizes = []
 
     def events(self, limit: int) -> Iterator[tuple[float, Event]]:
         """The events of at most ``limit`` records. Apply each before asking for the next."""
@@ -132,8 +130,8 @@ class RingFold:
             time, kind, sizes = nanoseconds * 1e-9 + offset, kinds[code], spot.sizes
             if happened == _ALLOCATED:
                 self.fresh = True
-                if sizes is not None and code in _SIZED:
-                    sizes.took(code, address, name)
+                if sizes is not None:
+                    sizes.took(code, address, per_bank, name)
                 known = extras.get((place, code, layout, flags, per_bank, core_count, name))
                 extra = known or self._extra(spot, record)
                 for number in spot.numbers:
@@ -141,7 +139,7 @@ class RingFold:
             else:
                 if flags or not self.fresh:
                     self._freed(code, flags, size)
-                if sizes is not None and code in _SIZED:
+                if sizes is not None:
                     sizes.gave_back(code, address)
                 for number in spot.numbers:
                     freed(time, source, number, kind, address, size, 0, spot.allocator)
@@ -169,7 +167,7 @@ class RingFold:
             raise RingError(f"place {number} was never opened")
         numbers = tuple(chip.number for chip in self.ring.chips_of(place))
         self.width = max(self.width, len(numbers))
-        sizes = None if self.sizes is None else self.sizes[place.whole + 1]
+        sizes = self._sizes.get(place.whole)
         if sizes is not None and len(numbers) > len(sizes.numbers):
             sizes.numbers = numbers
         spot = self._spots[number] = _Spot(place, numbers, sizes)
@@ -244,8 +242,8 @@ class RingFold:
         if happened == _ALLOCATED and program:
             if kind in _IN_L1 and not flags & SHARED:
                 sizes.placed(program, address + per_bank)
-        elif happened == _ALLOCATED and kind in _SIZED:
-            sizes.took(kind, address, name)
+        elif happened == _ALLOCATED:
+            sizes.took(kind, address, per_bank, name)
         elif happened == _FREED and not program:
             sizes.gave_back(kind, address)
         elif happened == _RUN:
@@ -264,7 +262,10 @@ class RingFold:
 
     def _failed(self, record: tuple[int, ...]) -> Event:
         cause = self.ring.cause(record[13])
-        numbers = () if record[11] == _NOWHERE else (self._spots.get(record[11]) or self._spot(record[11])).numbers
+        spot = None if record[11] == _NOWHERE else self._spots.get(record[11]) or self._spot(record[11])
+        numbers = () if spot is None else spot.numbers
+        if spot is not None and spot.sizes is not None:
+            spot.sizes.refused()
         return Failed(numbers[0] if numbers else None, self.ring.name(record[15]) or "", cause.tag, cause.stack)
 
     def _freed(self, kind: int, flags: int, size: int) -> None:
@@ -308,7 +309,7 @@ class RingFold:
         event, place, program = record[2], record[11], record[14]
         if event == RingEvent.OPENED:
             self.fresh = True
-            yield from self._opened(place)
+            yield from self._opened(place, record[8])
         elif event == RingEvent.CLOSING:
             self._ending.add(place)
             if self.fresh:
@@ -330,10 +331,17 @@ class RingFold:
         else:
             raise RingError(f"record {record[0]} says {event}, which means nothing")
 
-    def _opened(self, number: int) -> Iterator[Event]:
+    def _opened(self, number: int, before: int = 0) -> Iterator[Event]:
+        """``before`` is what was in a bank already, and is not told."""
         self._forget(number)  # the number may have been another mesh's
         place = self.ring.place(number)
         geometry = geometry_of(place, self.ring.mask(place.cores))
+        if self.sizes is not None and number not in self._sizes:
+            sizes = self._sizes[number] = Sizes(geometry, place.banks[_L1].unit, whole=not before)
+            if place.mesh != NO_MESH:  # else a buffer may lie elsewhere on each core
+                sizes.has_bank(_DRAM, place.dram_base, place.banks[_DRAM].size)
+                sizes.has_bank(_L1, place.l1_base, place.banks[_L1].size)
+            self.sizes.append(sizes)
         for chip in self.ring.chips_of(place):
             self._open.setdefault(chip.number, set()).add(number)
             yield DeviceOpened(chip.number, chip_info(chip, geometry))
@@ -351,6 +359,7 @@ class RingFold:
         self._audits.pop(number, None)
         self._ending.discard(number)
         self._forget(number)
+        self._sizes.pop(number, None)
         for chip in spot.numbers:
             left = self._open.get(chip, set())
             left.discard(number)
@@ -373,12 +382,6 @@ class RingFold:
         if place.audits == self._audits.get(number, 0):
             return None
         self._audits[number] = place.audits
-        if self.sizes is not None:
-            sizes = self.sizes[place.whole + 1]
-            sizes.unit = place.banks[_L1].unit
-            for kind in _BANKS:
-                bank = place.banks[kind]
-                sizes.audited(kind, bank.size - bank.theirs, bank.largest_free, place.audited)
         event = _audit_of(place)
         both, either = event.agreement
         share = both / either if either else 1.0

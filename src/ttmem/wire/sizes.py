@@ -9,6 +9,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from ttmem.account.geometry import Geometry
+from ttmem.wire.scatter import Scatter
+
 _L1, _L1_SMALL = 1, 3
 
 
@@ -20,42 +23,49 @@ class Least(NamedTuple):
     holder: int  # blob of the buffer
 
 
-class Gap(NamedTuple):
-    """A kind of memory when the largest free block was the smallest part of what was free."""
-
-    free: int
-    largest: int
-    time: int  # the agent's clock, nanoseconds
-
-
 class Sizes:
     """Of one allocator."""
 
-    def __init__(self) -> None:
+    def __init__(self, geometry: Geometry | None = None, unit: int | None = None, whole: bool = True) -> None:
+        self.geometry = geometry  # as the device was opened with; it may be opened anew with other sizes
+        self.unit = unit  # what sizes in a bank are rounded up to
+        self.whole = whole  # False: something was there that was not told, as in a forked child
         self.numbers: tuple[int, ...] = ()  # Metal's, of the chips that it rules
-        self.unit: int | None = None  # what sizes in a bank are rounded up to
         self.lowest_small: int | None = None
         self.ring = (0, 0)  # the most bytes of the kernel ring a program took, and the blob with its operation
         self.programs = 0
         self.least: Least | None = None
-        self.gaps: dict[int, Gap] = {}  # by BufferType
+        self.scatters: dict[int, Scatter] = {}  # by BufferType
         self._floor: list[int] = []  # heap of addresses of L1 buffers, each once; the freed ones go when met
         self._queued: set[int] = set()  # what is in it
         self._live: dict[int, int] = {}  # address -> blob
         self._ends: dict[int, int] = {}  # program -> where its circular buffers and the like end on a core
         self._names: dict[int, int] = {}
 
-    def took(self, kind: int, address: int, name: int) -> None:
-        """A buffer of L1 or L1_SMALL."""
+    def has_bank(self, kind: int, base: int, size: int) -> None:
+        """Of what is free in it is to be told how scattered it became."""
+        self.scatters[kind] = Scatter(base, size)
+
+    def took(self, kind: int, address: int, per_bank: int, name: int) -> None:
+        """A buffer."""
+        if kind in self.scatters:
+            self.scatters[kind].took(address, per_bank)
         if kind == _L1:
             self._live[address] = name
             if address not in self._queued:
                 self._queued.add(address)
                 heappush(self._floor, address)
-        elif self.lowest_small is None or address < self.lowest_small:
+        elif kind == _L1_SMALL and (self.lowest_small is None or address < self.lowest_small):
             self.lowest_small = address
 
+    def refused(self) -> None:
+        """A request was not met; of which kind is in its message."""
+        for scatter in self.scatters.values():
+            scatter.asked()
+
     def gave_back(self, kind: int, address: int) -> None:
+        if kind in self.scatters:
+            self.scatters[kind].gave_back(address)
         if kind == _L1:
             self._live.pop(address, None)
 
@@ -83,7 +93,14 @@ class Sizes:
         self._ends.pop(program, None)
         self._names.pop(program, None)
 
-    def audited(self, kind: int, free: int, largest: int, time: int) -> None:
-        worst = self.gaps.get(kind)
-        if free > 0 and (worst is None or largest * worst.free < worst.largest * free):
-            self.gaps[kind] = Gap(free, largest, time)
+    def merge(self, other: Sizes) -> None:
+        """The same chips were opened again with the same sizes: the closest that either came."""
+        self.numbers = self.numbers or other.numbers
+        self.programs += other.programs
+        self.ring = max(self.ring, other.ring)
+        self.lowest_small = min(
+            (one for one in (self.lowest_small, other.lowest_small) if one is not None), default=None
+        )
+        self.least = min((one for one in (self.least, other.least) if one is not None), default=None)
+        for kind, scatter in other.scatters.items():
+            self.scatters.setdefault(kind, Scatter(0, 0)).merge(scatter)
