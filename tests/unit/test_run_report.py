@@ -245,6 +245,56 @@ def test_trouble_and_losses_are_told(story: Story) -> None:
     ]
 
 
+# -- meshes ---------------------------------------------------------------------------------------------------------
+
+
+def mesh(story: Story, chips: int) -> Source:
+    """A process that has opened some more chips, and has on each what it has on the others."""
+    source = story.process(1, "4710")
+    for number in range(1, chips):
+        story.tell(source, 0, DeviceOpened(number, ChipInfo(str(4710 + number), board="n150", geometry=GEOMETRY)))
+    for number in range(chips):
+        story.tell(source, 1, buffer(Kind.DRAM, 0x1000, 64, "ttnn.ones")._replace(device=number))
+        story.tell(source, 2, buffer(Kind.DRAM, 0x9000, 32, "ttnn.add")._replace(device=number))
+    return source
+
+
+def test_what_is_the_same_on_each_chip_of_a_mesh_is_told_once(story: Story) -> None:
+    source = mesh(story, 32)
+    story.ends(source)
+    lines = render(story.report()).splitlines()
+    assert lines[3].startswith("32 chips n150, the same on each: 4710, 4711, ")
+    assert sum(line.lstrip().startswith("DRAM buffers ") for line in lines) == 1
+    assert "all that was live on 32 chips at the peak of the buffers, 3.0 MiB after 2.00 s, by operation:" in lines
+    at = lines.index("  tensors: 3.0 MiB in 64 buffers that nobody freed, largest:")
+    assert lines[at + 1 : at + 3] == [
+        "      64.0 KiB  DRAM buffer      0x1000     ttnn.ones  on each of 32 chips",
+        "      32.0 KiB  DRAM buffer      0x9000     ttnn.add  on each of 32 chips",
+    ]
+    assert len(lines) < 30
+
+
+def test_a_chip_that_differs_is_told_by_itself(story: Story) -> None:
+    source = mesh(story, 3)
+    story.tell(source, 3, buffer(Kind.L1, 0x5000, 1)._replace(device=1))
+    story.ends(source)
+    lines = render(story.report()).splitlines()
+    assert "2 chips n150, the same on each: 4710, 4712" in lines
+    assert "chip 4711  n150" in lines
+
+
+def test_a_group_too_wide_for_the_terminal(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    source = story.process(1)
+    kinds = (Kind.DRAM, Kind.L1, Kind.L1_SMALL)
+    story.tell(source, 1, *(buffer(kind, 0x1000 * (kind + 1), 1, "ttnn.conv2d") for kind in kinds))
+    lines = render(story.report()).splitlines()
+    at = lines.index("     3.0 KiB       3 x  ttnn.conv2d")
+    assert lines[at + 1].strip().startswith("dram 1.0 KiB, l1 1.0 KiB,")
+    assert len(lines[at + 1]) <= 60
+    assert "  DRAM taken                 2.0 KiB         0 B   peak is under 0.0001 % of 12.0 GiB" in lines
+
+
 # -- refusals -------------------------------------------------------------------------------------------------------
 
 

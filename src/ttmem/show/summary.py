@@ -18,10 +18,11 @@ from ttmem.run.report import Report, cause_of
 from ttmem.show.chips import percent
 from ttmem.show.explain import block
 from ttmem.show.groups import WORDS, rows
-from ttmem.show.text import style_of, wrap
+from ttmem.show.text import cells, style_of, wrap
 
 _SHOWN = 5
 _GROUPS = 8
+_UNDER_NAME = " " * 24  # of a group
 _SIZED = 4  # meshes whose sizes are spoken of
 _NAMES = {
     Kind.DRAM: "DRAM buffers",
@@ -44,8 +45,8 @@ def render(report: Report, by: str = "op") -> str:
     chips = [chip for chip in report.ledger.chips.values() if any(total.peak.value for total in chip.kinds)]
     if not chips:
         lines += ["", *_nothing(report)]
-    for chip in chips:
-        lines += ["", *_chip(report, chip), *_peak(report, chip)]
+    for alike, figures in _alike(report, chips):
+        lines += ["", *_heading(alike), *figures]
     if chips:
         lines += _groups(report, by)
         lines += _sizing(report)
@@ -69,10 +70,28 @@ def _nothing(report: Report) -> list[str]:
     return ["No process of this command was seen to open a device."]
 
 
+def _alike(report: Report, chips: Sequence[Chip]) -> list[tuple[list[Chip], list[str]]]:
+    """The figures of each chip; those of a mesh are in lock step, and what is the same is told once."""
+    found: dict[tuple[str, ...], list[Chip]] = {}
+    for chip in chips:
+        found.setdefault((_board(chip), *_chip(report, chip), *_peak(report, chip)), []).append(chip)
+    return [(alike, list(figures)) for (_, *figures), alike in found.items()]
+
+
+def _heading(chips: Sequence[Chip]) -> list[str]:
+    if len(chips) == 1:
+        return [f"chip {chips[0].uid}  {_board(chips[0])}"]
+    uids = ", ".join(chip.uid for chip in chips)
+    return wrap(f"{len(chips)} chips  {_board(chips[0])}, the same on each: {uids}", style_of(sys.stderr), "  ", "")
+
+
+def _board(chip: Chip) -> str:
+    return chip.info.board or (chip.geometry.arch.label if chip.geometry else "")
+
+
 def _chip(report: Report, chip: Chip) -> list[str]:
     geometry = chip.geometry
-    board = chip.info.board or (geometry.arch.label if geometry else "")
-    lines = [f"chip {chip.uid}  {board}".rstrip(), f"  {'':22} {'peak':>11} {'at the end':>11}"]
+    lines = [f"  {'':22} {'peak':>11} {'at the end':>11}"]
     ends = [0] * len(KINDS)
     for thing in report.left:
         if thing.holding.chip is chip:
@@ -97,6 +116,8 @@ def _chip(report: Report, chip: Chip) -> list[str]:
 
 def _part(size: int, capacity: int) -> str:
     part = size / capacity if capacity else 0.0
+    if 0 < part < 1e-6:
+        return "under 0.0001 %"
     return f"{100 * part:.2g} %" if part < 0.0995 else f"{percent(part)[:-1]} %"
 
 
@@ -120,8 +141,19 @@ def _groups(report: Report, by: str) -> list[str]:
         return []
     total = sum(group["bytes"] for group in groups)
     after = max(0.0, report.peak_time - report.started_at) if report.peak_time else 0.0
-    lines = ["", f"all that was live at the peak of the buffers, {human(total)} after {after:.2f} s, by {WORDS[by]}:"]
-    lines += (f"  {row}" for row in rows(groups[:_GROUPS], by))
+    style = style_of(sys.stderr)
+    chips = len({id(thing.holding.chip) for thing in report.at_peak})
+    where = f" on {chips} chips" if chips > 1 else ""
+    lines = [
+        "",
+        f"all that was live{where} at the peak of the buffers, {human(total)} after {after:.2f} s, by {WORDS[by]}:",
+    ]
+    for row in rows(groups[:_GROUPS], by):
+        name, _, kinds = row.rpartition("   ")
+        if cells(row) + 2 <= style.width or not name.strip():
+            lines.append(f"  {row}")
+        else:
+            lines += [f"  {name}", *wrap(kinds, style, _UNDER_NAME)]
     rest = groups[_GROUPS:]
     if rest:
         lines.append(f"  {human(sum(group['bytes'] for group in rest)):>10}  in {len(rest):,} more")
@@ -132,8 +164,10 @@ def _sizing(report: Report) -> list[str]:
     """Which sizes would have done, and what came closest to the wall."""
     lines: list[str] = []
     for pid, chips, advice in report.sizing[:_SIZED]:
-        several = f" to {chips[-1].uid}" if len(chips) > 1 else ""
-        lines += ["", f"sizes, pid {pid} on chip {chips[0].uid}{several}:", *(f"  {line.text}" for line in advice)]
+        several = f" and {len(chips) - 1} more" if len(chips) > 1 else ""
+        lines += ["", f"sizes, pid {pid} on chip {chips[0].uid}{several}:"]
+        for line in advice:
+            lines += wrap(line.text, style_of(sys.stderr), "    ", "  ")
     if len(report.sizing) > _SIZED:
         lines.append(f"  and {len(report.sizing) - _SIZED:,} more in --json")
     return lines
@@ -192,9 +226,17 @@ def _left_earlier(report: Report) -> list[str]:
 
 
 def _largest(things: Sequence[Thing], indent: str = "") -> list[str]:
+    """Those that are the same on each chip of a mesh are told once."""
     order = sorted(things, key=lambda thing: (-thing.counted, thing.born))
-    lines = [f"{indent}  {_line(thing)}" for thing in order[:_SHOWN]]
-    rest = order[_SHOWN:]
+    found: dict[tuple[object, int, str], list[Thing]] = {}
+    for thing in order:
+        allocator = thing.extra.allocator if thing.extra is not None else 0
+        found.setdefault((thing.holding.source, allocator, _line(thing)), []).append(thing)
+    lines = []
+    for (_, _, line), alike in list(found.items())[:_SHOWN]:
+        chips = len({id(thing.holding.chip) for thing in alike})
+        lines.append(f"{indent}  {line}" + (f"  on each of {chips} chips" if chips > 1 else ""))
+    rest = [thing for alike in list(found.values())[_SHOWN:] for thing in alike]
     if rest:
         lines.append(f"{indent}  and {len(rest):,} more, {human(sum(t.counted for t in rest))}")
     return lines
