@@ -39,7 +39,7 @@ def bar_rows(process: Json, chips: list[Json], names: Names, style: Style) -> li
             kinds = [(kind, size) for kind, size in held.items() if size and pool_of(kind) == pool]
             if kinds:
                 head: Row = [(f" {label}{' ' * (room - cells(label))} ", "bold"), (f"{title:<5}", "head")]
-                rows.append(_row(head, kinds, pool, chip, style))
+                rows.append(_row(head, kinds, pool, chip, process["state"], style))
                 label = ""
     return rows
 
@@ -54,7 +54,7 @@ def pool_of(kind: str) -> str | None:
     return None if known is None else POOL_OF[known].label
 
 
-def _row(row: Row, kinds: list[tuple[str, int]], pool: str, chip: Json | None, style: Style) -> Row:
+def _row(row: Row, kinds: list[tuple[str, int]], pool: str, chip: Json | None, state: str, style: Style) -> Row:
     """A bar behind what it is of, its size, and as many of its kinds as there is room for, the largest first."""
     total = sum(size for _, size in kinds)
     capacity: int | None = None if chip is None else chip["memory"][pool]["capacity"]
@@ -70,7 +70,7 @@ def _row(row: Row, kinds: list[tuple[str, int]], pool: str, chip: Json | None, s
     row.append((("." if style.ascii else "░") * (width - drawn), "track"))
     of = "" if not capacity else f" of {human(capacity)}"
     part = percent(share(total, capacity)) if capacity and total <= capacity else ""
-    if capacity and (total > capacity or in_turns(pool, total, chip)):
+    if capacity and (total > capacity or in_turns(pool, total, chip, state)):
         # Cached programs share L1 in time: this is more than is there at once, and may be more than there is.
         of, part = f" held, in turns, of {human(capacity)}", ""
     row.append((f" {human(total)}{of} {part}".rstrip(), ""))

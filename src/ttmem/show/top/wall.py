@@ -90,7 +90,7 @@ def holder_rows(chip: Json, processes: list[Json], style: Style) -> list[Row]:
         who = style.cut(style.clean(f"{process['pid'] or '?'} {process['name'] or ''}".rstrip()), 17)
         row: Row = [(f"  {who}{' ' * (17 - cells(who))} ", "bold"), ("holds in L1: ", "dim")]
         for number, (kind, size) in enumerate(kinds):
-            mark = "*" if kind in _OF_PROGRAMS and in_turns("l1", total, chip) else ""
+            mark = "*" if kind in _OF_PROGRAMS and in_turns("l1", total, chip, process["state"]) else ""
             text = f"{', ' if number else ''}{WORDS[kind]} {human(size)}{mark}"
             if sum(cells(one) for one, _ in row) + cells(text) > style.width:
                 break
