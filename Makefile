@@ -29,7 +29,9 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 lacks venv; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
-	@$(PIP) --editable '.[top]'
+	@echo "setting up $(VENV), which takes a minute and is done once" >&2
+	@$(PIP) --editable '.[top]' \
+	  || { echo "pip could not install ttmem: is PyPI, or what PIP_INDEX_URL names, within reach?"; exit 1; } >&2
 	@$(BIN)/python -c 'from ttmem.agent import missing_reason as m; m() and print("note:", m())'
 	@touch $@
 
