@@ -44,7 +44,7 @@ def render(picture: Json, style: Style | None = None, *, whole: bool = False) ->
 
         lines += ["", *sums_table(picture, names, style)]
     lines += breakdowns(picture, names, style, whole)
-    lines += ["", *_footer(picture, style)]
+    lines += ["", *_footer(picture, names, style)]
     return "\n".join(fit_line(line.rstrip(), style.width) for line in lines).rstrip("\n")
 
 
@@ -69,7 +69,8 @@ def _header(picture: Json, style: Style) -> list[str]:
     if driver:
         words.append(f"driver {driver['version'] or 'of unknown version'}" if driver["loaded"] else "no driver")
     if server:
-        words.append(f"server pid {server['pid']}, {server['events']:,} events")
+        events = f"{server['events']:,} event{'' if server['events'] == 1 else 's'}"
+        words.append(f"server pid {server['pid']}, {events}")
     elif absent := _absent_server(picture):
         words.append("no server" if absent["state"] == "not running" else f"server {absent['state']}")
     lines = [style.paint(line, BOLD) for line in _joined(words, "   ", style)]
@@ -99,7 +100,7 @@ def _joined(words: list[str], between: str, style: Style) -> list[str]:
     return lines
 
 
-def _footer(picture: Json, style: Style) -> Iterator[str]:
+def _footer(picture: Json, names: Names, style: Style) -> Iterator[str]:
     """What is wrong, what is to be known, and what to do."""
     if picture["server"] or any(picture["anomalies"].values()):
         bad = any(picture["anomalies"].values())
@@ -115,7 +116,7 @@ def _footer(picture: Json, style: Style) -> Iterator[str]:
         for source in process["sources"]:
             if source["trouble"]:
                 yield from _painted(f"pid {process['pid'] or '?'}: {source['trouble']}", style, YELLOW)
-    for hint in _hints(picture):
+    for hint in _hints(picture, names):
         yield from wrap(f"Hint: {hint}", style, "  ", "")
 
 
@@ -144,7 +145,11 @@ def _painted(text: str, style: Style, colour: str) -> list[str]:
     return [style.paint(line, colour) for line in wrap(text, style, "  ", "")]
 
 
-def _hints(picture: Json) -> Iterator[str]:
+def _hints(picture: Json, names: Names) -> Iterator[str]:
+    by_order = [chip["uid"] for chip in picture["chips"] if chip.get("joined_by") == "order"]
+    if by_order:
+        chips = f"{'are' if len(by_order) > 1 else 'is'} the driver's {names.several(by_order)}"
+        yield f"which of tt-metal's chips {chips} is assumed from the order of both."
     if any(chip["identity"] == "assumed" for chip in picture["chips"]):
         yield '"assumed:N" is some process\'s device N; a client that names its chip makes it certain.'
     if (absent := _absent_server(picture)) and absent["detail"]:
