@@ -134,6 +134,7 @@ def test_a_server_that_is_stopped(server_: Server) -> None:
         said = only(look(server.server, env=at(server_)))
     assert said.level == "broken"
     assert "does not answer" in said.found
+    assert f"`kill -CONT {server_.process.pid}`" in (said.todo or "")
 
 
 def test_a_server_by_its_api_alone(server_: Server) -> None:

@@ -19,6 +19,7 @@ from ttmem.account.events import (
     Freed,
     ProcessExited,
     ProgramRun,
+    Sees,
     Viewed,
 )
 from ttmem.account.geometry import BOARDS, Arch
@@ -398,3 +399,12 @@ def test_chips_of_which_a_process_tells_nothing_are_in_no_sum() -> None:
     rows = [row.split() for row in section(render(picture), "PID")[1:]]
     assert rows[-2] == ["2", "more,", "sum", "3.0", "GiB", "2.0", "MiB"]
     assert rows[-1] == ["9-31", "each", "-", "-"]
+
+
+def test_what_all_workers_of_a_job_cannot_see_is_said_once() -> None:
+    account = Account()
+    for pid in range(11, 17):
+        account.apply(account.process(pid), opened("n150", "chip"), Sees(1, "no dataflow buffers"))
+    account.apply(account.process(17), opened("n150", "chip"), Sees(1, "no kernels"))
+    lines = [line for line in account.text().splitlines() if line.startswith("pid ")]
+    assert lines == ["pid 11, 12, 13, 14 and 2 more: no dataflow buffers", "pid 17: no kernels"]

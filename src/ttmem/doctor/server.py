@@ -31,9 +31,8 @@ def server(scene: Scene) -> Iterator[Said]:
     stuck = next((one for one in scene.places if one.state == places.SILENT), None)
     shut = next((one for one in scene.places if one.state == places.CLOSED), None)
     if stuck is not None:
-        yield broken(
-            stuck.path, stuck.why or "it does not answer", "is it stopped? `kill -CONT` its pid, or restart it"
-        )
+        pid = stuck.pid or "PID"
+        yield broken(stuck.path, stuck.why or "it does not answer", f"is it stopped? `kill -CONT {pid}`, or restart it")
     elif shut is not None:
         yield broken(
             shut.path, f"a server may be there: {shut.why}",

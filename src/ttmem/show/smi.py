@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 _NOTES_SHOWN = 12
+_PIDS_SHOWN = 4
 _SUMS_FROM = 80  # columns
 _ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may be made of all chips at once
 
@@ -112,10 +113,9 @@ def _footer(picture: Json, names: Names, style: Style) -> Iterator[str]:
         yield from _painted(f"Note: {text}", style, YELLOW)
     if len(notes) > _NOTES_SHOWN:
         yield from wrap(f"and {len(notes) - _NOTES_SHOWN} more notes; --json has them all", style, "  ")
-    for process in picture["processes"]:
-        for source in process["sources"]:
-            if source["trouble"]:
-                yield from _painted(f"pid {process['pid'] or '?'}: {source['trouble']}", style, YELLOW)
+    for trouble, pids in _troubles(picture["processes"]).items():
+        more = f" and {len(pids) - _PIDS_SHOWN} more" if len(pids) > _PIDS_SHOWN else ""
+        yield from _painted(f"pid {', '.join(pids[:_PIDS_SHOWN])}{more}: {trouble}", style, YELLOW)
     for hint in _hints(picture, names):
         yield from wrap(f"Hint: {hint}", style, "  ", "")
 
@@ -139,6 +139,16 @@ def _grouped(notes: list[Json]) -> list[str]:
         texts[0] + (f" ({len(texts) - 1} more like this; --json has them)" if len(texts) > 1 else "")
         for texts in groups.values()
     ]
+
+
+def _troubles(processes: list[Json]) -> dict[str, list[str]]:
+    """What sources cannot see, and in which processes: the workers of one job have the same."""
+    found: dict[str, list[str]] = {}
+    for process in processes:
+        for source in process["sources"]:
+            if source["trouble"]:
+                found.setdefault(source["trouble"], []).append(str(process["pid"] or "?"))
+    return found
 
 
 def _painted(text: str, style: Style, colour: str) -> list[str]:
