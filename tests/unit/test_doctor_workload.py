@@ -101,6 +101,21 @@ def test_a_program_that_may_not_be_looked_into(folder: Path) -> None:
     assert "pid 4711 (python)" in said.found
 
 
+def test_a_program_that_hangs_is_not_waited_for(folder: Path) -> None:
+    """As one does that sleeps in the driver with its memory locked."""
+    laid_out = machines.n150(folder)
+    process = laid_out.process(4711, holds=[0])
+    (process / "maps").unlink()
+    os.mkfifo(process / "maps")
+    laid_out.process(4712, holds=[0])
+    stuck, bare = look(workload.untracked, folder)
+    assert (stuck.level, bare.level) == ("unknown", "warning")
+    assert "pid 4711 (python) cannot be looked into: its memory is locked" in stuck.found
+    assert "pid 4712" in bare.found
+    with (process / "maps").open("wb"):
+        pass  # lets go of who waits there
+
+
 # TT_ALLOC_TRACKING_ENABLED
 
 

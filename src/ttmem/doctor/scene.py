@@ -11,18 +11,20 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from ttmem.api.client import ApiError, get_json
 from ttmem.doctor.locate import Wheel, locate
 from ttmem.doctor.places import Place, probe
 from ttmem.sources.machine import Machine
+from ttmem.sources.rounds import Rounds
 from ttmem.wire.endpoint import api_path, search_paths
 
 Json = dict[str, Any]
 _METAL = re.compile(rb"\s(/[^\n]*/libtt_metal[^/\n]*\.so[^/\n]*)$", re.MULTILINE)
 _SNAPSHOT_SECONDS = 1.0
+_PATIENCE = 0.25  # seconds for what a process keeps in its own memory, which it may have locked
 
 
 class User(NamedTuple):
@@ -33,6 +35,7 @@ class User(NamedTuple):
     environ: dict[str, str] | None  # as it was when the program was started
     agent: bool | None  # is ours loaded
     metal: str | None  # the libtt_metal it has loaded, as a path that we can open
+    hangs: bool = False  # so that it cannot be looked into
 
     @property
     def label(self) -> str:
@@ -99,10 +102,21 @@ class Scene:
             for slot in file["slots"]:
                 if slot["state"] == "live" and slot["process"] is not None:
                     names.setdefault(slot["process"], slot["name"])
-        return [self._user(pid, name or "?") for pid, name in sorted(names.items()) if pid]
+        wanted = {
+            (pid, file): partial(self._bytes, f"/proc/{pid}/{file}")
+            for pid in names
+            for file in ("environ", "maps")
+            if pid
+        }
+        outcomes = Rounds(_PATIENCE).run(wanted)
+        users = []
+        for pid, name in sorted((pid, name) for pid, name in names.items() if pid):
+            environ, maps = outcomes[pid, "environ"], outcomes[pid, "maps"]
+            user = self._user(pid, name or "?", environ.value, maps.value)
+            users.append(user._replace(hangs=environ.hangs or maps.hangs))
+        return users
 
-    def _user(self, pid: int, name: str) -> User:
-        environ, maps = self._bytes(f"/proc/{pid}/environ"), self._bytes(f"/proc/{pid}/maps")
+    def _user(self, pid: int, name: str, environ: bytes | None, maps: bytes | None) -> User:
         metal = _METAL.search(maps or b"")
         return User(
             pid,

@@ -21,7 +21,13 @@ _RUN = "start it with `ttmem run -- COMMAND`, or with the variables of `ttmem en
 
 def _hidden(scene: Scene) -> Iterator[Said]:
     """What could not be looked into, once for all checks of processes."""
-    shut = [user.label for user in scene.users if user.environ is None or user.agent is None]
+    stuck = [user.label for user in scene.users if user.hangs]
+    if stuck:
+        yield unknown(
+            "/proc/*/environ and maps", f"{some(stuck)} cannot be looked into: its memory is locked, it may hang",
+            "`sudo cat /proc/PID/stack` says where in the kernel, `dmesg | grep tenstorrent` why",
+        )  # fmt: skip
+    shut = [user.label for user in scene.users if not user.hangs and (user.environ is None or user.agent is None)]
     if shut:
         yield unknown("/proc/*/environ and maps", f"you may not look into {some(shut)}", "run as that user or as root")
     state = next(source for source in scene.machine["sources"] if source["name"] == "processes")
