@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.agent import require
 from ttmem.server import lookout
+from ttmem.sources import machine as machine_module
 from ttmem.sources.machine import Machine
 from ttmem.sources.processes import start_and_state
 
@@ -373,6 +375,20 @@ def test_what_somebody_holds_counts_once_it_stays(folder: Path) -> None:
     seen.close()
     both = {50: True, 51: True}
     assert settled == [{50: True}, {50: True, 51: False}, both, {50: True, 51: False}, both]
+
+
+def test_everybodys_open_files_are_not_looked_through_each_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes long, and an old driver leaves no other way."""
+    laid = machines.old_driver(folder)
+    now = 0.0
+    monkeypatch.setattr(machine_module, "time", SimpleNamespace(monotonic=lambda: now))
+    seen = Machine(str(folder))
+    found = [len(seen.look()["processes"])]
+    laid.process(50, holds=[0])
+    for now in (4.9, 5.0):
+        found.append(len(seen.look()["processes"]))
+    seen.close()
+    assert found == [0, 0, 1]
 
 
 def test_a_chip_that_is_gone_leaves_no_doubt_who_holds_the_others(folder: Path) -> None:

@@ -205,6 +205,16 @@ def test_a_tracked_process_is_believed_and_an_untracked_one_added() -> None:
     assert "shm-differs" not in notes(merged), "it may be a matter of a moment"
 
 
+def test_the_number_in_a_file_is_that_of_the_last_to_attach() -> None:
+    for slots, number in (
+        ([slot(7, 1)], 3),
+        ([slot(7, 1), slot(8, 1)], None),
+        ([slot(7, 1), slot(8, 1, state="dead")], 3),
+    ):
+        merged = merge(nothing(), machine(shm=[counters(77, *slots, metal_id=3)]))
+        assert by_pid(merged)[7]["chips"][0]["metal_id"] == number
+
+
 def test_a_lasting_difference_is_said() -> None:
     account = Account()
     account.tracked(7, "77", dram=4 * MIB)
@@ -473,6 +483,13 @@ def test_a_chip_in_trouble_is_named(telemetry: Json, what: str) -> None:
     chip["telemetry"].update(telemetry)
     merged = merge(nothing(), machine(chip, driver_chip(1)))
     assert [(note["what"], note["chip"]) for note in merged["notes"]] == [(what, FIRST)]
+
+
+@pytest.mark.parametrize(("heat", "said"), [(74.9, []), (75.0, ["hot"])])
+def test_a_chip_is_hot_from_its_limit_on(heat: float, said: list[str]) -> None:
+    chip = driver_chip(0)
+    chip["telemetry"]["temperature_c"] = heat
+    assert notes(merge(nothing(), machine(chip))) == said
 
 
 def test_a_narrow_link() -> None:

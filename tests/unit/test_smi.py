@@ -388,6 +388,8 @@ def test_of_many_different_amounts_the_largest_are_shown_and_the_others_summed()
     titles = [line for line in text.splitlines() if line.startswith("Chip ")]
     assert [title.split()[1] for title in titles] == ["28", "29", "30", "31"], "the fullest"
     assert "The 28 chips that are less full are left out here" in text
+    picture = snapshot(account.ledger, time="", host="box", server=SERVER)
+    assert len(re.findall(r"^Chip \d", render(picture, whole=True), re.MULTILINE)) == 32, "as with -d"
 
 
 def test_chips_of_which_a_process_tells_nothing_are_in_no_sum() -> None:

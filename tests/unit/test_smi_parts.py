@@ -76,6 +76,14 @@ def test_rows_say_what_the_picture_says(folder: Path) -> None:
     assert {(row["processes"], row["untracked_processes"]) for row in rows} == {("1", "1")}
 
 
+def test_who_is_on_a_chip_is_empty_where_not_all_could_be_seen(folder: Path) -> None:
+    machines.n150(folder)
+    picture = alone(folder)
+    assert [row["processes"] for row in rows_of(picture)] == ["0"]
+    picture["chips"][0]["held"] = None
+    assert [(row["processes"], row["untracked_processes"]) for row in rows_of(picture)] == [("", "")]
+
+
 @pytest.mark.parametrize("board", ["a, b", 'a "b"', "a\nb", "a\rb", "", " a "])
 def test_rows_are_as_rfc_4180_has_them(board: str) -> None:
     picture = tracked(Path())
