@@ -269,6 +269,23 @@ def test_a_dashboard_that_was_just_opened_shows_the_past() -> None:
     assert answered(view, model, server) == []
 
 
+def test_a_peak_between_two_looks_is_drawn_when_the_server_has_told_of_it() -> None:
+    view, model, server = Charts(), Model(), history_of(2, range(-30, 1))
+    model.take(machine(2, 0), T, 0.0)
+    assert len(answered(view, model, server)) == 4
+    most = machine(2, 0)["chips"][0]["memory"]["dram"]["capacity"]
+    for second in range(1, 26):
+        for tier in (server.fine, server.coarse):
+            tier.put(T + second, {("880001", "dram_taken"): (0, most if second == 7 else 0)})
+    asked = []
+    for second in range(1, 26):
+        model.take(machine(2, second), T + second, float(second))
+        asked += [(second, path) for path in answered(view, model, server)]
+    assert asked == [(20, f"/history?step=1&since={T - 2:.0f}&chip={uid}") for uid in ("880001", "880002")]
+    found = model.past.series("880001", "dram", T + 5, T + 10, 5)
+    assert [one is not None and one[1] == most for one in found] == [False, True, False, False, False]
+
+
 def test_a_longer_window_and_a_new_server_are_asked_again() -> None:
     view, model, server = Charts(), Model(), history_of(1, range(-10000, 1, 10))
     model.take(machine(1, 0), T, 0.0)
