@@ -205,6 +205,15 @@ def test_settings_of_another_time_do_no_harm() -> None:
     assert (view.window, view.metric) == (900, "temperature")
 
 
+@pytest.mark.parametrize("height", range(1, 16))
+def test_a_chip_alone_in_a_low_window(height: int) -> None:
+    view, model = Charts(), model_of(1)
+    view.zoomed = True
+    for signs in (Signs(), Signs("ascii")):
+        rows = checked(view.rows(model, Size(80, height), signs), Size(80, height), signs.ascii)
+        assert height < 4 or any("DRAM" in row for row in rows[1:])
+
+
 def test_unknown_is_a_dash() -> None:
     model = Model()
     picture = blank.picture("then", "box")

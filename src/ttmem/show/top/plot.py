@@ -159,8 +159,8 @@ def draw(
 
 def _made(lines: Sequence[Line], width: int, height: int, signs: Signs, kept: Kept[Cells]) -> list[Cells]:
     """The cells column by column."""
-    if not lines:
-        return [_cells(height, signs.charts, (), ())] * width
+    if not lines or height < 1:
+        return [_cells(max(0, height), signs.charts, (), ())] * width
     across, up = dots(signs)
     count, first = height * up, lines[0].columns.first + 1
     looks = tuple([line.sign for line in lines]) if signs.ascii else ()
