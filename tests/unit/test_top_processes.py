@@ -182,6 +182,15 @@ def test_bars_are_in_proportion_and_in_the_colours_of_kinds(charts: str) -> None
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("dram", "bar"), [(1, "█░░"), (12 * GIB - 1, "██░"), (12 * GIB, "███")])
+def test_a_bar_is_empty_or_full_only_if_that_is_so(dram: int, bar: str) -> None:
+    picture = picture_of(process(7, chips=[{**blank.share("u0"), "kinds": {"dram": dram}, "source": "server"}]))
+    picture["chips"][0]["memory"]["dram"]["capacity"] = 12 * GIB
+    (row,) = [row for row in Screen(picture, Size(160, 40)).rows() if row.startswith(" chip 0 DRAM ")]
+    drawn = row.split()[3]
+    assert drawn[0] + drawn[1] + drawn[-1] == bar
+
+
 def test_what_programs_hold_in_turns_is_no_part_of_what_is_used() -> None:
     kinds = {"l1": 13 * MIB, "cb": 65 * MIB}
     picture = picture_of(process(7, chips=[{**blank.share("u0"), "l1": 78 * MIB, "kinds": kinds, "source": "server"}]))

@@ -63,7 +63,8 @@ def _row(row: Row, kinds: list[tuple[str, int]], pool: str, chip: Json | None, s
     done = drawn = 0
     for kind, size in kinds:
         done += size
-        end = round(done / whole * width)
+        # What is neither nothing nor everything is never drawn as such.
+        end = max(1, min(width - (done < whole), round(done / whole * width)))
         full = (_LETTERS | _SMALL).get(kind, "#") if style.ascii else _BLOCKS.get(kind, "█")
         row.append((full * (end - drawn), kind_style(kind)))
         drawn = end
