@@ -81,7 +81,7 @@ class World:
     def get(self, path: str) -> Json:
         """What the server says."""
         if path == "/events":
-            return {"events": self._events[-500:], "lost": 0}
+            return {"events": self._events[-500:], "lost": 0, "since": 0.0}
         if path not in self._answers:
             asked = urlsplit(path)
             self._answers[path] = asyncio.run(answered(self._api, asked.path, dict(parse_qsl(asked.query))))

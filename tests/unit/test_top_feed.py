@@ -200,6 +200,7 @@ def test_events_are_read_and_read_again(api: Api, monkeypatch: pytest.MonkeyPatc
         return data
 
     wait_until(lambda: told()["lost"] >= 7 * 7, "the stream's return")
+    assert 0 <= time.time() - told()["since"] < PATIENCE
     assert told()["events"] == [{"event": "Mark", "text": "a?b"}] * 5
     feed.want([], 0.5)
     feed.round()

@@ -409,6 +409,8 @@ def test_rates_and_losses() -> None:
     assert eventlist.rates(events, NOW) == [("Allocated", 2.0), ("Mark", 1.0)]
     assert eventlist.rates(events, NOW + 100) == []
     assert eventlist.rates([], NOW) == []
+    heard = events[-10:]  # the view was opened two seconds ago, just now, or so long ago that it does not matter
+    assert [eventlist.rates(heard, NOW, NOW - ago)[0][1] for ago in (2, 0.1, 1000)] == [5.0, 10.0, 1.0]
     many = [{"event": "Freed", "time": NOW - 0.5 + number / 2000} for number in range(1000)]
     assert eventlist.rates(many, NOW)[0][1] == pytest.approx(2000), "older ones are not kept"
     screen = Screen()

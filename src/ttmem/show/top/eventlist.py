@@ -17,6 +17,7 @@ from ttmem.show.top.rows import STYLES, Row, Span
 Json = dict[str, Any]
 
 _WINDOW = 10.0  # seconds that a rate is over
+_LEAST_SECONDS = 1.0  # of fewer a rate says nothing
 _MANY = 500  # from here on older ones may have been dropped for newer ones
 _LOUD = {
     "Freed": "dim",
@@ -160,13 +161,17 @@ def kind_style(kind: str | None) -> str:
     return name if name in STYLES else ""
 
 
-def rates(events: list[Json], now: float | None) -> list[tuple[str, float]]:
-    """Events a second by type, the most frequent first, over the last ten seconds or what is kept of them."""
+def rates(events: list[Json], now: float | None, since: float | None = None) -> list[tuple[str, float]]:
+    """Events a second by type, the most frequent first, over the last ten seconds or what was heard of them.
+
+    ``since`` is when somebody began to listen.
+    """
     timed = [event for event in events if isinstance(event.get("time"), (int, float))]
     if not timed:
         return []
     end = max(timed[-1]["time"], now or 0.0)
-    begin = max(end - _WINDOW, timed[0]["time"]) if len(timed) >= _MANY else end - _WINDOW
+    heard = timed[0]["time"] if len(timed) >= _MANY else min(since or 0.0, end - _LEAST_SECONDS)
+    begin = max(end - _WINDOW, heard)
     counts = Counter(event["event"] for event in timed if event["time"] >= begin)
     seconds = max(end - begin, 0.001)
     return [(name, count / seconds) for name, count in counts.most_common()]

@@ -157,12 +157,13 @@ class _Stream:
         self._api, self._clean = api, clean
         self._events: deque[Json] = deque(maxlen=_KEPT_EVENTS)
         self._lost = 0
+        self._since: float | None = None  # seconds since 1970
         self._sock: Any = None
         self._closed = threading.Event()
         threading.Thread(target=self._run, daemon=True, name="events").start()
 
     def answer(self) -> Json:
-        return {"events": list(self._events), "lost": self._lost}
+        return {"events": list(self._events), "lost": self._lost, "since": self._since}
 
     def close(self) -> None:
         self._closed.set()
@@ -186,6 +187,7 @@ class _Stream:
         sock, _ = connect_any(paths, _STREAM_PATIENCE, check=self._api is None)
         with sock, sock.makefile("rb") as lines:
             self._sock = sock
+            self._since = self._since or time.time()
             sock.sendall(f"GET {EVENTS} HTTP/1.1\r\nHost: ttmem\r\n\r\n".encode("ascii"))
             told_lost = False
             for line in lines:

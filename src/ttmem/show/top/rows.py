@@ -80,8 +80,8 @@ class View(Protocol):
     def wants(self, model: Model) -> list[str]:
         """Paths of the API that are to be asked at each tick while the view is shown; answers are in the model.
 
-        "/events" is a stream: its answer has "events", the last of them, the newest at the end, and "lost", how many
-        this reader was too slow for.
+        "/events" is a stream: its answer has "events", the last of them, the newest at the end, "lost", how many this
+        reader was too slow for, and "since", when it began to read.
         """
 
     def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:

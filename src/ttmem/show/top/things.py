@@ -170,7 +170,7 @@ class Things:
         answer = model.answers.get(EVENTS)
         data: Json = (answer.data if answer is not None else None) or {"events": [], "lost": 0}
         events, lost = data["events"], data["lost"]
-        found = eventlist.rates(events, time_of(model))
+        found = eventlist.rates(events, time_of(model), data.get("since"))
         each = ", ".join(f"{name} {eventlist.number(rate)}" for name, rate in found[:5])
         whole = eventlist.number(sum(rate for _, rate in found))
         head: Row = [(f"{whole} events/s", "bold")]
