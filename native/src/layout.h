@@ -67,6 +67,7 @@ constexpr uint8_t kShared = 1;     // lies inside an L1 buffer that is counted a
 constexpr uint8_t kWholesale = 2;  // freed with everything else of its allocator
 constexpr uint8_t kBinary = 4;     // a DRAM buffer that holds a workload's kernel binaries
 constexpr uint8_t kRan = 8;        // of a program frame in the table: it has run, last at its time
+constexpr uint8_t kKept = 16;      // an operation that made a program made it, too, and did not return it
 
 // Ring slot and table slot alike.
 struct Record {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operations.h"
 
+#include <atomic>
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
@@ -200,16 +201,20 @@ size_t add_name(char* to, size_t used, size_t room, void* object, void* attribut
     return used;
 }
 
-// Runs with the GIL held and no Python error set.
-void describe(void* tensor, uint32_t from) {
+uint64_t address_of(void* tensor) {
     void* number = python.call_method(tensor, words.address, nullptr);
     uint64_t address = number == nullptr ? 0 : python.as_number(number);
     python.clear_error();  // a tensor on the host has none
-    if (number == nullptr) {
-        return;
+    if (number != nullptr) {
+        python.release(number);
     }
-    python.release(number);
-    for (uint32_t i = from; i < fresh_count; i++) {
+    return address;
+}
+
+// Runs with the GIL held and no Python error set.
+void describe(void* tensor, uint32_t from) {
+    uint64_t address = address_of(tensor);
+    for (uint32_t i = from; address != 0 && i < fresh_count; i++) {
         if (fresh[i].address != address) {
             continue;
         }
@@ -255,6 +260,62 @@ void describe_all(void* result, uint32_t from) {
     python.release(type);
 }
 
+// -- what an operation keeps: buffers of the program it made, such as the indices of a convolution --------------------
+
+constexpr int kDeepest = 3;  // lists in lists that are looked into
+std::atomic<uint32_t> programs{0};
+
+// Passes over the buffers of all tensors in a result. False if there may be more in it than can be seen.
+bool pass_over(void* object, uint32_t from, int deeper) {
+    if (object == nullptr || object == python.none) {
+        return object != nullptr;
+    }
+    void* type = python.type(object);
+    bool seen = false;
+    if (type == tensor_type) {
+        seen = true;
+        uint64_t address = address_of(object);
+        for (uint32_t i = from; i < fresh_count; i++) {
+            if (fresh[i].address == address) {
+                fresh[i].address = 0;
+            }
+        }
+    } else if (type == python.tuple_type || type == python.list_type) {
+        seen = deeper > 0;
+        long count = python.size(object);
+        for (long i = 0; seen && i < count; i++) {
+            void* item = python.at(object, i);
+            seen = pass_over(item, from, deeper - 1);
+            if (item != nullptr) {
+                python.release(item);
+            }
+        }
+        python.clear_error();
+    } else {
+        for (void* plain : python.plain_types) {
+            seen = seen || type == plain;
+        }
+    }
+    python.release(type);
+    return seen;
+}
+
+// Runs with the GIL held and no Python error set.
+void tell_kept(void* result, uint32_t from, const Name* name) {
+    Agent* agent = Agent::started();
+    if (agent == nullptr || tensor_type == nullptr || !pass_over(result, from, kDeepest)) {
+        return;
+    }
+    Store& store = agent->store;
+    Locked held(store.lock);
+    for (uint32_t i = from; i < fresh_count; i++) {
+        Kind kind = store.table()[fresh[i].slot].kind;
+        if (fresh[i].address != 0 && fresh[i].name == name && (kind == Kind::kDram || kind == Kind::kL1)) {
+            store.mark(fresh[i].slot, fresh[i].sequence, kKept);
+        }
+    }
+}
+
 // Stands in for the call slot of ttnn's operation types. Python's errors are return values here.
 void* called(void* self, void* arguments, void* keywords) {
     if (paused.load(std::memory_order_relaxed)) {
@@ -263,11 +324,17 @@ void* called(void* self, void* arguments, void* keywords) {
     Name* outer = current;
     uint32_t before = outer == nullptr ? 0 : fresh_count;
     fresh_count = before;
-    current = name_of(self);
+    Name* name = current = name_of(self);
+    uint32_t made_before = programs.load(std::memory_order_relaxed);
     void* result = real_call(self, arguments, keywords);
     current = outer;
-    if (__builtin_expect(fresh_count > before && result != nullptr, 0)) {
-        describe_all(result, before);
+    if (fresh_count > before && result != nullptr) {
+        if (stacks_wanted()) {
+            describe_all(result, before);
+        }
+        if (__builtin_expect(programs.load(std::memory_order_relaxed) != made_before, 0)) {
+            tell_kept(result, before, name);
+        }
     }
     return result;
 }
@@ -299,10 +366,12 @@ uint32_t operation(Store& store) noexcept {
 }
 
 void made(uint32_t slot, const Record& record) noexcept {
-    if (stacks_wanted() && current != nullptr && fresh_count < kMostFresh) {
+    if (current != nullptr && fresh_count < kMostFresh) {
         fresh[fresh_count++] = {record.address, record.sequence, slot, current, stack()};
     }
 }
+
+void program_made() noexcept { programs.fetch_add(1, std::memory_order_relaxed); }
 
 void follow_operations(Store& store) noexcept {
     if (!python.there() || !python.holds_gil()) {
@@ -322,11 +391,11 @@ void follow_operations(Store& store) noexcept {
     bool fast = follow_type(module, "FastOperation");
     bool slow = follow_type(module, "Operation");
     const char* trouble = follow_stacks();
-    if (stacks_wanted() && words.member == nullptr) {
+    if (words.member == nullptr) {
         words = {python.intern("buffer_address"), python.intern("shape"), python.intern("dtype"), python.intern("layout"),
                  python.intern("_name_")};
     }
-    if (stacks_wanted() && tensor_type == nullptr) {
+    if (tensor_type == nullptr) {
         void* ttnn = python.item(python.modules(), "ttnn");
         tensor_type = ttnn == nullptr ? nullptr : python.attribute(ttnn, "Tensor");
         if (tensor_type == nullptr) {

@@ -13,8 +13,12 @@ namespace ttmem {
 // known. Wants the store's lock.
 [[gnu::hot]] uint32_t operation(Store& store) noexcept;
 
-// A buffer was put into the live table: when the operation returns, the shape of its tensor will be known.
+// A buffer was put into the live table: when the operation returns, the shape of its tensor will be known, and whether
+// it has one.
 [[gnu::hot]] void made(uint32_t slot, const Record& record) noexcept;
+
+// A program was made: what an operation allocates meanwhile and does not return, its program has.
+void program_made() noexcept;
 
 // Starts following ttnn's operations if Python and ttnn are there and the caller holds the GIL. Cheap to repeat:
 // ttnn may have put its own call function back since.

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "agent.h"
+#include "operations.h"
 
 namespace ttmem {
 
@@ -138,6 +139,7 @@ void Agent::compiled(const Metal& metal, void* impl, void* device) {
             return;
         }
     }
+    program_made();
     uint16_t home = home_of(metal, nullptr, device);
     if (home == kNowhere) {
         return;

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <initializer_list>
 #include <type_traits>
 
 namespace ttmem {
@@ -19,6 +20,11 @@ bool find(Python& p) {
     get(p.frame_position, "PyFrame_GetLasti");
     p.tuple_type = dlsym(RTLD_DEFAULT, "PyTuple_Type");
     p.list_type = dlsym(RTLD_DEFAULT, "PyList_Type");
+    int plain = 0;
+    for (const char* name : {"PyLong_Type", "PyBool_Type", "PyFloat_Type", "PyUnicode_Type"}) {
+        p.plain_types[plain++] = dlsym(RTLD_DEFAULT, name);
+    }
+    p.none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
     return get(p.modules, "PyImport_GetModuleDict") && get(p.item, "PyDict_GetItemString") &&
            get(p.attribute, "PyObject_GetAttrString") && get(p.utf8, "PyUnicode_AsUTF8") &&
            get(p.get, "PyObject_GetAttr") && get(p.intern, "PyUnicode_InternFromString") && get(p.type, "PyObject_Type") &&

@@ -20,6 +20,8 @@ struct Python {
     void (*release)(void*);
     void* tuple_type;
     void* list_type;
+    void* plain_types[4];  // int, bool, float, str
+    void* none;
     long (*size)(void*);
     void* (*at)(void*, long);
     // For stacks. Frames and code objects come as new references.

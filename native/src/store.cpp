@@ -266,6 +266,19 @@ void Store::rename(uint32_t slot, uint64_t sequence, uint32_t name) noexcept {
     });
 }
 
+void Store::mark(uint32_t slot, uint64_t sequence, uint8_t flag) noexcept {
+    Record& thing = table()[slot];
+    if (thing.sequence != sequence) {
+        return;
+    }
+    thing.flags = static_cast<uint8_t>(thing.flags | flag);
+    const Record now_marked = thing;
+    append(Event::kNamed, [&](Record& r) {
+        r = now_marked;
+        r.slot = slot;
+    });
+}
+
 void Store::complain(const char* sentence) noexcept {
     char* trouble = header_->trouble;
     size_t used = std::strlen(trouble), length = std::strlen(sentence);

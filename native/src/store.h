@@ -142,6 +142,8 @@ public:
     // A sentence for readers, once.
     void complain(const char* sentence) noexcept;
 
+    // More is known of a thing: one of the flags.
+    void mark(uint32_t slot, uint64_t sequence, uint8_t flag) noexcept;
     uint32_t blob(const void* bytes, uint32_t size) noexcept;
     uint32_t text(const char* text) noexcept { return blob(text, static_cast<uint32_t>(std::strlen(text))); }
     uint32_t core_set(const Cores& cores) noexcept { return blob(cores.rows, cores.height() * 8); }

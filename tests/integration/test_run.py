@@ -455,6 +455,58 @@ def test_fail_on_leak(bench: Bench, ending: str, code: int) -> None:
     assert ran.err.count("verdict: tensors were left: 5, 168.0 KiB") == leaked
 
 
+KEEPING = """
+import json
+import sys
+
+import ttnn
+
+device = ttnn.open_device(device_id=0, l1_small_size=16384)
+
+
+def allocated(kind):
+    return ttnn.get_memory_view(device, getattr(ttnn.BufferType, kind)).total_bytes_allocated_per_bank
+
+
+image = ttnn.zeros([1, 1, 1024, 64], dtype=ttnn.bfloat16, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+weight = ttnn.zeros([64, 64, 3, 3], dtype=ttnn.bfloat16, layout=ttnn.ROW_MAJOR_LAYOUT)
+made, (ready, bias) = ttnn.conv2d(
+    input_tensor=image, weight_tensor=weight, device=device, in_channels=64, out_channels=64, batch_size=1,
+    input_height=32, input_width=32, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1), return_weights_and_bias=True,
+    conv_config=ttnn.Conv2dConfig(config_tensors_in_dram=True),
+)
+held = ready.buffer_address()
+if sys.argv[1] != "hold":
+    held = ready = None
+del image, made, bias
+print(json.dumps({"held": held, "dram": allocated("DRAM"), "l1": allocated("L1")}))
+if sys.argv[1] == "clear":
+    device.clear_program_cache()
+    print(json.dumps({"dram": allocated("DRAM")}))
+ttnn.close_device(device)
+"""
+
+
+@pytest.mark.parametrize(("ending", "code"), [("drop", 0), ("hold", 3), ("clear", 0)])
+@pytest.mark.parametrize("stacks", [(), ("--stacks",)])
+def test_what_a_cached_program_keeps_is_no_leak(bench: Bench, ending: str, code: int, stacks: tuple[str, ...]) -> None:
+    """The indices of a convolution, in DRAM; the weights it prepared are the caller's."""
+    program = bench.folder / "keeping.py"
+    program.write_text(KEEPING)
+    ran = bench.run_command([bench.python, str(program), ending], options=["--fail-on-leak", *stacks])
+    assert ran.code == code, ran.err
+    said = ran.records[-1] if ending == "clear" else ran.records[0]
+    left = [thing for thing in ran.data["left"] if thing["kind"] in ("dram", "l1")]
+    if ending == "clear":
+        assert (said["dram"], left) == (0, [])
+        return
+    assert said["dram"] > 0
+    assert sum(thing["reserved"] for thing in left) == 12 * said["dram"]
+    tensors = [thing["address"] for thing in left if thing["cause"] == "tensor"]
+    assert tensors == ([said["held"]] if ending == "hold" else [])
+    assert {thing["cause"] for thing in left} >= {"program cache, likely"}
+
+
 @pytest.mark.parametrize(("option", "pool"), [("--max-dram", 0), ("--max-l1", 1)])
 def test_a_budget_may_be_used_up_and_no_more(bench: Bench, runs: Callable[[str], Ran], option: str, pool: int) -> None:
     most = taken(runs("close").records[0])[pool]

@@ -50,6 +50,7 @@ def test_what_the_runtime_took_for_itself_is_its_own_whatever_it_is(kind: Kind) 
 
 def test_kernel_binaries_in_dram_are_the_program_caches() -> None:
     assert cause(Kind.DRAM, extra=Extra(binary=True)) is Cause.PROGRAM_CACHE
+    assert cause(Kind.DRAM, extra=Extra(kept=True)) is Cause.LIKELY_PROGRAM_CACHE
     assert cause(Kind.DRAM, extra=Extra(tag="ttnn.add", reserved=128)) is Cause.HELD
 
 

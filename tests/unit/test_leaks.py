@@ -141,7 +141,7 @@ def test_what_the_cache_a_trace_or_the_runtime_holds_is_no_leak(scene: Scene) ->
         "young, held for less than 60 s: nothing",
         "program cache: 150 B in 4 things, oldest 6 min; device.clear_program_cache() gives it back, "
         "device.disable_and_clear_program_cache() for good",
-        "  of that L1_SMALL, likely the cache's: 80 B in 1 thing",
+        "  of that likely the cache's: 80 B in 1 thing",
         "trace: 1000 B in 1 thing, oldest 3 min; taken at capture, not at replay; ttnn.release_trace() gives it back",
         "system: 11 B in 2 things, oldest 8 min; the runtime's own while a device is open",
         "dead processes: none held anything when it died",

@@ -115,7 +115,7 @@ def test_round_trip(kind: type, data: st.DataObject) -> None:
 
 def test_every_field_of_an_extra_is_tried() -> None:
     """One that is not would be lost on the wire unseen."""
-    every = ev.Extra(1, 1, 1, "tag", True, 1, 1, True, True, "[1, 32]", "model.py:3 forward\nmain.py:9 main")
+    every = ev.Extra(1, 1, 1, "tag", True, 1, 1, True, True, "[1, 32]", "model.py:3 forward\nmain.py:9 main", True)
     assert all(every)
     event = ev.Allocated(0, Kind.L1, 1, 1, extra=every)
     assert decode(encode(event)) == event

@@ -181,7 +181,7 @@ def test_the_summary(told: Story) -> None:
         "  tensors: 16.0 KiB in 1 buffer that nobody freed, largest:",
         "      16.0 KiB  DRAM buffer      0x8000",
         "  program cache: 12.0 KiB in 2 things; clear_program_cache() gives them back",
-        "  program cache (likely: L1_SMALL): 1.0 KiB in 1 things; clear_program_cache() gives them back",
+        "  program cache, likely: 1.0 KiB in 1 thing; clear_program_cache() gives them back",
         "",
         "Anomalies: none",
     ]

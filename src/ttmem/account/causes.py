@@ -42,6 +42,8 @@ def cause_of(thing: Thing) -> Cause:
             return Cause.SYSTEM
         if extra.binary:
             return Cause.PROGRAM_CACHE
+        if extra.kept:
+            return Cause.LIKELY_PROGRAM_CACHE
     if thing.kind is Kind.KERNEL and not isinstance(thing, Part):
         return Cause.SYSTEM  # a write into a core's kernel ring, below the L1 that is given out
     return _CAUSE_OF[thing.kind]

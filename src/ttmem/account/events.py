@@ -29,6 +29,7 @@ class Extra(NamedTuple):
     system: bool = False  # the runtime took it for itself when the device was opened
     shape: str | None = None  # of the tensor in it, with data type and layout
     stack: str | None = None  # of Python when it was made: "file:line function", one line a frame, innermost first
+    kept: bool = False  # an operation that made a program made it, too, and did not return it
 
 
 class Allocated(NamedTuple):

@@ -243,7 +243,7 @@ def leaks_text(data: Json) -> str:
     ]
     likely = data["program_cache"]["likely"]
     if likely["count"]:
-        lines.append(f"  of that L1_SMALL, likely the cache's: {_amount(likely)}")
+        lines.append(f"  of that likely the cache's: {_amount(likely)}")
     lines += [
         _cause("trace", data["trace"], "taken at capture, not at replay; ttnn.release_trace() gives it back"),
         _cause("system", data["system"], "the runtime's own while a device is open"),

@@ -202,7 +202,7 @@ def _left(report: Report) -> list[str]:
     lines = _left_earlier(report)
     if not report.left:
         return [*lines, "left at the end: nothing"]
-    lines.append(f"left at the end: {human(sum(t.counted for t in report.left))} in {len(report.left):,} things")
+    lines.append(f"left at the end: {human(sum(t.counted for t in report.left))} in {_count(report.left)}")
     causes: dict[str, list[Thing]] = {}
     for thing in report.left:
         causes.setdefault(cause_of(thing), []).append(thing)
@@ -213,11 +213,14 @@ def _left(report: Report) -> list[str]:
             lines.append(f"  tensors: {size} in {count} that nobody freed, largest:")
             lines += _largest(things, "  ")
         elif cause == "system":
-            lines.append(f"  the runtime itself: {size} in {len(things):,} things, which go with the device")
+            lines.append(f"  the runtime itself: {size} in {_count(things)}, which go with the device")
         else:
-            what = "program cache (likely: L1_SMALL)" if "likely" in cause else "program cache"
-            lines.append(f"  {what}: {size} in {len(things):,} things; clear_program_cache() gives them back")
+            lines.append(f"  {cause}: {size} in {_count(things)}; clear_program_cache() gives them back")
     return lines
+
+
+def _count(things: Sequence[Thing]) -> str:
+    return f"{len(things):,} thing{'' if len(things) == 1 else 's'}"
 
 
 def _left_earlier(report: Report) -> list[str]:

@@ -103,7 +103,7 @@ def _allocated(record: bytes, stacks: Stacks) -> Allocated:
     extra = Extra(
         reserved if flags & native.RESERVED_KNOWN else None, cores, allocator, tag, bool(flags & native.SHARED),
         (spread & 15) - 1 if spread & 15 else None, spread >> 4, bool(flags & native.BINARY),
-        bool(flags & native.SYSTEM), shape, stack,
+        bool(flags & native.SYSTEM), shape, stack, bool(flags & native.KEPT),
     )  # fmt: skip
     return Allocated(device, KINDS[kind], address, size, program, refs, extra)
 

@@ -75,6 +75,7 @@ def _allocated(event: Allocated, stack: int | None = None, op: int = native.ALLO
     tag = b"" if extra.tag is None else packed_text(extra.tag)
     flags = native.HAS_EXTRA | (native.SHARED if extra.shared else 0) | (native.BINARY if extra.binary else 0)
     flags |= (0 if extra.reserved is None else native.RESERVED_KNOWN) | (native.SYSTEM if extra.system else 0)
+    flags |= native.KEPT if extra.kept else 0
     lines = b""
     if stack is not None:
         flags |= native.LINES | native.NUMBERED

@@ -36,8 +36,8 @@ RANGE_FORM = Struct("<4H")
 PHASE_FORM = Struct("<QQ")
 
 NO_KIND, NO_TEXT = 255, 0xFFFF
-# Flags of ALLOCATED. The last one is for event files, which have each stack once: its number stands for it.
-HAS_EXTRA, SHARED, RESERVED_KNOWN, BINARY, SYSTEM, LINES, NUMBERED = 1, 2, 4, 8, 16, 32, 64
+# Flags of ALLOCATED. NUMBERED is for event files, which have each stack once: its number stands for it.
+HAS_EXTRA, SHARED, RESERVED_KNOWN, BINARY, SYSTEM, LINES, NUMBERED, KEPT = 1, 2, 4, 8, 16, 32, 64, 128
 MAX_TEXT = 1024
 MAX_LINES = 8192  # of a stack, and of what the runtime said when it threw
 MAX_NAME = 128  # of a chip, a board

@@ -21,7 +21,7 @@ from ttmem.account.identity import ChipInfo, assumed_uid
 MAGIC = int.from_bytes(b"ttmemrng", "little")
 VERSION = 3
 NO_SLOT = NO_MESH = NO_BOARD = 0xFFFFFFFF
-SHARED, WHOLESALE, BINARY, RAN = 1, 2, 4, 8
+SHARED, WHOLESALE, BINARY, RAN, KEPT = 1, 2, 4, 8, 16
 PROGRAM_FRAME = 255
 
 HEADER_SIZE, PLACE_SIZE, CHIP_SIZE, METERS_SIZE, RECORD_SIZE = 4096, 512, 64, 512, 64

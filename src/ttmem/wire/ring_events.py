@@ -36,6 +36,7 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
 from ttmem.wire.ring import (
     BINARY,
+    KEPT,
     NO_MESH,
     PROGRAM_FRAME,
     RAN,
@@ -271,7 +272,7 @@ class RingFold:
     def _freed(self, kind: int, flags: int, size: int) -> None:
         """A buffer went: by the program, or because its device is being closed."""
         if flags & WHOLESALE:
-            if kind != _L1_SMALL and not flags & BINARY:  # as report.cause_of has it
+            if kind != _L1_SMALL and not flags & (BINARY | KEPT):  # as report.cause_of has it
                 count, total = self.wholesale
                 self.wholesale = count + 1, total + size
         elif not self._ending:
@@ -299,6 +300,7 @@ class RingFold:
             False,
             shape,
             stack,
+            bool(flags & KEPT),
         )
         if len(self._extras) >= _MOST_EXTRAS:
             self._extras.clear()
