@@ -154,6 +154,16 @@ def test_no_cores_are_advised_that_it_had() -> None:
     assert not [one for one in verdict_on(nothing).advice if one.what == v.MORE_CORES]
 
 
+def test_no_more_cores_are_advised_than_any_chip_has() -> None:
+    """Of a log alone, which does not tell how many there are."""
+    cores = {
+        count: [one.value for one in verdict_on(asked).advice if one.what == v.MORE_CORES]
+        for count in (100, 120, 121, 395)
+        for asked in [OutOfMemory(Kind.L1, 64 * 1000 * count, 64, 1000 * count, 64_000, 0, 64_000, 64_000)]
+    }
+    assert cores == {100: [100], 120: [120], 121: [], 395: []}
+
+
 def test_without_an_account_only_the_message() -> None:
     verdict = verdict_on(full())
     assert (verdict.why, verdict.unknown) == (v.FRAGMENTED, (v.NO_SCENE,))

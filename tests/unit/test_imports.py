@@ -630,6 +630,8 @@ def test_a_bad_file_gets_a_clear_answer(content: str, words: str, folder: Path) 
 @pytest.mark.parametrize(
     ("statements", "words"),
     [
+        (["UPDATE operations SET operation_id = NULL"], "an entry of its tables is not as ttnn writes it: int"),
+        (["UPDATE operations SET rank = 'first'"], "an entry of its tables is not as ttnn writes it: .*'first'"),
         (["UPDATE report_metadata SET value = '4.0' WHERE key = 'schema_version'"], "schema 4.0; this ttmem reads"),
         (["DROP TABLE buffers", "DROP TABLE captured_graph"], "neither table buffers nor captured_graph"),
         (["UPDATE captured_graph SET captured_graph = '[{'"], "the graph of operation 1 is not whole"),

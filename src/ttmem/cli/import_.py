@@ -68,7 +68,7 @@ def _text(found: dict[str, Any], style: Style) -> str:
     release = f" of ttnn {found['ttnn']}" if found["ttnn"] else ""
     chips, out = found["chips"], shlex.quote(found["output"])
     lines = wrap(
-        f"{found['file']}: {found['form']}{release}, {found['operations']} operations"
+        f"{found['file']}: {found['form']}{release}, {found['operations']} operation{'s' if found['operations'] != 1 else ''}"
         f"{', captured without executing anything' if found['virtual'] else ''}",
         style,
     )

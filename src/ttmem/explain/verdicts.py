@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ttmem.account.geometry import BOARDS
 from ttmem.account.grid import CoreRange, mask_of
 from ttmem.account.kinds import Kind
 from ttmem.explain import blockers
@@ -31,6 +32,7 @@ from ttmem.explain.failures import (
 from ttmem.explain.scene import Bank, Block, Piece, ProgramScene, Scene, round_up
 
 _HOLDERS = 5
+_MOST_CORES = max(board.cores for board in BOARDS.values())  # of a chip that nobody told of
 _TRACE_STEP = 8192  # to which tt-metal rounds the trace region of a bank
 
 # Why it failed, in one word.
@@ -212,7 +214,7 @@ def _fitting(failure: OutOfMemory, largest: int | None, scene: Scene | None) -> 
     cores = scene.geometry.cores if scene is not None else None
     if failure.kind is Kind.L1 and largest > 0 and is_sharded(failure, cores) is not False:
         enough = -(-failure.size // largest)
-        if failure.banks < enough <= (cores or enough):
+        if failure.banks < enough <= (cores or _MOST_CORES):
             advice.append(Advice(MORE_CORES, enough, -(-failure.size // enough), AT_LEAST))
     if failure.kind is Kind.L1 and scene is not None:
         # Where DRAM begins only its own messages tell: above its lowest buffer it surely goes on to the top.

@@ -29,6 +29,10 @@ def read_database(path: Path, rank: int | None = None) -> Recording:
     except sqlite3.Error as error:
         hint = "; is ttnn still writing it?" if "locked" in str(error) else ""
         raise NotACapture(f"SQLite cannot read it: {error}{hint}") from None
+    except NotACapture:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise NotACapture(f"an entry of its tables is not as ttnn writes it: {error}") from None
 
 
 class _Database:

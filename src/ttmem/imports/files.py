@@ -94,7 +94,8 @@ def _report(stream: JsonStream, path: Path) -> Recording:
         else:
             stream.skip()
     if "graph" not in seen:
-        raise NotACapture(f"a JSON object without a graph, so no report of ttnn; it has {', '.join(sorted(seen)[:8])}")
+        has = ", ".join(sorted(seen)[:8]) or "nothing"
+        raise NotACapture(f"a JSON object without a graph, so no report of ttnn; it has {has}")
     return recording
 
 
