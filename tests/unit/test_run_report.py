@@ -197,6 +197,30 @@ def test_many_tensors_are_cut_short(story: Story) -> None:
     assert lines[at + 6] == "    and 3 more, 6.0 KiB"
 
 
+def test_what_leaks_in_a_loop_is_one_line(story: Story) -> None:
+    source = story.process(1)
+    story.tell(source, 1, *(buffer(Kind.DRAM, 0x1000 * number, 2, "ttnn.add") for number in range(1, 501)))
+    story.tell(source, 2, buffer(Kind.DRAM, 0xA00000, 9, "ttnn.zeros"))
+    story.ends(source)
+    lines = render(story.report()).splitlines()
+    at = lines.index("  tensors: 1009.0 KiB in 501 buffers that nobody freed, largest:")
+    assert lines[at + 1 : at + 4] == [
+        "    1000.0 KiB  DRAM buffer      500 x      ttnn.add",
+        "       9.0 KiB  DRAM buffer      0xa00000   ttnn.zeros",
+        "",
+    ]
+
+
+def test_two_chips_that_are_no_mesh(story: Story) -> None:
+    """Of each it is another buffer, although they are alike."""
+    source = mesh(story, 1)
+    story.tell(source, 1, DeviceOpened(1, ChipInfo("9", board="n150", geometry=GEOMETRY)))
+    story.tell(source, 2, buffer(Kind.DRAM, 0x7000, 64, "ttnn.ones")._replace(device=1))
+    story.ends(source)
+    lines = render(story.report()).splitlines()
+    assert "      64.0 KiB  DRAM buffer      1 x        ttnn.ones  on each of 2 chips" in lines
+
+
 def test_what_lies_inside_a_tensor_is_not_added(story: Story) -> None:
     source = story.process(1)
     story.tell(source, 1, buffer(Kind.L1, 0x1000, 10), part(Kind.CB, 3, 10, shared=True))

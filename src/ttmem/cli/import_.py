@@ -67,8 +67,9 @@ def _text(found: dict[str, Any], style: Style) -> str:
     found = style.clean(found)
     release = f" of ttnn {found['ttnn']}" if found["ttnn"] else ""
     chips, out = found["chips"], shlex.quote(found["output"])
+    operations = f"{found['operations']} operation{'s' if found['operations'] != 1 else ''}"
     lines = wrap(
-        f"{found['file']}: {found['form']}{release}, {found['operations']} operation{'s' if found['operations'] != 1 else ''}"
+        f"{found['file']}: {found['form']}{release}, {operations}"
         f"{', captured without executing anything' if found['virtual'] else ''}",
         style,
     )

@@ -187,8 +187,8 @@ def _free(advice: Advice, verdict: Verdict) -> str:
     how = "clear_program_cache() frees" if cached else "free"
     if isinstance(verdict.failure, Clash):
         return (
-            f"{how} {_list(advice.blocks)}, {advice.value} B in every bank: the next one begins {advice.gives} B above "
-            "the end of the program"
+            f"{how} {_list(advice.blocks)}, {advice.value} B in every bank: then {advice.gives} B are free above the "
+            "end of the program"
         )
     if isinstance(verdict.failure, NoRoom):
         least = "at least " if advice.basis == v.AT_LEAST else ""

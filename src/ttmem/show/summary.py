@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 from ttmem.account.kinds import KINDS, POOL_OF, Kind, Pool
@@ -229,30 +230,42 @@ def _left_earlier(report: Report) -> list[str]:
 
 
 def _largest(things: Sequence[Thing], indent: str = "") -> list[str]:
-    """Those that are the same on each chip of a mesh are told once."""
-    order = sorted(things, key=lambda thing: (-thing.counted, thing.born))
-    found: dict[tuple[object, int, str], list[Thing]] = {}
-    for thing in order:
-        allocator = thing.extra.allocator if thing.extra is not None else 0
-        found.setdefault((thing.holding.source, allocator, _line(thing)), []).append(thing)
-    lines = []
-    for (_, _, line), alike in list(found.items())[:_SHOWN]:
-        chips = len({id(thing.holding.chip) for thing in alike})
-        lines.append(f"{indent}  {line}" + (f"  on each of {chips} chips" if chips > 1 else ""))
-    rest = [thing for alike in list(found.values())[_SHOWN:] for thing in alike]
+    """Those that are the same but for their address are told once: what leaks in a loop, what is on each chip."""
+    found: dict[tuple[object, ...], list[Thing]] = {}
+    for thing in sorted(things, key=lambda thing: thing.born):
+        found.setdefault((thing.holding.source, thing.kind, thing.counted, _made(thing)), []).append(thing)
+    order = sorted(found.values(), key=lambda alike: -sum(thing.counted for thing in alike))
+    lines = [f"{indent}  {_line_of(alike)}" for alike in order[:_SHOWN]]
+    rest = [thing for alike in order[_SHOWN:] for thing in alike]
     if rest:
         lines.append(f"{indent}  and {len(rest):,} more, {human(sum(t.counted for t in rest))}")
     return lines
 
 
+def _line_of(alike: Sequence[Thing]) -> str:
+    """Several that are the same; on each chip of a mesh, if there are as many on each."""
+    chips = Counter(id(thing.holding.chip) for thing in alike)
+    each = len(chips) if len(set(chips.values())) == 1 else 1
+    count, first = len(alike) // each, alike[0]
+    alone = count == 1 and len({thing.address for thing in alike}) == 1
+    line = _line(first) if alone else _row(count * first.size, first.kind, f"{count:,} x", _made(first))
+    return f"{line}  on each of {each} chips" if each > 1 else line
+
+
 def _line(thing: Thing) -> str:
+    place = "" if thing.kind in (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL) else f"{thing.address:#x}"
+    return _row(thing.size, thing.kind, place, _made(thing))
+
+
+def _row(size: int, kind: Kind, place: str, made: str) -> str:
+    return f"{human(size):>10}  {_NAMES.get(kind, kind.label).removesuffix('s'):<16} {place:<10} {made}"
+
+
+def _made(thing: Thing) -> str:
     tag = (thing.extra.tag if thing.extra is not None else None) or ""
     program = f"  program {thing.program}" if thing.program else ""
-    name = _NAMES.get(thing.kind, thing.kind.label).removesuffix("s")
-    place = "" if thing.kind in (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL) else f"{thing.address:#x}"
     made = short(line_of(stack_of(thing)))
-    where = f"  {made}" if made else ""
-    return f"{human(thing.size):>10}  {name:<16} {place:<10} {tag}{program}{where}"
+    return f"{tag}{program}" + (f"  {made}" if made else "")
 
 
 def _odd(report: Report) -> list[str]:
