@@ -442,6 +442,27 @@ def test_the_summary_says_what_the_data_says(runs: Callable[[str], Ran]) -> None
     assert lines[-1] == "Anomalies: none"
 
 
+# -- nobody takes what it says --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [0, 7])
+@pytest.mark.parametrize("deaf", ["2>&-", "2>/dev/full", "2>&1 >&3 | { exec <&-; touch gone; }"])
+def test_the_exit_code_and_output_are_the_commands_whoever_listens(deaf: str, code: int, folder: Path) -> None:
+    """Standard error is closed, or full, or a pipe whose reader has gone when the command ends."""
+    if "|" not in deaf:
+        (folder / "gone").touch()
+    command = f"{sys.executable} -m ttmem run -- sh -c 'until [ -e gone ]; do :; done; echo said; exit {code}' {deaf}"
+    script = f"exec 3>&1; set -o pipefail; {command}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, cwd=folder)
+    assert (done.returncode, done.stdout) == (code, "said\n")
+
+
+@pytest.mark.parametrize(("code", "expected"), [(7, 7), (0, 1)])
+def test_data_that_cannot_be_written(code: int, expected: int) -> None:
+    done = ttmem("run", "--quiet", "--json", "/dev/full", "--", "sh", "-c", f"exit {code}")
+    assert (done.code, done.err) == (expected, "ttmem run: cannot write /dev/full: No space left on device\n")
+
+
 # -- verdicts -------------------------------------------------------------------------------------------------------
 
 

@@ -62,8 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     module.add_arguments(parser)
     wrong: int = getattr(module, "ERROR", 1)
     try:
-        if sys.stdout is None:  # closed by whoever started us
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        for stream in ("stdout", "stderr"):
+            if getattr(sys, stream) is None:  # closed by whoever started us; print() would take the other one
+                setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
         code = int(module.run(_parsed(parser, rest)))
         sys.stdout.flush()  # here, where a full disk is still an answer
         return code

@@ -83,14 +83,11 @@ def run(args: argparse.Namespace) -> int:
             _warn(str(error))
             return 127 if isinstance(error.__cause__, FileNotFoundError) else 126
         report = Report(command, ended, collector, socket.gethostname())
-        if args.json:
-            with open(args.json, "w", encoding="utf-8") as file:
-                json.dump(report.data(), file)
-                file.write("\n")
+        written = not args.json or _write(args.json, report)
     if not args.quiet:
         by = args.by or ("line" if args.stacks else "op")
-        print(render(report, by), file=sys.stderr)
-    return _verdict(args, report)
+        _say(render(report, by))
+    return _verdict(args, report) or (0 if written else 1)
 
 
 def _collector(record: str | None) -> Collector:
@@ -106,6 +103,18 @@ def _check_writable(path: str) -> None:
         open(path, "a", encoding="utf-8").close()
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _write(path: str, report: Report) -> bool:
+    """What the command ended with is not forgotten because a disk is full."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report.data(), file)
+            file.write("\n")
+    except OSError as error:
+        _warn(f"cannot write {path}: {error.strerror}")
+        return False
+    return True
 
 
 def _verdict(args: argparse.Namespace, report: Report) -> int:
@@ -132,4 +141,12 @@ def _verdict(args: argparse.Namespace, report: Report) -> int:
 
 
 def _warn(text: str) -> None:
-    print(f"ttmem run: {text}", file=sys.stderr, flush=True)
+    _say(f"ttmem run: {text}")
+
+
+def _say(text: str) -> None:
+    """If nobody takes it (a pipe that was closed, a full disk), the exit code is still the command's."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
