@@ -380,13 +380,12 @@ def test_what_somebody_holds_counts_once_it_stays(folder: Path) -> None:
 def test_everybodys_open_files_are_not_looked_through_each_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes long, and an old driver leaves no other way."""
     laid = machines.old_driver(folder)
-    now = 0.0
-    monkeypatch.setattr(machine_module, "time", SimpleNamespace(monotonic=lambda: now))
+    times = iter([0.0, 4.9, 5.0])
+    monkeypatch.setattr(machine_module, "time", SimpleNamespace(monotonic=lambda: next(times)))
     seen = Machine(str(folder))
     found = [len(seen.look()["processes"])]
     laid.process(50, holds=[0])
-    for now in (4.9, 5.0):
-        found.append(len(seen.look()["processes"]))
+    found += [len(seen.look()["processes"]) for _ in range(2)]
     seen.close()
     assert found == [0, 0, 1]
 
