@@ -264,6 +264,28 @@ def test_the_remote_chip_of_an_n300_that_only_its_counters_tell_of() -> None:
     assert remote["telemetry"] is None
 
 
+def test_two_processes_that_hold_the_same_chips_number_them_alike() -> None:
+    files = [counters(77 + number, slot(7, MIB), slot(8, MIB), metal_id=number) for number in range(2)]
+    chips = driver_chip(0, "n300"), driver_chip(1, "n300")
+    merged = merge(nothing(), machine(chips[0], processes=[holder(7, 0), holder(8, 0)], shm=files))
+    assert [(row["unique_id"], row["joined_by"]) for row in merged["chips"]] == [("77", "order"), ("78", None)]
+    assert notes(merged) == []
+    for other in (holder(8, 1), holder(9, 0)):  # the number may be that of the other
+        merged = merge(nothing(), machine(*chips, processes=[holder(7, 0), other], shm=files))
+        assert {row["joined_by"] for row in merged["chips"]} == {None}
+
+
+def test_what_is_counted_on_a_chip_without_a_place_is_not_called_unreported() -> None:
+    files = [counters(77 + number, slot(7, MIB), slot(8, MIB), metal_id=number) for number in range(2)]
+    chips = driver_chip(0, "n300"), driver_chip(1, "n300")
+    look = machine(*chips, processes=[holder(7, 0), holder(9, 1)], shm=files)
+    texts = [note["text"] for note in merge(nothing(), look)["notes"]]
+    assert texts == [
+        "pid 7 holds chip 0 open; whether that is chip 77, chip 78, on which it is counted, is not known",
+        "pid 9 holds chip 1 open and nothing reports what it uses there",
+    ]
+
+
 def test_a_file_of_somebody_else_is_unreadable_not_absent() -> None:
     merged = merge(nothing(), machine(driver_chip(0, asic_id=f"{77:X}"), shm=[unreadable(77)]))
     (chip,) = merged["chips"]

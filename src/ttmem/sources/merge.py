@@ -100,11 +100,14 @@ def joined(picture: Json, machine: Json, before: Mapping[str, joins.Memory]) -> 
                 uses[pid][0][share["uid"]] = share["metal_id"]
     files = [file for file in machine["shm"] if not _nameless(file)]
     for file in files:
-        live = [slot for slot in file["slots"] if slot["state"] == "live"]
-        for slot in live:
-            if slot["process"] in uses:
-                number = file["metal_id"] if len(live) == 1 else None  # it is that of the last process to attach
-                uses[slot["process"]][0].setdefault(file["uid"], number)
+        users = [slot["process"] for slot in file["slots"] if slot["state"] == "live"]
+        held = [uses[pid][1] if pid in uses else None for pid in users]
+        # It is that of the last process to attach; but those who hold the same chips number them alike.
+        alike = len(users) == 1 or (None not in held and all(one == held[0] for one in held))
+        number = file["metal_id"] if alike else None
+        for pid in users:
+            if pid in uses:
+                uses[pid][0].setdefault(file["uid"], number)
     known = {chip["uid"]: chip for chip in picture["chips"] if chip["unique_id"] is not None}
     local = [uid for uid in (*known, *(file["uid"] for file in files)) if uid not in known or not known[uid]["remote"]]
     traits = {uid: (chip["arch"], chip["remote"]) for uid, chip in known.items()}

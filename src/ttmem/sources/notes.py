@@ -32,8 +32,9 @@ def of(picture: Json, machine: Json, files: Iterable[Json], doubted: Container[t
         uid = chip["uid"] if chip else None
         found += (_note(what, text, chip=uid) for what, text in _of_file(file, chip))
     names = {chip["uid"]: name_of(chip) for chip in picture["chips"]}
+    astray = {chip["uid"] for chip in picture["chips"] if chip["kmd"] is None and not chip["remote"]}
     for process in picture["processes"]:
-        found += _of_process(process, names, doubted)
+        found += _of_process(process, names, astray, doubted)
     return found
 
 
@@ -94,7 +95,10 @@ def _sentence(text: str) -> str:
     return text.rpartition("info:")[2].strip().partition("\n")[0]
 
 
-def _of_process(process: Json, names: dict[str, str], doubted: Container[tuple[int, str]]) -> Iterator[Json]:
+def _of_process(
+    process: Json, names: dict[str, str], astray: set[str], doubted: Container[tuple[int, str]]
+) -> Iterator[Json]:
+    """``astray`` are the chips of which it is not known where they are."""
     for share in process["chips"]:
         if share["shm"] is not None and (process["pid"], share["uid"]) in doubted:
             differs = [
@@ -120,4 +124,7 @@ def _of_process(process: Json, names: dict[str, str], doubted: Container[tuple[i
         who = f"pid {process['pid']}" if process["pid"] else "somebody outside this pid namespace"
         chips = ", ".join(names.get(uid, uid) for uid in silent[:4]) + (" ..." if len(silent) > 4 else "")
         text = f"{who} holds {chips} open and nothing reports what it uses there"
+        if found := sorted(told & astray):
+            others = ", ".join(names.get(uid, uid) for uid in found[:4]) + (" ..." if len(found) > 4 else "")
+            text = f"{who} holds {chips} open; whether that is {others}, on which it is counted, is not known"
         yield _note("untracked", text, silent[0] if len(silent) == 1 else None, process["pid"])
