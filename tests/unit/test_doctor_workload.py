@@ -202,6 +202,11 @@ def test_the_agent_loads(folder: Path) -> None:
     assert (said.level, said.found) == ("ok", f"agent of ttmem {ttmem.__version__}, loads")
 
 
+def test_an_agent_tried_with_what_is_no_interpreter(folder: Path) -> None:
+    said = only(look(agent.agent, folder, python="/bin/true"))
+    assert (said.level, "/bin/true is no interpreter" in said.found) == ("unknown", True)
+
+
 def test_no_agent(folder: Path) -> None:
     said = only(look(agent.agent, folder, {VARIABLE: str(folder / "none.so")}))
     assert said.level == "broken"

@@ -63,6 +63,9 @@ def _load(path: str, loaded: str, scene: Scene) -> Said:
     except (OSError, subprocess.TimeoutExpired) as error:
         return unknown(looked, f"it could not be tried: {error}")
     version = done.stdout.strip()
+    if not version and done.returncode == 0:  # an interpreter would have complained, or not have started
+        why = f"it could not be tried: {scene.python} is no interpreter"
+        return unknown(looked, why, "name one with --python PATH")
     if not version:
         # A preloaded library that lacks a library, or a version of one, ends the program; other faults are ignored.
         words = (line for line in done.stderr.splitlines() if NAME in line or "shared libraries" in line)
