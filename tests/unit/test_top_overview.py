@@ -225,6 +225,16 @@ def test_spare_rows_show_the_last_minutes() -> None:
     assert [path.split("?")[0] for path in view.wants(model)] == ["/headroom"], "what is not drawn is not asked for"
 
 
+def test_the_words_of_the_chart_are_of_the_same_moment_as_the_table() -> None:
+    view, model = Overview(), Model()
+    for tenth in range(40):
+        picture = many(1)
+        picture["chips"][0]["memory"]["dram"].update(used=(tenth + 10) * MIB, capacity=100 * MIB)
+        model.take(picture, 100 + tenth / 10, tenth / 10)
+        text = "\n".join(shown(view, model, Size(100, 40)))
+        assert text.count(f" {tenth + 10}%") >= 3, "in the table, in the breakdown, above the chart"
+
+
 def test_nothing_moves_while_paused() -> None:
     picture = many(1)
     picture["chips"][0]["memory"]["dram"].update(used=MIB, capacity=4 * MIB)
