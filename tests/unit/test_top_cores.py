@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.screens import INNER, beside, checked, files_of, forms, lines
-from tests.unit.test_l1view import SCENES, answer, answers, clash, decode
+from tests.unit.test_l1view import SCENES, answer, answers, clash, decode, legacy
 from tests.unit.test_physical import Account
 from ttmem.account import blank
 from ttmem.account.events import Allocated
+from ttmem.account.geometry import BOARDS
 from ttmem.account.kinds import Kind
 from ttmem.show.top.cores import Cores
 from ttmem.show.top.heat import HEADROOM, USED
@@ -204,6 +205,18 @@ def test_the_gap_is_drawn_to_scale_up_to_the_wall(charts: str) -> None:
     begin, end = (row.index(sign) for sign in ("<>" if charts == "ascii" else "├┤"))
     strip = 120 - row.index("|" if charts == "ascii" else "│") - 2
     assert abs((end - begin) / strip - 974.2 / 1464) < 2 / strip + 0.01
+
+
+def test_what_is_not_exact_says_so() -> None:
+    screen = Screen(legacy())
+    text = " ".join(" ".join(row.partition("│")[0] for row in screen.rows()).split())
+    assert "used at least 6.5 MiB" in text
+    assert "by the board's table" not in text
+    screen.account = Account(BOARDS["n150"])
+    screen.account.buffer(1400000, 2048)
+    text = " ".join(" ".join(row.partition("│")[0] for row in screen.rows()).split())
+    assert "used 6.6 MiB of" in text
+    assert "sizes by the board's table" in text
 
 
 def test_where_the_wall_is_may_not_be_known() -> None:

@@ -95,6 +95,11 @@ def floor_text(found: Json) -> str:
     return "the end of L1" if owner is None else f"L1 buffer of {human(owner['size'])}, {owner_text(owner)}"
 
 
+def at_least(found: Json) -> str:
+    """What stands before the sum of what is used, if there may be more."""
+    return "at least " if any(core["unknown"] for core in found["cores"]) else ""
+
+
 def clashes(core: Json) -> bool:
     """Do things lie on each other there?"""
     return bool(core["overlap"]) or (core["headroom"] is not None and core["headroom"] < 0)
@@ -125,12 +130,11 @@ def _head(found: Json, name: str, style: Style) -> list[str]:
         return [*lines, *wrap(f"Nothing is known of it: {found['why']}.", style)]
     used, fullest = found["used"], found["max_core"]
     age = f", {found['age_s']:.1f} s ago" if found["age_s"] >= 0.1 else ""
-    least = "at least " if any(core["unknown"] for core in found["cores"]) else ""
     return [
         *lines,
         *wrap(
-            f"used {least}{human(used)} of {human(capacity)} ({percent(share(used, capacity))}) with firmware and "
-            f"kernel ring, fullest core {human(fullest)} ({percent(share(fullest, size))}), "
+            f"used {at_least(found)}{human(used)} of {human(capacity)} ({percent(share(used, capacity))}) with "
+            f"firmware and kernel ring, fullest core {human(fullest)} ({percent(share(fullest, size))}), "
             f"least headroom {human(found['headroom_min'])}{age}",
             style,
         ),

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from ttmem.account.units import human
 from ttmem.show.chips import Names, percent, share
-from ttmem.show.l1view import floor_text, program_of, program_text, worst_core
+from ttmem.show.l1view import at_least, floor_text, program_of, program_text, worst_core
 from ttmem.show.text import Style, wrap
 from ttmem.show.top.core_map import headroom_style, map_rows, picture
 from ttmem.show.top.heat import HEADROOM, USED, Form, form_of, grid_rows, key_row, legend
@@ -128,12 +128,12 @@ class Cores:
         chip = model.chip() or {"board": None}
         grid, size = data["grid"], data["l1"]["size"]
         capacity = grid["x"] * grid["y"] * size
-        headroom = data["headroom_min"]
+        headroom, used = data["headroom_min"], data["used"]
         row: Row = [
             (f"Chip {self._name(model, style)} {chip['board'] or ''}".rstrip(), "title"),
             ("  least headroom ", ""),
             (human(headroom), headroom_style(headroom, data)),
-            (f"  used {human(data['used'])} of {human(capacity)}, {percent(share(data['used'], capacity))}", ""),
+            (f"  used {at_least(data)}{human(used)} of {human(capacity)}, {percent(share(used, capacity))}", ""),
             (f"  fullest core {percent(share(data['max_core'], size))}", ""),
             ("  with firmware and kernel ring", "dim"),
         ]

@@ -136,6 +136,8 @@ def legend(data: Json, heat: str, form: Form) -> str:
         words.append("! overlap or clash")
     if any(core["unknown"] for core in data["cores"]):
         words.append("? not all is known")
+    if data["basis"] != "live":
+        words.append("sizes by the board's table")
     if data["dispatch"]:
         words.append("D dispatch")
     if data["harvested"]:
