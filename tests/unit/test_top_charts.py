@@ -318,6 +318,19 @@ def test_a_server_that_does_not_tell_is_not_asked_over_and_over() -> None:
     assert view.wants(model) == ["/phases"], "nobody to ask"
 
 
+def test_a_phase_that_begins_all_the_time_is_no_mark() -> None:
+    model = model_of(1)
+    for number, name in enumerate(["load", *["step"] * 30]):
+        model.past.take_phases(phases(name, since=T + 50 + 5 * number), T + 52 + 5 * number)
+    view = Charts()
+    rows = text(view, model, Size(120, 38))
+    assert max(row.count("┊") for row in rows) == 1
+    view.zoomed = True
+    strip = text(view, model, Size(120, 38))[1]
+    assert strip.count("╞") > 20
+    assert strip.startswith("phases")
+
+
 def test_phases_come_from_the_server() -> None:
     view, model = Charts(), Model()
     model.take(machine(1, 0), T, 0.0)

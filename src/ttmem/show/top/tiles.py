@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from ttmem.show.top.timeaxis import phase_bars
 Json = dict[str, Any]
 
 
+_MOST_MARKS = 8  # of a phase: one that begins at every step would hide the lines
 _WORDY = (9, 22, 30)  # cells from which on it is worth trying to say more of a value
 _NARROW, _WIDE = 5, 7  # cells of a value beside a spark: as a part or a size, and with a unit
 
@@ -122,7 +124,10 @@ class Pen:
                 values.append((quantity, now[quantity.name], peak))
         scale = axis or (lambda part: _axis(quantities[0], part * drawn[-1].top))
         begun = self.past.phases(chip["uid"], self.until - self.window) if phases else []
-        marks = [int(phase.since // columns.width) - columns.first - 1 for phase in begun]
+        times = Counter(phase.path for phase in begun)
+        marks = [
+            int(phase.since // columns.width) - columns.first - 1 for phase in begun if times[phase.path] <= _MOST_MARKS
+        ]
         frame = plot.Frame(self.until - self.window, self.until, scale, limit, marks)
         look = (plot.look(drawn, size.width, size.height - 1, self.signs, frame), axis is None)
 
