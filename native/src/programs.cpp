@@ -229,6 +229,11 @@ void Agent::ran(const Metal& metal, void* workload) {
         Locked held(store.lock);
         if (Program* program = find_program(impl)) {
             program->ring_known = true;
+            // On mock devices older wheels count a program without its kernels: that is no answer.
+            for (uint32_t at = program->parts; at != 0; at = next_part_[at - 1]) {
+                const Record& part = store.table()[at - 1];
+                ring = part.kind == Kind::kKernel && part.per_bank > ring ? 0 : ring;
+            }
             if (program->frame != kNoSlot) {
                 frame(*program, ring);
             }

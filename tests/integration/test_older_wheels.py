@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.mock.compatibility import GROUPS, IN_CI, PAGE, PYTHON, VERSIONS, Row, examine, library, page
-from tests.mock.wheel import Wheel, wheel
+from tests.mock.wheel import VERSION, Wheel, remove_statistics, wheel
 from tests.support import PATIENCE, PATIENT_DOCTOR
+
+SEED = 791
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,39 @@ def test_a_version_is_as_it_is_written_and_as_the_doctor_says(
     said = json.loads(done.stdout)
     assert [kinds["what"] for kinds in said["kinds"] if kinds["tracked"]] == row.tracked
     assert done.returncode == (0 if row.tracked == list(GROUPS) else 1)
+
+
+PROGRAM = """
+import ttnn
+
+device = ttnn.open_device(device_id=0)
+a = ttnn.zeros([32, 32], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+ttnn.add(a, a)
+ttnn.close_device(device)
+"""
+
+
+@pytest.mark.parametrize(("version", "known"), [(VERSION, True), ("0.79.0", False), ("0.75.0", False)])
+def test_a_ring_without_its_kernels_is_not_told(
+    version: str, known: bool, wheels: dict[str, Wheel], folder: Path
+) -> None:
+    """Until 0.79 mock devices count a program's arguments, and not the kernels, which are far larger."""
+    (folder / "program.py").write_text(PROGRAM)
+    of, told = wheel(PYTHON, version), folder / "run.json"
+    command = [sys.executable, "-m", "ttmem", "run", "--json", str(told), "--", of.python, "program.py"]
+    environment = of.environment("n150", folder, SEED) | {"TTMEM_SOCKET": str(folder / "nobody.sock")}
+    try:
+        subprocess.run(command, env=environment, cwd=folder, check=True, capture_output=True, timeout=120)
+    finally:
+        remove_statistics("n150", SEED)
+    data = json.loads(told.read_text())
+    (chip,) = data["final"]["chips"]
+    used = chip["memory"]["l1"]["ring"]["used_max"]
+    kernels = [thing["size"] // 64 for thing in data["left"] if thing["kind"] == "kernel"]
+    assert kernels
+    assert used >= max(kernels) if known else used is None
+    rings = [line for entry in data["sizing"] for line in entry["lines"] if line["what"] == "kernel_ring"]
+    assert len(rings) == known
 
 
 def test_the_page_is_whole() -> None:
