@@ -298,6 +298,24 @@ def test_what_is_the_same_on_each_chip_of_a_mesh_is_told_once(story: Story) -> N
     assert len(lines) < 30
 
 
+def test_the_routers_of_a_mesh_do_not_keep_its_chips_apart(story: Story) -> None:
+    source = mesh(story, 4)
+    for number in range(4):
+        router = part(Kind.FABRIC_KERNEL, 9, 6 + number, "fabric_erisc_router (ethernet: 6144 B)")
+        story.tell(source, 3, router._replace(device=number))
+    for number in range(4):
+        story.tell(source, 4, buffer(Kind.DRAM, 0x4000, 1, "ttnn.add")._replace(device=number))
+    story.ends(source)
+    lines = render(story.report()).splitlines()
+    assert "4 chips n150, the same on each: 4710, 4711, 4712, 4713" in lines
+    assert (
+        "  fabric kernels             9.0 KiB     9.0 KiB   on the chip with most, 6.0 KiB on the one with least"
+        in lines
+    )
+    (row,) = [line for line in lines if "fabric_kernel" in line]
+    assert row.split("x  ")[1].startswith("no ttnn operation ")
+
+
 def test_a_chip_that_differs_is_told_by_itself(story: Story) -> None:
     source = mesh(story, 3)
     story.tell(source, 3, buffer(Kind.L1, 0x5000, 1)._replace(device=1))

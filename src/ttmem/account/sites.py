@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from ttmem.account.kinds import KERNEL_KINDS
 from ttmem.account.things import Part, Thing
 
 # ttnn itself, installed or in a checkout of tt-metal; whose line called it is what people want to know.
@@ -42,7 +43,7 @@ def short(line: str | None) -> str | None:
 
 def operation_of(thing: Thing) -> str | None:
     """The operation that made it: of a part of a program, whose tag may be its own name, that of the program."""
-    if isinstance(thing, Part) and thing.origin.tag is not None:
+    if isinstance(thing, Part) and (thing.origin.tag is not None or thing.kind in KERNEL_KINDS):
         return thing.origin.tag
     return thing.extra.tag if thing.extra is not None else None
 

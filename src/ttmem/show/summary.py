@@ -37,6 +37,8 @@ _NAMES = {
     Kind.FABRIC_KERNEL: "fabric kernels",
     Kind.DISPATCH_KERNEL: "dispatch kernels",
 }
+# What the runtime has on each chip for itself differs from chip to chip: a router for each link.
+_OWN = tuple(kind for kind in KINDS if kind not in (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL))
 _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
 
 
@@ -75,8 +77,8 @@ def _alike(report: Report, chips: Sequence[Chip]) -> list[tuple[list[Chip], list
     """The figures of each chip; those of a mesh are in lock step, and what is the same is told once."""
     found: dict[tuple[str, ...], list[Chip]] = {}
     for chip in chips:
-        found.setdefault((_board(chip), *_chip(report, chip), *_peak(report, chip)), []).append(chip)
-    return [(alike, list(figures)) for (_, *figures), alike in found.items()]
+        found.setdefault((_board(chip), *_chip(report, [chip], _OWN), *_peak(report, chip)), []).append(chip)
+    return [(alike, [*_chip(report, alike, KINDS), *_peak(report, alike[0])]) for alike in found.values()]
 
 
 def _heading(chips: Sequence[Chip]) -> list[str]:
@@ -90,23 +92,27 @@ def _board(chip: Chip) -> str:
     return chip.info.board or (chip.geometry.arch.label if chip.geometry else "")
 
 
-def _chip(report: Report, chip: Chip) -> list[str]:
-    geometry = chip.geometry
+def _chip(report: Report, chips: Sequence[Chip], kinds: Sequence[Kind]) -> list[str]:
+    """Chips that had the same of every kind but of the runtime's own; of that those count that had most."""
     lines = [f"  {'':22} {'peak':>11} {'at the end':>11}"]
-    ends = [0] * len(KINDS)
+    ends = [[0] * len(KINDS) for _ in chips]
+    places = {id(chip): number for number, chip in enumerate(chips)}
     for thing in report.left:
-        if thing.holding.chip is chip:
-            ends[thing.kind] += thing.counted
-    for kind in KINDS:
-        peak = chip.kinds[kind].peak.value
-        if peak:
+        if id(thing.holding.chip) in places:
+            ends[places[id(thing.holding.chip)]][thing.kind] += thing.counted
+    for kind in kinds:
+        peaks = [chip.kinds[kind].peak.value for chip in chips]
+        if max(peaks):
             note = "of all cached programs, which take turns" if kind in _OF_PROGRAMS else ""
+            if min(peaks) < max(peaks):
+                note = f"on the chip with most, {human(min(peaks))} on the one with least"
             name = _NAMES.get(kind, kind.label)
-            lines.append(f"  {name:22} {human(peak):>11} {human(ends[kind]):>11}   {note}")
-    if geometry is not None:
+            lines.append(f"  {name:22} {human(max(peaks)):>11} {human(max(end[kind] for end in ends)):>11}   {note}")
+    chip = chips[0]
+    if chip.geometry is not None:
         for pool, name, capacity in (
-            (Pool.DRAM, "DRAM taken", geometry.dram_capacity),
-            (Pool.L1, "L1 taken by buffers", geometry.cores * (geometry.l1_size - geometry.l1_base)),
+            (Pool.DRAM, "DRAM taken", chip.geometry.dram_capacity),
+            (Pool.L1, "L1 taken by buffers", chip.geometry.cores * (chip.geometry.l1_size - chip.geometry.l1_base)),
         ):
             taken = chip.pools[pool].reserved_peak
             end = sum(t.taken or 0 for t in report.left if t.holding.chip is chip and POOL_OF[t.kind] is pool)
