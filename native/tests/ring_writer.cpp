@@ -157,8 +157,9 @@ void keep_writing(Store& store, uint32_t number, const std::atomic<bool>& stop) 
                 slots.pop_back();
             }
         }
-        if (turn % 8 == 0) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a Python reader can follow that
+        if (turn % 2 == 0) {
+            // A Python reader can follow that, also one that a busy machine does not let run for some seconds.
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
 }

@@ -394,6 +394,27 @@ def test_control_z_gives_the_terminal_back(folder: Path, env: dict[str, str]) ->
         assert screen.restored()
 
 
+def test_control_z_in_the_midst_of_a_frame(folder: Path, env: dict[str, str]) -> None:
+    """It is more than the terminal holds, and at first nobody reads it."""
+
+    def writes() -> bool:
+        call = Path(f"/proc/{screen.process.pid}/syscall").read_text().split()
+        return call[0] in ("1", "64") and call[1] == "0x1"  # write to standard output, by x86 and by ARM
+
+    with terminal("-w", *laid_out(folder, machines.galaxy), env=env, size=(200, 400)) as screen:
+        wait_until(writes, "a write that waits")
+        screen.process.send_signal(signal.SIGTSTP)
+        screen.wait_for("\x1b[?1049l")
+        assert wait_until(lambda: (now := process_state(screen.process.pid)) in "TZ" and now, "the stop") == "T"
+        screen.seen = ""
+        screen.process.send_signal(signal.SIGCONT)
+        screen.wait_for("\x1b[?1049h")
+        screen.wait_for("\x1b[J")
+        screen.press("q")
+        screen.wait_for("\x1b[?1049l")
+        assert screen.process.wait(PATIENCE) == 0
+
+
 def test_on_a_terminal_once(folder: Path, env: dict[str, str]) -> None:
     root = laid_out(folder, machines.n150)
     with terminal(*root, env=env) as screen:

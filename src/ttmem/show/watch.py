@@ -35,7 +35,7 @@ def watch(frame: Callable[[], Frame], interval: float, count: int | None = None)
     The arrows scroll if there is more than fits. A window that changes its size gets a new frame at once.
     """
     top = 0
-    with _screen() as resized:
+    with _screen() as (signals, suspend):
         while True:
             due = time.monotonic() + interval
             picture = frame()
@@ -43,7 +43,7 @@ def watch(frame: Callable[[], Frame], interval: float, count: int | None = None)
             count = None if count is None else count - 1
             if count == 0:
                 return
-            while keys := _keys(due, resized):
+            while keys := _keys(due, signals, suspend):
                 if b"q" in keys.lower():
                     return
                 moved = max(0, top + _move(keys))
@@ -91,19 +91,24 @@ def _move(keys: bytes) -> int:
     return sum(step * keys.count(key) for names, step in steps for key in names)
 
 
-def _keys(due: float, resized: int) -> bytes:
-    """What is pressed before the next frame is due; nothing if it is, or if the window has changed."""
-    ready, _, _ = select.select([sys.stdin, resized], [], [], max(0.0, due - time.monotonic()))
-    if resized in ready:
-        os.read(resized, 64)
+def _keys(due: float, signals: int, suspend: Callable[[], None]) -> bytes:
+    """What is pressed before the next frame is due; nothing if it is, or if all has to be drawn again."""
+    ready, _, _ = select.select([sys.stdin, signals], [], [], max(0.0, due - time.monotonic()))
+    if signals in ready:
+        if signal.SIGTSTP in os.read(signals, 64):
+            suspend()
     elif ready:
         return os.read(sys.stdin.fileno(), 64) or b"q"  # the terminal is gone
     return b""
 
 
 @contextmanager
-def _screen() -> Iterator[int]:
-    """The terminal's other screen, keys at once and unseen. Gives a descriptor that tells of signals."""
+def _screen() -> Iterator[tuple[int, Callable[[], None]]]:
+    """The terminal's other screen, keys at once and unseen.
+
+    Gives a descriptor that tells of signals, and what to do at Ctrl-Z. That writes, so it is no handler: a signal may
+    come in the midst of a write.
+    """
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     reads, writes = os.pipe()
@@ -120,17 +125,17 @@ def _screen() -> Iterator[int]:
         sys.stdout.flush()
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
-    def suspend(*_: object) -> None:
-        """Ctrl-Z: the shell gets its screen back, and we get ours when we go on."""
+    def suspend() -> None:
+        """The shell gets its screen back, and we get ours when we go on."""
         leave()
         os.kill(os.getpid(), signal.SIGSTOP)
         enter()
 
-    signal.signal(signal.SIGWINCH, lambda *_: None)
-    signal.signal(signal.SIGTSTP, suspend)
+    for number in handlers:
+        signal.signal(number, lambda *_: None)
     enter()
     try:
-        yield reads
+        yield reads, suspend
     finally:
         leave()
         for number, handler in handlers.items():
