@@ -319,16 +319,16 @@ def test_a_server_that_does_not_tell_is_not_asked_over_and_over() -> None:
 
 
 def test_a_phase_that_begins_all_the_time_is_no_mark() -> None:
-    model = model_of(1)
-    for number, name in enumerate(["load", *["step"] * 30]):
-        model.past.take_phases(phases(name, since=T + 50 + 5 * number), T + 52 + 5 * number)
-    view = Charts()
-    rows = text(view, model, Size(120, 38))
-    assert max(row.count("┊") for row in rows) == 1
+    model, view = model_of(1), Charts()
+    before = text(view, model, Size(120, 38))
+    assert any("┊" in row for row in before)
+    for number in range(30):
+        model.past.take_phases(phases("step", since=T + 50 + 5 * number), T + 52 + 5 * number)
+    assert text(view, model, Size(120, 38)) == before
     view.zoomed = True
     strip = text(view, model, Size(120, 38))[1]
-    assert strip.count("╞") > 20
     assert strip.startswith("phases")
+    assert strip.count("╞") > 15
 
 
 def test_phases_come_from_the_server() -> None:
