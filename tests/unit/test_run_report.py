@@ -325,6 +325,17 @@ def test_a_chip_that_differs_is_told_by_itself(story: Story) -> None:
     assert "chip 4711  n150" in lines
 
 
+def test_more_than_there_is_says_why(story: Story) -> None:
+    """A mesh and a part of it both gave out nearly all of L1."""
+    source = story.process(1)
+    for allocator in (1, 2):
+        extra = Extra(64 * 1_000_000, 0, allocator, "ttnn.ones")
+        story.tell(source, 1, Allocated(0, Kind.L1, 499_136, 64 * 1_000_000, 0, 0, extra))
+    lines = render(story.report()).splitlines()
+    at = next(number for number, line in enumerate(lines) if "peak is 144 % of 85.0 MiB" in line)
+    assert lines[at + 1].startswith("    That is more than there is: a mesh and each part of it have an allocator")
+
+
 def test_a_group_too_wide_for_the_terminal(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     source = story.process(1)

@@ -39,6 +39,10 @@ _NAMES = {
 }
 # What the runtime has on each chip for itself differs from chip to chip: a router for each link.
 _OWN = tuple(kind for kind in KINDS if kind not in (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL))
+_OVERLAP = (
+    "That is more than there is: a mesh and each part of it have an allocator of their own, which gives out the same "
+    "addresses. Two buffers in one place overwrite each other."
+)
 _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
 
 
@@ -118,6 +122,8 @@ def _chip(report: Report, chips: Sequence[Chip], kinds: Sequence[Kind]) -> list[
             end = sum(t.taken or 0 for t in report.left if t.holding.chip is chip and POOL_OF[t.kind] is pool)
             share = f"{_part(taken, capacity)} of {human(capacity)}"
             lines.append(f"  {name:22} {human(taken):>11} {human(end):>11}   peak is {share}")
+            if taken > capacity:
+                lines += wrap(_OVERLAP, style_of(sys.stderr), "    ", "    ")
     return lines
 
 
