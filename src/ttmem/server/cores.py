@@ -99,13 +99,16 @@ class Cores:
         found = self._numbers.get(chip)
         if found is None:
             return None
-        age = 0.0 if found.seq == self._ledger.seq else round(monotonic() - found.time, 3)
         return {
             "used": found.used,
             "max_core": found.max_core,
             "headroom_min": found.headroom_min,
-            "age_s": age,
+            "age_s": self._age(found),
         }
+
+    def _age(self, found: _Made | _Numbers) -> float:
+        """0.0 only if nothing happened since, however short ago it was."""
+        return 0.0 if found.seq == self._ledger.seq else max(0.001, round(monotonic() - found.time, 3))
 
     # -- for the route -------------------------------------------------------------------------------------------
 
@@ -124,8 +127,7 @@ class Cores:
         if wanted is not None and not (wanted[0] < geometry.grid_x and wanted[1] < geometry.grid_y):
             raise HttpError(404, f"there is no core {place}; the grid of chip {uid} is {_grid(geometry)}")
         made = await self._map(chip, geometry)
-        age = 0.0 if made.seq == self._ledger.seq else round(monotonic() - made.time, 3)
-        return json_response(_Json(made.map, may_see).chip(age, wanted))
+        return json_response(_Json(made.map, may_see).chip(self._age(made), wanted))
 
     async def _map(self, chip: Chip, geometry: Geometry) -> _Made:
         """One that is new enough, or that is being made, or a new one."""
