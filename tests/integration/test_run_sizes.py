@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs import Bench, Ran
+from tests.runs import Bench, Ran, Watched
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,9 @@ def test_the_suggested_l1_small_size_is_the_least_that_does(bench: Bench, ran: R
     assert less.data["failed"] >= 1
     verdict = less.data["failures"][-1]["verdict"]
     assert f"l1_small_size={enough}" in less.err, verdict
+    line = said(less)["l1_small_size"]
+    assert line["value"] is None
+    assert line["text"].endswith(f"of {enough - 32} B used at most, and more was asked for: too small")
 
 
 def test_the_least_headroom_is_between_the_buffers_and_programs_that_ttnn_names(ran: Ran) -> None:
@@ -126,6 +129,8 @@ if child == 0:
     own = make()
     del own
     make()
+    print("{}", flush=True)
+    os.read(0, 1)  # until the test has seen that its agent is heard
     os._exit(0)
 os.waitpid(child, 0)
 """
@@ -156,7 +161,12 @@ def test_each_opening_by_its_own_sizes(bench: Bench) -> None:
 
 def test_a_child_that_was_born_with_buffers_tells_no_sizes(bench: Bench) -> None:
     """What is free beside its own buffers is not what is free."""
-    done = ran_text(bench, FORKED)
-    (entry,) = done.data["sizing"]
+    program = bench.folder / "forked.py"
+    program.write_text(FORKED)
+    with Watched(bench, [bench.python, str(program)]) as running:
+        next(running.records())
+        running.wait_for_agents(2)
+        ran = running.ran
+    assert len(ran.data["peak"]["processes"]) == 2
+    (entry,) = ran.data["sizing"]
     assert [line["what"] for line in entry["lines"]] == ["l1_small_size"]
-    assert len(done.data["peak"]["processes"]) == 2

@@ -77,6 +77,17 @@ def test_what_was_not_looked_at_each_time_says_so() -> None:
     assert line.text.endswith("(75 % fragmented; with so many buffers it was not looked at each time)")
 
 
+def test_regions_that_were_too_small() -> None:
+    """What was used is not what would have done."""
+    figures: Figures = {
+        "l1_small_size": 64, "l1_small_depth": 64, "l1_small_refused": True, "dram_banks": 8, "trace_region": 8192,
+        "trace_peak": 4096, "trace_refused": True,
+    }  # fmt: skip
+    lines = advise(figures)
+    assert [(line.what, line.value) for line in lines] == [("l1_small_size", None), ("trace_region_size", None)]
+    assert all(line.text.endswith("used at most, and more was asked for: too small") for line in lines)
+
+
 def test_regions_that_nobody_used() -> None:
     lines = advise({"l1_small_size": 4096, "l1_small_depth": 0, "dram_banks": 8, "trace_region": 8192, "trace_peak": 0})
     assert [(line.what, line.value) for line in lines] == [("l1_small_size", 0), ("trace_region_size", 0)]

@@ -135,7 +135,7 @@ def test_opened_again_with_the_same_sizes() -> None:
         sizes.took(L1, address, 32, 7)
         sizes.placed(1, address - room)
         sizes.ran(1)
-        sizes.refused()
+        sizes.refused("")
         both.merge(sizes)
     assert (both.lowest_small, both.programs, both.ring, both.numbers) == (700, 2, (50, 50), (0,))
     assert both.least == second.least

@@ -21,9 +21,11 @@ class Figures(TypedDict, total=False):
     l1_small_size: int | None  # as the device was opened with
     l1_small_depth: int | None  # the most that lay between the lowest L1_SMALL buffer and the top of L1
     l1_small_peak: int | None  # the most that was allocated: less than the depth if there were gaps
+    l1_small_refused: bool  # more was asked for than there was
     dram_banks: int | None
     trace_region: int | None  # the region of a bank
     trace_peak: int | None  # the most bytes of traces over all banks, as their sizes add up
+    trace_refused: bool
     ring_size: int | None
     ring_peak: int | None  # of the program that took most
     ring_program: str | None
@@ -77,6 +79,8 @@ def _small(figures: Figures) -> Line | None:
     most = depth if depth is not None else peak
     if size is None or most is None or not size:
         return None
+    if figures.get("l1_small_refused"):
+        return Line("l1_small_size", f"L1_SMALL: {most} B of {size} B used at most, and more was asked for: too small")
     value = round_up(most, figures.get("unit", 64))
     if not most:
         return Line("l1_small_size", f"L1_SMALL: never used; l1_small_size=0 gives {size} B of L1 back", 0)
@@ -90,6 +94,9 @@ def _trace(figures: Figures) -> Line | None:
     region, peak, banks = figures.get("trace_region"), figures.get("trace_peak"), figures.get("dram_banks")
     if region is None or peak is None or not region or not banks:
         return None
+    if figures.get("trace_refused"):
+        used = f"{peak} B of {region * banks} B used at most"
+        return Line("trace_region_size", f"trace region: {used}, and more was asked for: too small")
     if not peak:
         text = f"trace region: never used; without trace_region_size each of {banks} banks of DRAM has {region} B more"
         return Line("trace_region_size", text, 0)

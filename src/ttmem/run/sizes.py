@@ -51,6 +51,7 @@ def figures(chip: Chip, sizes: Sizes, fold: RingFold) -> Figures:
     if geometry is not None:
         found["ring_size"], found["dram_banks"] = geometry.ring_size, geometry.dram_banks
         found["l1_small_size"], found["trace_region"] = geometry.l1_small_size, geometry.trace_size
+        found["l1_small_refused"], found["trace_refused"] = sizes.more_small, sizes.more_trace
         lowest = sizes.lowest_small
         found["l1_small_depth"] = 0 if lowest is None else geometry.l1_size - lowest
         found["trace_peak"] = chip.kinds[Kind.TRACE].peak.value

@@ -13,7 +13,7 @@ from ttmem.account.sites import line_of, short, stack_of
 from ttmem.account.snapshot import anomalies
 from ttmem.account.things import Thing
 from ttmem.account.units import complete, human
-from ttmem.api.words import anomaly_line
+from ttmem.api.words import anomaly_line, plain
 from ttmem.explain.words import headline
 from ttmem.run.report import Report, cause_of
 from ttmem.show.chips import percent
@@ -180,7 +180,7 @@ def _sizing(report: Report) -> list[str]:
         several = f" and {len(chips) - 1} more" if len(chips) > 1 else ""
         lines += ["", f"sizes, pid {pid} on chip {chips[0].uid}{several}:"]
         for line in advice:
-            lines += wrap(line.text, style_of(sys.stderr), "    ", "  ")
+            lines += wrap(plain(line.text), style_of(sys.stderr), "    ", "  ")
     if len(report.sizing) > _SIZED:
         lines.append(f"  and {len(report.sizing) - _SIZED:,} more in --json")
     return lines
@@ -277,7 +277,7 @@ def _made(thing: Thing) -> str:
     tag = (thing.extra.tag if thing.extra is not None else None) or ""
     program = f"  program {thing.program}" if thing.program else ""
     made = short(line_of(stack_of(thing)))
-    return f"{tag}{program}" + (f"  {made}" if made else "")
+    return plain(f"{tag}{program}" + (f"  {made}" if made else ""))
 
 
 def _odd(report: Report) -> list[str]:

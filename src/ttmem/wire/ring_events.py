@@ -265,9 +265,10 @@ class RingFold:
         cause = self.ring.cause(record[13])
         spot = None if record[11] == _NOWHERE else self._spots.get(record[11]) or self._spot(record[11])
         numbers = () if spot is None else spot.numbers
+        text = self.ring.name(record[15]) or ""
         if spot is not None and spot.sizes is not None:
-            spot.sizes.refused()
-        return Failed(numbers[0] if numbers else None, self.ring.name(record[15]) or "", cause.tag, cause.stack)
+            spot.sizes.refused(text)
+        return Failed(numbers[0] if numbers else None, text, cause.tag, cause.stack)
 
     def _freed(self, kind: int, flags: int, size: int) -> None:
         """A buffer went: by the program, or because its device is being closed."""

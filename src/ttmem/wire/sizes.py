@@ -32,6 +32,7 @@ class Sizes:
         self.whole = whole  # False: something was there that was not told, as in a forked child
         self.numbers: tuple[int, ...] = ()  # Metal's, of the chips that it rules
         self.lowest_small: int | None = None
+        self.more_small = self.more_trace = False  # was asked for than there was
         self.ring = (0, 0)  # the most bytes of the kernel ring a program took, and the blob with its operation
         self.programs = 0
         self.least: Least | None = None
@@ -58,8 +59,10 @@ class Sizes:
         elif kind == _L1_SMALL and (self.lowest_small is None or address < self.lowest_small):
             self.lowest_small = address
 
-    def refused(self) -> None:
-        """A request was not met; of which kind is in its message."""
+    def refused(self, text: str) -> None:
+        """A request was not met; of which kind is in what tt-metal said."""
+        self.more_small |= "L1_SMALL buffer" in text
+        self.more_trace |= "is allocated for trace region" in text or "TRACE buffer" in text
         for scatter in self.scatters.values():
             scatter.asked()
 
@@ -97,6 +100,8 @@ class Sizes:
         """The same chips were opened again with the same sizes: the closest that either came."""
         self.numbers = self.numbers or other.numbers
         self.programs += other.programs
+        self.more_small |= other.more_small
+        self.more_trace |= other.more_trace
         self.ring = max(self.ring, other.ring)
         self.lowest_small = min(
             (one for one in (self.lowest_small, other.lowest_small) if one is not None), default=None
