@@ -160,9 +160,14 @@ def replayed(board: str, folder: Path, steps: int, *arguments: str) -> Counter[s
 
 @pytest.mark.parametrize("board", ["n150", "p150", "t3k"])
 def test_random_programs(board: str, folder: Path) -> None:
-    seen = replayed(board, folder, STEPS)
+    wanted = ("again", "clash", "beyond L1")
+    seen = Counter[str]()
+    for _ in range(5):  # one that is unlucky does not meet all of them
+        seen += replayed(board, folder, STEPS)
+        if all(seen[what] for what in wanted):
+            break
     assert seen["program"] > 60
-    assert min(seen["again"], seen["clash"], seen["beyond L1"]) > 0
+    assert min(seen[what] for what in wanted) > 0
     if board != "t3k":
         assert seen["circular buffers"] > 150
         assert seen["globally allocated"] > 0
