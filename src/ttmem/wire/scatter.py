@@ -36,10 +36,11 @@ class Scatter:
     (Gap(free=80, largest=40), True)
     """
 
-    __slots__ = ("_base", "_credit", "_end", "_ends", "_free", "_high", "_low", "exact", "worst")
+    __slots__ = ("_base", "_beside", "_credit", "_end", "_ends", "_free", "_high", "_low", "exact", "worst")
 
     def __init__(self, base: int, size: int) -> None:
         self.worst = Gap(size, size)
+        self._beside = 0  # of that
         self.exact = True  # or were there too many blocks to look at them each time it mattered
         self._base, self._end = base, base + size
         self._ends: dict[int, int] = {}  # of each block, by its address
@@ -49,10 +50,13 @@ class Scatter:
 
     def took(self, address: int, size: int) -> None:
         """A request was met there."""
-        self.asked()
-        if address in self._ends:
+        self._credit += _CREDIT  # as in asked, for nearly every event
+        if self._free - self._high + self._low > self._beside:
+            self._look()
+        ends = self._ends
+        if address in ends:
             self.gave_back(address)
-        end = self._ends[address] = address + size
+        end = ends[address] = address + size
         self._free -= size
         if address < self._high and end > self._low:
             if address - self._low >= self._high - end:
@@ -63,7 +67,7 @@ class Scatter:
     def asked(self) -> None:
         """There is a request, and the bank is as it is now."""
         self._credit += _CREDIT
-        if self._free - self._high + self._low > self.worst.free - self.worst.largest:
+        if self._free - self._high + self._low > self._beside:
             self._look()
 
     def gave_back(self, address: int) -> None:
@@ -80,6 +84,7 @@ class Scatter:
         """The worst of both."""
         self.exact = self.exact and other.exact
         self.worst = max(other.worst, self.worst, key=lambda gap: gap.beside)
+        self._beside = self.worst.beside
 
     def _look(self) -> None:
         """Finds the largest piece."""
@@ -97,5 +102,5 @@ class Scatter:
             low, high = last, self._end
         self._low, self._high = low, high
         now = Gap(self._free, high - low)
-        if now.beside > self.worst.beside:
-            self.worst = now
+        if now.beside > self._beside:
+            self.worst, self._beside = now, now.beside

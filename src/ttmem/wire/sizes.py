@@ -49,8 +49,9 @@ class Sizes:
 
     def took(self, kind: int, address: int, per_bank: int, name: int) -> None:
         """A buffer."""
-        if kind in self.scatters:
-            self.scatters[kind].took(address, per_bank)
+        scatter = self.scatters.get(kind)
+        if scatter is not None:
+            scatter.took(address, per_bank)
         if kind == _L1:
             self._live[address] = name
             if address not in self._queued:
@@ -67,8 +68,9 @@ class Sizes:
             scatter.asked()
 
     def gave_back(self, kind: int, address: int) -> None:
-        if kind in self.scatters:
-            self.scatters[kind].gave_back(address)
+        scatter = self.scatters.get(kind)
+        if scatter is not None:
+            scatter.gave_back(address)
         if kind == _L1:
             self._live.pop(address, None)
 
