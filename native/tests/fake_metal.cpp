@@ -451,7 +451,7 @@ ProgramImpl::~ProgramImpl() = default;
 uint64_t ProgramImpl::get_id() const { return id; }
 void ProgramImpl::compile(IDevice*, bool) {
     compiled = true;
-    config_size = 192 + 64 * spec.kernels;
+    config_size = 192 + 4096 * spec.kernels;
 }
 void ProgramImpl::CircularBufferAllocator::mark_address(uint64_t address, uint64_t size, uint64_t) {
     end = address + size;

@@ -320,7 +320,7 @@ def expected_programs(device: dict[str, Any], kinds: set[int]) -> dict[int, Any]
             ]
         expected[program["id"]] = {
             "parts": sorted((part for part in parts if part[0] in kinds), key=repr),
-            "ring": 192 + 64 * program["kernels"] if program["ran"] else 0,
+            "ring": 192 + 4096 * program["kernels"] if program["ran"] else 0,
             "ran": bool(program["ran"]), "chips": chips, "cores": cores,
         }  # fmt: skip
     return expected
