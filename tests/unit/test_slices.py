@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from time import monotonic
 
 import pytest
 
@@ -84,3 +86,31 @@ def test_what_comes_and_goes_meanwhile_hurts_nobody() -> None:
 
 def test_steps_give_what_they_give() -> None:
     assert asyncio.run(in_turns(number * number for number in range(5))) == [0, 1, 4, 9, 16]
+
+
+@pytest.mark.alone
+def test_a_thread_gets_on_while_the_loop_is_at_work() -> None:
+    """What a snapshot is made of is put together in one; it took until all else was done."""
+    done = threading.Event()
+    seen: list[bool] = []
+
+    def work() -> None:
+        for _ in range(2_000_000):  # so long that it has to ask for the lock again
+            pass
+        done.set()
+
+    def turns() -> Iterator[None]:
+        for _ in range(600):
+            until = monotonic() + 0.002
+            while monotonic() < until:
+                pass
+            seen.append(done.is_set())
+            yield
+
+    async def both() -> None:
+        thread = asyncio.create_task(asyncio.to_thread(work))
+        await in_turns(turns())
+        await thread
+
+    asyncio.run(both())
+    assert seen.index(True) < len(seen) / 2

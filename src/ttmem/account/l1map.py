@@ -52,6 +52,7 @@ class FloorFinder:
         self._end_of_l1 = chip.geometry.l1_size if chip.geometry else 1 << 32
         self._lost = False  # is there an L1 buffer of which nobody told where it is? It may be lower than all others.
         self._ends: dict[Program, dict[int, int]] = {}  # by the cores on which a program reaches so high
+        self._highest: tuple[int, Program | None] = (0, None)
 
     def add(self, thing: Thing) -> None:
         """Look at one live thing. Per-core writes have ids, not addresses, and are left out."""
@@ -71,6 +72,8 @@ class FloorFinder:
         if end is not None and program is not None and thing.extra is not None:
             ends = self._ends.setdefault(program, {})
             ends[thing.extra.cores] = max(end, ends.get(thing.extra.cores, 0))
+            if end > self._highest[0]:
+                self._highest = end, program
 
     def result(self) -> Headroom:
         geometry = self.chip.geometry
@@ -85,6 +88,5 @@ class FloorFinder:
             ends = [end for cores, end in self._ends.get(program, {}).items() if cores & here]
             if ends:
                 launched.append(reach(program, max(ends)))
-        highest = {program: max(ends.values()) for program, ends in self._ends.items()}
-        worst = max(highest, key=highest.__getitem__, default=None)
-        return Headroom(floor, holder, launched, None if worst is None else reach(worst, highest[worst]))
+        end, worst = self._highest
+        return Headroom(floor, holder, launched, None if worst is None else reach(worst, end))

@@ -24,7 +24,7 @@ from ttmem.account.silicon import outside
 from ttmem.account.snapshot import shown_chips
 from ttmem.account.things import Program, Thing
 from ttmem.server.http import HttpError, Request, Response, json_response
-from ttmem.server.slices import in_turns, slices
+from ttmem.server.slices import in_turns, pause, slices
 
 Json = dict[str, Any]
 Sees = Callable[[int | None], bool]
@@ -89,7 +89,7 @@ class Cores:
                     self._numbers[chip] = _Numbers(
                         found.total_used, found.max_core, found.headroom_min, made.seq, made.time
                     )
-                    await asyncio.sleep(0)
+                    await pause()
         finally:
             self._next = monotonic() + max(_EVERY, _REST * (monotonic() - began))
             self._refresh = None

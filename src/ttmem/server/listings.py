@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,7 @@ from ttmem.server import query
 from ttmem.server.clock import Clock, rfc3339
 from ttmem.server.http import HttpError, Request, Response, json_response
 from ttmem.server.query import Route, sees
-from ttmem.server.slices import in_turns, rows_response, slices, thin
+from ttmem.server.slices import in_turns, pause, rows_response, slices, thin
 
 _FILTERS = ("chip", "device", "kind", "pid", "min_size", "tag")
 _SORTS: dict[str, Callable[[Thing], tuple[int, int]]] = {
@@ -128,7 +127,7 @@ class Listings:
                 finder.add(item)
         for process in reversed([*ledger.departed]):
             finder.add_dead(process)
-            await asyncio.sleep(0)
+            await pause()
         found = finder.result(ledger, time=rfc3339(now), since=rfc3339(since), tracked=now - since)
-        await asyncio.sleep(0)
+        await pause()
         return json_response(found)

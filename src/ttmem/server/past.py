@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 
@@ -18,7 +17,7 @@ from ttmem.server.history import History
 from ttmem.server.http import HttpError, Request, Response, json_response, json_text
 from ttmem.server.ingest import Ingest
 from ttmem.server.query import Route, sees
-from ttmem.server.slices import in_turns, rows_response, slices, thin
+from ttmem.server.slices import in_turns, pause, rows_response, slices, thin
 
 _MOST_ROWS = 50_000  # of phases in one answer, and a few more to end what was begun
 _ROWS_AT_ONCE = 500
@@ -81,7 +80,7 @@ class Past:
                 while some := list(islice(rows, _ROWS_AT_ONCE)):
                     pieces.append(json_text(some)[1:-1])
                     listed += len(some)
-                    await asyncio.sleep(0)
+                    await pause()
                 states[state].append(f'{json_text(entry)[:-1]},"rows":[{",".join(pieces)}]}}')
             phases = ",".join(f'"{state}":[{",".join(entries)}]' for state, entries in states.items())
             processes.append(f"{json_text(phases_head(process, not_listed))[:-1]},{phases}}}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from time import monotonic
 from typing import Any, TypeVar
 
 from ttmem.account.ledger import Ledger
@@ -18,6 +18,21 @@ T = TypeVar("T")
 SLICE = 500
 _LARGE = 100_000  # things: to copy so many is a turn's work
 _TURN = 0.002  # seconds of work before others have their turn
+_BREATH, _NAP = 0.005, 0.0002  # after so many seconds of turns the loop sleeps for so many
+_breathed = 0.0
+
+
+async def pause() -> None:
+    """The others' turn, now and then of threads as well.
+
+    Between two turns the loop gives Python's lock away for less time than it takes to wake up a thread that waits for
+    it, and so often that the thread never waits long enough to insist: it would get it when all the work is done.
+    """
+    global _breathed
+    if time.monotonic() - _breathed > _BREATH:
+        time.sleep(_NAP)
+        _breathed = time.monotonic()
+    await asyncio.sleep(0)
 
 
 async def slices(holdings: Iterable[Holding]) -> AsyncIterator[list[Thing]]:
@@ -33,13 +48,13 @@ async def slices(holdings: Iterable[Holding]) -> AsyncIterator[list[Thing]]:
                 gc.freeze()
                 gc.unfreeze()
             if len(things) > _LARGE or tables % SLICE == 0:
-                await asyncio.sleep(0)
+                await pause()
             for start in range(0, len(things), SLICE):
                 some = things[start : start + SLICE]
                 if len(batch) + len(some) > SLICE:
                     yield batch
                     batch = []
-                    await asyncio.sleep(0)
+                    await pause()
                 batch += some
     yield batch
 
@@ -47,17 +62,17 @@ async def slices(holdings: Iterable[Holding]) -> AsyncIterator[list[Thing]]:
 async def thin(ledger: Ledger) -> None:
     """Let what a large dead process left shrink to what is kept of it, before somebody looks through it."""
     while ledger.thin_graves(SLICE):
-        await asyncio.sleep(0)
+        await pause()
 
 
 async def in_turns(steps: Iterable[T]) -> list[T]:
     """All that the steps give, with a pause whenever a turn's time is over."""
-    out, began = [], monotonic()
+    out, began = [], time.monotonic()
     for step in steps:
         out.append(step)
-        if monotonic() - began > _TURN:
-            await asyncio.sleep(0)
-            began = monotonic()
+        if time.monotonic() - began > _TURN:
+            await pause()
+            began = time.monotonic()
     return out
 
 
