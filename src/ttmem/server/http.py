@@ -147,14 +147,17 @@ class HttpServer:
             pass
         elif isinstance(body, bytes):
             for start in range(0, len(body), _PIECE):  # all at once would be copied anew as often as some of it is sent
-                writer.write(_bytes(connection.send(h11.Data(data=body[start : start + _PIECE]))))
-                await writer.drain()
+                await self._send_piece(connection, writer, body[start : start + _PIECE])
         else:
             async for piece in body:
-                writer.write(_bytes(connection.send(h11.Data(data=piece))))
-                await writer.drain()
+                await self._send_piece(connection, writer, piece)
         writer.write(_bytes(connection.send(h11.EndOfMessage())))
         await writer.drain()
+
+    async def _send_piece(self, connection: h11.Connection, writer: asyncio.StreamWriter, piece: bytes) -> None:
+        writer.write(_bytes(connection.send(h11.Data(data=piece))))
+        await writer.drain()
+        await asyncio.sleep(0)  # for a reader that keeps up there is nothing to wait for, and others have their turn
 
 
 def _bytes(data: bytes | None) -> bytes:
