@@ -115,6 +115,17 @@ def test_a_terminal_that_is_closed(top: Callable[..., Terminal], root: Path, own
     wait_until(lambda: terminal.process.poll() is not None, "the end")
 
 
+def test_a_terminal_that_is_closed_meanwhile(top: Callable[..., Terminal], root: Path) -> None:
+    """Whoever was suspended is told twice: to go on, and that there is nothing left to go on with."""
+    machines.n150(root)
+    terminal = top("--root", str(root), owned=True)
+    terminal.wait_for("01:00.0")
+    terminal.press("\x1a")
+    wait_until(lambda: process_state(terminal.process.pid) == "T" or (terminal.read() and False), "the stop")
+    terminal.close()
+    wait_until(lambda: terminal.process.poll() is not None, "the end", 30)
+
+
 def test_keys(top: Callable[..., Terminal], root: Path) -> None:
     machines.t3k(root)
     terminal = top("--root", str(root))

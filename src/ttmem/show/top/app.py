@@ -180,14 +180,15 @@ class Top(App[None]):
         self._draw()
 
     def _beat(self) -> None:
-        if not self.is_headless and not _is_there():
-            self.exit()
-        elif time.monotonic() - self._drawn >= _BEAT:
+        if time.monotonic() - self._drawn >= _BEAT:
             self._draw()
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
-        self._canvas.draw()
+        if self.is_headless or _is_there():
+            self._canvas.draw()
+        else:  # what is written then nobody takes, and where enough of it has piled up Textual cannot end
+            self.exit()
 
 
 def _is_there() -> bool:
