@@ -80,7 +80,7 @@ class Books:
         if chip is None:
             if not self.may_name(process, assumed_uid(number)):
                 return None
-            chip = process.numbers[number] = self.chips.assumed(number)
+            chip = process.numbers[number] = self.chips.assumed(number, process.info.uid)
         holding = source.holdings[number] = Holding(source, number, chip)
         chip.holdings.append(holding)
         chip.covered |= source.covered
@@ -94,9 +94,7 @@ class Books:
         """Is there room for a chip of that name? One user may not take all of it."""
         if uid in self.chips:
             return True
-        mine = (other for other in self.processes.values() if other.info.uid == process.info.uid)
-        named = {id(chip) for other in mine for chip in other.numbers.values()}
-        return len(named) < self.limits.chips_per_user and self.chips.has_room_for(uid)
+        return self.chips.has_room_for(uid) and self.chips.named_by(process.info.uid) < self.limits.chips_per_user
 
     def forget_chip(self, chip: Chip) -> None:
         """A chip that was only assumed to exist goes when nobody means it any more."""
