@@ -88,6 +88,15 @@ def test_another_user_does_not_redefine_a_chip_that_is_in_use() -> None:
     assert ledger.chips["77"].geometry == small
 
 
+def test_dead_processes_of_one_user_do_not_push_out_those_of_another() -> None:
+    ledger = Ledger(Limits(departed=4))
+    for pid, user in [(1, 1000), *((pid, 1001) for pid in range(2, 12))]:
+        source = of_user(ledger, pid, user)
+        ledger.apply(0.0, source, Allocated(0, Kind.DRAM, 1, 64))
+        ledger.apply(0.0, source, ProcessExited())
+    assert [process.info.pid for process in ledger.departed] == [1, 9, 10, 11]
+
+
 def test_a_reset_of_peaks_hides_nothing_from_history() -> None:
     ledger, source = _one_source()
     ledger.apply(0.0, source, Allocated(0, Kind.DRAM, 0x1000, 100))

@@ -49,7 +49,7 @@ class Books:
         self.seq = 0  # of the event that was applied last
         self.chips = Chips(limits.chips, whole)
         self.processes: dict[tuple[int, int | None, int], Process] = {}
-        self.departed: deque[Process] = deque(maxlen=limits.departed)
+        self.departed: deque[Process] = deque()
         self.graves = Graveyard(limits.buried_things)
         self.anomalies: Counter[str] = Counter()
         self.marks: deque[tuple[float, str]] = deque(maxlen=limits.marks)
@@ -101,6 +101,13 @@ class Books:
         meant = any(chip is other for process in self.processes.values() for other in process.numbers.values())
         if not meant:
             self.chips.forget(chip)
+
+    def remember_departed(self, process: Process) -> None:
+        """Keep the last picture of a dead process. Above the limit, whoever has most of them loses the oldest."""
+        self.departed.append(process)
+        if len(self.departed) > self.limits.departed:
+            most = Counter(dead.info.uid for dead in self.departed).most_common(1)[0][0]
+            self.departed.remove(next(dead for dead in self.departed if dead.info.uid == most))
 
     def anomaly(self, process: Process, name: str, count: int = 1) -> Thing | None:
         """Count something odd; the event was about no thing."""
