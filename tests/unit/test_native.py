@@ -16,6 +16,7 @@ from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.grid import CoreRange, mask_of
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind
+from ttmem.account.uncertainty import REASONS
 from ttmem.wire import handshake, native
 from ttmem.wire.decode import NativeStream, _mask_of_packed, decode
 from ttmem.wire.encode import encode
@@ -80,6 +81,7 @@ EVENTS: dict[type, st.SearchStrategy[Any]] = {
     ev.ResyncBegin: st.builds(ev.ResyncBegin, U64),
     ev.ResyncEnd: st.builds(ev.ResyncEnd, U64),
     ev.Lost: st.builds(ev.Lost, U64),
+    ev.Uncertain: st.builds(ev.Uncertain, st.sampled_from(list(REASONS)), st.integers(1, 2**64 - 1)),
     ev.Rejected: st.builds(ev.Rejected, U64),
     ev.Claimed: st.builds(ev.Claimed, I32),
     ev.Mark: st.builds(ev.Mark, TEXT),
@@ -90,7 +92,7 @@ EVENTS: dict[type, st.SearchStrategy[Any]] = {
     ev.PeaksReset: st.just(ev.PeaksReset()),
 }
 EVENT = st.one_of(*EVENTS.values())
-RING_ONLY = (ev.Sees, ev.Audited, ev.Described, ev.Failed)
+RING_ONLY = (ev.Sees, ev.Uncertain, ev.Audited, ev.Described, ev.Failed)
 SERVER_ONLY = (ev.ChipFound, ev.Rejected, ev.Claimed, ev.ProcessExited, ev.PeaksReset, *RING_ONLY)
 FROM_CLIENTS = st.one_of(*(EVENTS[kind] for kind in EVENTS if kind not in SERVER_ONLY))
 

@@ -11,6 +11,7 @@ from ttmem.account import snapshot as snap
 from ttmem.account.groups import KEYS, Groups
 from ttmem.account.ledger import Ledger
 from ttmem.account.things import Thing
+from ttmem.account.uncertainty import added
 from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
 from ttmem.api.leaks import OLDER, LeakFinder
 from ttmem.server import query
@@ -52,7 +53,10 @@ class Listings:
             for item in items:
                 builder.add(item)
         return builder.result(
-            time=rfc3339(self._clock.now()), anomalies=snap.anomalies(self._ledger.anomalies), may_see=sees(uid)
+            time=rfc3339(self._clock.now()),
+            anomalies=snap.anomalies(self._ledger.anomalies),
+            uncertain=added(self._ledger.processes.values()),
+            may_see=sees(uid),
         )
 
     async def _things(self, request: Request) -> Response:

@@ -34,12 +34,14 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
     Sees,
+    Uncertain,
     Viewed,
 )
 from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.grid import MAX_Y, ROW, CoreRange, mask_of
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KINDS
+from ttmem.account.uncertainty import REASONS
 from ttmem.wire import native
 from ttmem.wire.native import (
     ALLOCATED_FORM,
@@ -201,6 +203,13 @@ def _sees(record: bytes, stacks: Stacks) -> Sees:
     return Sees(int(kinds), None if trouble is None else str(trouble))
 
 
+def _uncertain(record: bytes, stacks: Stacks) -> Uncertain:
+    reason, count = json.loads(body_in(record))
+    if reason not in REASONS or not isinstance(count, int) or not 0 < count < 1 << 64:
+        raise NativeError(f"{reason!r}, {count!r} is no reason with a count")
+    return Uncertain(reason, count)
+
+
 def _audited(record: bytes, stacks: Stacks) -> Audited:
     allocator, *pairs, mismatches = json.loads(body_in(record))
     ours, theirs, free, banks = ((int(a), int(b)) for a, b in pairs)
@@ -249,6 +258,7 @@ _DECODERS: dict[int, Callable[[bytes, Stacks], Event]] = {
     native.RESYNC_END: lambda r, _: ResyncEnd(value_in(r)),
     native.LOST: lambda r, _: Lost(value_in(r)),
     native.SEES: _sees,
+    native.UNCERTAIN: _uncertain,
     native.AUDITED: _audited,
     native.MARK: lambda r, _: Mark(read_text(body_in(r))),
     native.PHASE_BEGAN: _phase,

@@ -30,10 +30,12 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
     Sees,
+    Uncertain,
 )
 from ttmem.account.kinds import KINDS, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
+from ttmem.account.uncertainty import REASONS
 from ttmem.wire.ring import (
     BINARY,
     KEPT,
@@ -96,7 +98,7 @@ class RingFold:
         self._audits: dict[int, int] = {}  # place -> audits seen
         self._extras: dict[tuple[int, ...], Extra] = {}  # the same few are met over and over
         self._batch: list[tuple[int, ...]] = []
-        self._unkept = 0
+        self._counted = dict.fromkeys(REASONS, 0)  # what was reported of the agent's counters
         self._generation = 0
         self._greeted = False
         self.sizes: list[Sizes] | None = None  # of each allocator there ever was, for whoever wants them
@@ -189,11 +191,18 @@ class RingFold:
             yield from self._resync()
             _, self._batch = self.ring.read(limit)
         self.records += len(self._batch)
-        full = self.ring.field("table_full")
-        if full > self._unkept:  # live, but in no table: counted as lost
-            yield self._now(), Lost(full - self._unkept)
-            self.lost += full - self._unkept
-            self._unkept = full
+        yield from self._uncertain()
+
+    def _uncertain(self) -> Iterator[tuple[float, Event]]:
+        """What the agent counted since the last look that makes its numbers uncertain."""
+        for reason, before in self._counted.items():
+            count = self.ring.field(reason)
+            if count > before:
+                self._counted[reason] = count
+                yield self._now(), Uncertain(reason, count - before)
+                if reason == "table_full":  # live, but in no table: counted as lost
+                    yield self._now(), Lost(count - before)
+                    self.lost += count - before
 
     def counters(self) -> dict[str, int]:
         """What the agent itself found odd."""
