@@ -182,7 +182,7 @@ def _sizing(report: Report) -> list[str]:
     lines: list[str] = []
     for pid, chips, advice in report.sizing[:_SIZED]:
         several = f" and {len(chips) - 1} more" if len(chips) > 1 else ""
-        lines += ["", f"sizes, pid {pid} on chip {chips[0].uid}{several}:"]
+        lines += ["", f"sizes, pid {pid} on chip {chips[0].uid}{several}{_doubt(report)}:"]
         for line in advice:
             lines += wrap(plain(line.text), style_of(sys.stderr), "    ", "  ")
     if len(report.sizing) > _SIZED:

@@ -30,11 +30,13 @@ def of(picture: Json, machine: Json, files: Iterable[Json], differing: Differing
     by_uid = {chip["unique_id"] or chip["uid"]: chip for chip in picture["chips"]}
     shown = {file["path"] for file in files}
     orphans = [file for file in machine["shm"] if file["state"] == "ok" and file["path"] not in shown and _left(file)]
+    orphaned = {file["path"] for file in orphans}
     for file in machine["shm"]:
         chip = by_uid.get(file["uid"])
         uid = chip["uid"] if chip else None
-        said = _of_file(file, chip)
-        found += (_note(what, text, chip=uid) for what, text in said if file not in orphans or what != "shm-stale")
+        apart = file["path"] in orphaned
+        said = (one for one in _of_file(file, chip) if not apart or one[0] != "shm-stale")
+        found += (_note(what, text, chip=uid) for what, text in said)
     if orphans:
         found.append(_note("shm-stale", _orphaned(orphans)))
     names = {chip["uid"]: name_of(chip) for chip in picture["chips"]}
