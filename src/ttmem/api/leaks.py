@@ -10,6 +10,7 @@ from ttmem.account.causes import Cause, cause_of
 from ttmem.account.kinds import KINDS
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Chip, Process
+from ttmem.account.printable import printable_data
 from ttmem.account.snapshot import counts
 from ttmem.account.snapshot import thing as thing_json
 from ttmem.account.things import Thing
@@ -230,6 +231,7 @@ def age_text(seconds: float) -> str:
 
 def leaks_text(data: Json) -> str:
     """The findings for people; the last line is the verdict."""
+    data = printable_data(data)
     verdict = data["verdict"]
     lines = [f"tracking since {data['since']}, for {age_text(data['tracked_s'])}", ""]
     lines += _leaks(data) if verdict["leak"] else ["leak: nothing"]
@@ -256,8 +258,7 @@ def leaks_text(data: Json) -> str:
         lines.append(f"verdict: leak: {groups}, {_amount(verdict, 'buffer')}")
     else:
         lines.append("verdict: no leak")
-    # Tags and names are the workload's: they must not be able to write lines of their own.
-    return "\n".join("".join(char if char.isprintable() else "?" for char in line) for line in lines)
+    return "\n".join(lines)
 
 
 def _amount(found: Json, noun: str = "thing") -> str:

@@ -16,7 +16,7 @@ import sys
 import time
 
 from ttmem.api.client import ApiError, get, get_json
-from ttmem.cli import CommandError
+from ttmem.cli import CommandError, complain
 
 _ANSWER_SECONDS = 3.0
 
@@ -73,5 +73,5 @@ def _reports(args: argparse.Namespace) -> int:
     data = document(found, args.reports, time.time(), picture, why_none)
     print(json.dumps(data) if args.json else render(data))
     for problem in found.problems:
-        print(f"ttmem dump: {problem}", file=sys.stderr)
+        complain(f"ttmem dump: {problem}")
     return 1 if found.problems else 0

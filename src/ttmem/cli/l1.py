@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     others = [names_of(other)[0] for other in picture["chips"] if other is not chip]
     if args.chip is None and others:
         more = f"{', '.join(others[:8])}{' ...' if len(others) > 8 else ''}"
-        print("\n" + "\n".join(wrap(f"`ttmem l1 CHIP` shows another chip: {more}", style)))
+        print("\n" + "\n".join(wrap(style.clean(f"`ttmem l1 CHIP` shows another chip: {more}"), style)))
     return 0
 
 

@@ -19,6 +19,7 @@ import socket
 import sys
 
 from ttmem.account.kinds import Pool
+from ttmem.account.printable import printable
 from ttmem.account.units import human, parse
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError
@@ -141,7 +142,7 @@ def _verdict(args: argparse.Namespace, report: Report) -> int:
 
 
 def _warn(text: str) -> None:
-    _say(f"ttmem run: {text}")
+    _say(printable(f"ttmem run: {text}"))
 
 
 def _say(text: str) -> None:

@@ -21,6 +21,7 @@ from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import Pool
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
+from ttmem.account.printable import printable
 from ttmem.account.units import human
 from ttmem.server.answers import LegacyAnswers
 from ttmem.server.clock import Clock, rfc3339
@@ -115,7 +116,7 @@ class Server:
         if self.options.log_format == "json":
             text = json.dumps({"time": rfc3339(self.clock.now()), "event": "warning", "text": text})
         else:
-            text = f"ttmem: {text}"
+            text = printable(f"ttmem: {text}")
         try:
             print(text, file=sys.stderr, flush=True)
         except OSError:
@@ -154,7 +155,7 @@ class Server:
             things = sum(total.count for total in chip.kinds)
             if things:
                 dram, l1 = chip.pools[Pool.DRAM].used, chip.pools[Pool.L1].used
-                lines.append(f"  {chip.uid}:")
+                lines.append(f"  {printable(chip.uid)}:")
                 lines.append(f"    Buffers: {things}")
                 lines.append(f"    DRAM: {dram} bytes ({dram / 1024:g} KB)")
                 lines.append(f"    L1: {l1} bytes ({l1 / 1024:g} KB)")

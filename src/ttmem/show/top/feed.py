@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ttmem.account import blank
+from ttmem.account.printable import printable
 from ttmem.api.client import ApiError, NoServer, api_paths, get
 from ttmem.show.look import Look, no_account
 from ttmem.show.text import Style
@@ -102,7 +103,7 @@ class Feed:
             trouble = str(error)
             picture = None if self._answered else self._alone("does not answer", trouble)
         stamp = time.time(), time.monotonic()
-        return News(picture, trouble, {} if trouble else self._answers(), *stamp)
+        return News(picture, trouble and printable(trouble), {} if trouble else self._answers(), *stamp)
 
     def _alone(self, state: str, why: str) -> Json:
         return self._clean(self._look.picture(no_account(state, why)))
@@ -120,7 +121,7 @@ class Feed:
                 found = self._events() if path == EVENTS else self._ask(path, _LONGER_PATIENCE)
                 answers[path] = Answer(found, None, time.monotonic())
             except ApiError as error:
-                answers[path] = Answer(None, str(error), time.monotonic())
+                answers[path] = Answer(None, printable(str(error)), time.monotonic())
             now = time.monotonic()
             if _REST * (now - began) > self.interval:
                 self._rests[path] = now + _REST * (now - began)
