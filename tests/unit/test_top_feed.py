@@ -166,7 +166,12 @@ def test_a_server_that_goes_and_one_that_is_slow(api: Api, root: str, monkeypatc
 
 @pytest.mark.parametrize(
     ("host", "shown", "plain"),
-    [("a\x1b[2Jb", "a\\x1b[2Jb", "a\\x1b[2Jb"), ("模", "模", "?"), ("a\x7f", "a\\x7f", "a\\x7f"), ('"\\/', '"\\/', '"\\/')],
+    [
+        ("a\x1b[2Jb", "a\\x1b[2Jb", "a\\x1b[2Jb"),
+        ("模", "模", "?"),
+        ("a\x7f", "a\\x7f", "a\\x7f"),
+        ('"\\/', '"\\/', '"\\/'),
+    ],
 )
 @pytest.mark.parametrize("escaped", [True, False])
 def test_nothing_that_moves_the_cursor(api: Api, host: str, shown: str, plain: str, escaped: bool) -> None:
