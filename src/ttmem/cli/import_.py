@@ -24,8 +24,9 @@ from ttmem.cli import CommandError
 from ttmem.imports.events import Translation
 from ttmem.imports.files import find, read
 from ttmem.imports.graph import NotACapture
-from ttmem.imports.summary import may_replace, summary, write
+from ttmem.imports.summary import summary, write
 from ttmem.show.text import Column, Style, style_of, table, wrap
+from ttmem.wire.output_files import EVENTS, check_replaceable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         path = find(path)
         out = Path(args.output) if args.output else Path(f"{path.stem}.events")
-        if not may_replace(out):
-            raise CommandError(f"{out} is there already and no event file; name another with -o")
+        _check_output(out)
         translation = Translation(read(path, args.rank), args.board)
         if not translation.recording.steps or not translation.machine.chips:
             raise NotACapture("nothing in it touches a device; a capture sees only the thread that began it")
@@ -61,6 +61,14 @@ def run(args: argparse.Namespace) -> int:
     found = {**summary(translation, ledger, events), "file": str(path), "output": str(out)}
     print(json.dumps(found) if args.json else _text(found, style_of(sys.stdout)))
     return 0
+
+
+def _check_output(out: Path) -> None:
+    """Said before a long file is read."""
+    try:
+        check_replaceable(str(out), EVENTS)
+    except OSError as error:
+        raise CommandError(f"cannot write {out}: {error.strerror}") from None
 
 
 def _text(found: dict[str, Any], style: Style) -> str:

@@ -38,6 +38,7 @@ from ttmem.sources import sysfs
 from ttmem.sources.rounds import Rounds
 from ttmem.wire.endpoint import LEGACY_PATH, api_path, beside
 from ttmem.wire.legacy import Type
+from ttmem.wire.output_files import write_whole
 
 _TICK_SECONDS = 0.05
 _THIN_PER_TICK = 5000
@@ -240,8 +241,10 @@ class Server:
 
     def _write_pid(self) -> None:
         path = beside(self.options.socket, ".pid")
-        with open(path, "w", encoding="ascii") as file:
-            file.write(f"{os.getpid()}\n")
+        try:
+            write_whole(path, f"{os.getpid()}\n")
+        except OSError as error:
+            self.warn(f"cannot write {path}: {error.strerror}; going on without it")
 
     def _follow_chips(self, seen: list[dict[str, Any]]) -> None:
         """After a reset the driver may deal out its numbers anew; TT_VISIBLE_DEVICES means those of the moment."""
