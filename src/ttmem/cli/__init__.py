@@ -43,6 +43,24 @@ def complain(text: str) -> None:
     print(printable(text), file=sys.stderr)
 
 
+class Answered:
+    """Around what shows an answer of a server: one that makes no sense is an error with a message of its own."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        from ttmem.api.client import MALFORMED, malformed
+
+        if isinstance(error, MALFORMED) and os.environ.get("TTMEM_DEBUG") != "1":
+            raise CommandError(malformed(error, self._command)) from None
+
+
 class _Parser(argparse.ArgumentParser):
     """Its complaints quote arguments, which a shell may have made of the names of files."""
 
@@ -80,7 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for stream in ("stdout", "stderr"):
             if getattr(sys, stream) is None:  # closed by whoever started us; print() would take the other one
                 setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # for names that it has no letters for
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="backslashreplace")  # for names that its encoding has no letters for
         code = int(module.run(_parsed(parser, rest)))
         sys.stdout.flush()  # here, where a full disk is still an answer
         return code
