@@ -99,7 +99,7 @@ def _text(found: dict[str, Any], style: Style) -> str:
     several = "s" if len(chips) != 1 else ""
     lines += wrap(f"{found['output']}: {found['events']} events, {len(chips)} chip{several}", style)
     rows = [(chip, kind, total) for chip in chips for kind, total in chip["kinds"].items()]
-    lines += ["", *_table(rows, style), ""]
+    lines += ["", *(_table(rows, style) if rows else ["Nothing in it takes memory of a chip."]), ""]
     lines += wrap(f"All of it is {found['confidence']}. Not in the file: {'; '.join(found['lacks'])}.", style)
     if found["clock"] == "counted":
         lines += wrap("There are no times in it: a microsecond stands for a node.", style)

@@ -15,6 +15,8 @@ from ttmem.account.parties import Chip
 from ttmem.account.sites import line_of
 from ttmem.account.totals import Total
 from ttmem.imports.events import Translation, step_at
+from ttmem.wire.decode import decode
+from ttmem.wire.encode import encode
 from ttmem.wire.journal import JournalWriter
 
 SCHEMA = "ttmem.import/1"
@@ -34,6 +36,7 @@ def write(translation: Translation, out: Path, name: str) -> tuple[Ledger, int]:
             journal = JournalWriter(file)
             for time, event in translation.events():
                 count += 1
+                decode(encode(event))  # what no reader would take back must not be written
                 journal.write(time, source, event)
                 ledger.apply(time, source, event)
         os.replace(scratch, out)
