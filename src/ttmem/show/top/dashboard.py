@@ -110,7 +110,10 @@ class Dashboard:
         except Exception as error:
             if os.environ.get("TTMEM_DEBUG") == "1":
                 raise
-            self.model.message = printable(f"{self.view.name}: {malformed(error, 'top')}")
+            why = malformed(error, "top")
+            if self.model.trouble is not None:  # there is no server that could have answered
+                why = f"internal error: {type(error).__name__}: {error}; please report it with TTMEM_DEBUG=1 ttmem top"
+            self.model.message = printable(f"{self.view.name}: {why}")
             return otherwise
 
     def _common(self, key: str) -> None:
