@@ -16,6 +16,7 @@ from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.grid import CoreRange, mask_of
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind
+from ttmem.account.validation import InvalidValue
 from ttmem.wire import handshake, native
 from ttmem.wire.decode import NativeStream, _mask_of_packed, decode
 from ttmem.wire.encode import encode
@@ -29,7 +30,8 @@ NONE = st.none()
 I32 = st.integers(-(2**31), 2**31 - 1)
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
-SIZE = st.integers(0, 2**63 - 1)
+BANK_BYTES = st.integers(0, 1 << 40)
+COUNT = st.integers(0, 1 << 48)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 
@@ -47,7 +49,7 @@ def core_sets(draw: st.DrawFn) -> int:
 KIND = st.sampled_from(KINDS)
 EXTRA = st.builds(
     ev.Extra,
-    NONE | U64,
+    NONE | st.integers(0, ev.MAX_SIZE),
     core_sets(),
     U32,
     NONE | TEXT,
@@ -59,33 +61,55 @@ EXTRA = st.builds(
     NONE | TEXT,
     NONE | TEXT,
 )
-PAIR = st.tuples(SIZE, SIZE)
-GEOMETRY = st.builds(Geometry, st.sampled_from(Arch), *[SIZE] * 9, st.booleans())
+PAIR = st.tuples(BANK_BYTES, BANK_BYTES)
+BANKS = st.integers(0, 1 << 16)
+
+
+@st.composite
+def geometries(draw: st.DrawFn) -> Geometry:
+    """Any chip whose regions lie inside its memory."""
+    l1_size = draw(st.integers(1, 1 << 30))
+    l1_base = draw(st.integers(0, l1_size))
+    bank_size = draw(BANK_BYTES)
+    return Geometry(
+        draw(st.sampled_from(Arch)), draw(st.integers(1, 64)), draw(st.integers(1, 64)), l1_size, l1_base,
+        draw(st.integers(0, l1_base)), draw(BANKS), bank_size, draw(st.integers(0, l1_size - l1_base)),
+        draw(st.integers(0, bank_size)), draw(st.booleans()),
+    )  # fmt: skip
+
+
 CHIP = st.builds(
-    ChipInfo, TEXT, NONE | TEXT, NONE | I32, st.sampled_from(Arch), NONE | TEXT, NONE | st.booleans(), NONE | GEOMETRY
+    ChipInfo,
+    TEXT.filter(bool),
+    NONE | TEXT,
+    NONE | st.integers(0, 65535),
+    st.sampled_from(Arch),
+    NONE | TEXT,
+    NONE | st.booleans(),
+    NONE | geometries(),
 )
 EVENTS: dict[type, st.SearchStrategy[Any]] = {
     ev.Allocated: st.builds(ev.Allocated, I32, KIND, U64, U64, U64, U32, NONE | EXTRA),
     ev.Freed: st.builds(ev.Freed, I32, NONE | KIND, U64, U64, U64, U32, core_sets()),
     ev.ProgramRun: st.builds(ev.ProgramRun, I32, U64, core_sets()),
-    ev.ProgramCompiled: st.builds(ev.ProgramCompiled, I32, U64, U64, U64, NONE | TEXT, NONE | TEXT),
+    ev.ProgramCompiled: st.builds(ev.ProgramCompiled, I32, U64, st.integers(0, 1 << 30), U64, NONE | TEXT, NONE | TEXT),
     ev.Described: st.builds(ev.Described, I32, KIND, U64, EXTRA),
     ev.Failed: st.builds(ev.Failed, NONE | st.integers(0, 2**31 - 1), TEXT, NONE | TEXT, NONE | TEXT),
     ev.Sees: st.builds(ev.Sees, U64, NONE | TEXT),
-    ev.Audited: st.builds(ev.Audited, I32, U32, PAIR, PAIR, PAIR, PAIR, U64),
+    ev.Audited: st.builds(ev.Audited, I32, U32, PAIR, PAIR, PAIR, st.tuples(BANKS, BANKS), COUNT),
     ev.ProgramDestroyed: st.builds(ev.ProgramDestroyed, I32, U64),
     ev.DeviceOpened: st.builds(ev.DeviceOpened, I32, CHIP),
     ev.DeviceClosed: st.builds(ev.DeviceClosed, I32),
     ev.ChipFound: st.builds(ev.ChipFound, CHIP),
     ev.ResyncBegin: st.builds(ev.ResyncBegin, U64),
     ev.ResyncEnd: st.builds(ev.ResyncEnd, U64),
-    ev.Lost: st.builds(ev.Lost, U64),
-    ev.Rejected: st.builds(ev.Rejected, U64),
+    ev.Lost: st.builds(ev.Lost, COUNT),
+    ev.Rejected: st.builds(ev.Rejected, COUNT),
     ev.Claimed: st.builds(ev.Claimed, I32),
     ev.Mark: st.builds(ev.Mark, TEXT),
     ev.PhaseBegan: st.builds(ev.PhaseBegan, U64, TEXT, U64),
     ev.PhaseEnded: st.builds(ev.PhaseEnded, U64),
-    ev.Viewed: st.builds(ev.Viewed, I32, U32, KIND, U32, U64, U64, U64),
+    ev.Viewed: st.builds(ev.Viewed, I32, U32, KIND, BANKS, BANK_BYTES, BANK_BYTES, BANK_BYTES),
     ev.ProcessExited: st.just(ev.ProcessExited()),
     ev.PeaksReset: st.just(ev.PeaksReset()),
 }
@@ -169,8 +193,8 @@ def test_long_texts_are_cut_between_characters(text: str, times: int) -> None:
 
 
 def decoded(record: bytes) -> ev.Event | None:
-    """The event, or None for bytes that mean nothing; any other error than NativeError is a failure."""
-    with suppress(NativeError):
+    """The event, or None for bytes that mean nothing or what cannot be; any other error is a failure."""
+    with suppress(NativeError, InvalidValue):
         return decode(record)
     return None
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import mmap
 import os
@@ -13,11 +14,13 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from struct import pack_into, unpack_from
 
 import pytest
 from native.tests.build import build
 
+from ttmem.account.validation import InvalidValue
 from ttmem.wire.ring import (
     BANKS_AT,
     CHIP_SIZE,
@@ -500,19 +503,152 @@ def test_a_place_that_is_never_finished_does_not_hold_the_reader(memory: Memory,
     """A writer that goes on changing the turn for ever must not keep a server from everything else."""
     at = memory.at["places_at"]
     pack_into("<I", memory.map, at, 1)
-    alive, asked = ring._writer_alive, 0
+    read, reads = ring._bytes, 0
 
-    def counted(place: int, seen: int) -> bool:
-        nonlocal asked
-        asked += 1
-        if asked > 10000:
+    def counted(place: int, length: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        if reads > 10_000:
             raise TimeoutError("the reader still waits")
-        pack_into("<I", memory.map, place, (seen + 2) & 0xFFFFFFFF)
-        return alive(place, seen)
+        pack_into("<I", memory.map, at, 2 * reads + 1)
+        return read(place, length)
 
-    ring._writer_alive = counted  # type: ignore[method-assign]
-    with contextlib.suppress(RingError):
-        ring.place(0)
+    ring._bytes = counted  # type: ignore[method-assign]
+    assert ring.place(0).turn & 1
+
+
+# -- memory that its owner damages -----------------------------------------------------------------------------------
+
+_PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+
+
+def punch_hole(fd: int, at: int, length: int) -> None:
+    """Give pages of a memory file back to the kernel, which no seal but F_SEAL_WRITE forbids."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.fallocate(fd, _PUNCH_HOLE, ctypes.c_long(at), ctypes.c_long(length)):
+        raise OSError(ctypes.get_errno(), "fallocate")
+
+
+def blocks(fd: int) -> int:
+    return os.fstat(fd).st_blocks
+
+
+def test_a_hole_reads_as_nothing_and_is_not_filled_by_reading(memory: Memory, ring: Ring) -> None:
+    memory.allocate(0)
+    assert memory.map is not None
+    memory.map.close()
+    memory.map = None
+    punch_hole(memory.fd, 0, memory.size)
+    assert (ring.head, ring.read(10), ring.live()) == (0, (0, []), [])
+    assert ring.place(0).state == 0
+    assert blocks(memory.fd) == 0
+
+
+def test_the_reader_does_not_map_what_it_reads(memory: Memory) -> None:
+    """A mapping is what SIGBUS comes from: huge pages that are gone cannot be had again."""
+    inode = f" {os.fstat(memory.fd).st_ino} "
+    assert memory.map is not None
+    memory.map.close()
+    memory.map = None
+    with contextlib.closing(memory.open()) as ring:
+        ring.live()
+        with open("/proc/self/maps") as maps:
+            assert not [line for line in maps if inode in line]
+
+
+def test_memory_that_may_not_be_read() -> None:
+    memory = Memory()
+    path = f"/proc/self/fd/{memory.fd}"
+    assert refused(os.open(path, os.O_WRONLY)) == "it cannot be read: Bad file descriptor"
+    memory.close()
+
+
+@pytest.mark.parametrize("what", ["pipe", "directory", "socket", "path"])
+def test_what_is_no_memory_file_is_never_read(what: str, tmp_path: Path) -> None:
+    if what == "pipe":
+        fd, other = os.pipe()
+        os.close(other)
+    elif what == "directory":
+        fd = os.open(tmp_path, os.O_RDONLY)
+    elif what == "path":
+        fd = os.open(tmp_path, os.O_PATH)
+    else:
+        fd = socket.socket(socket.AF_UNIX).detach()
+    assert refused(fd) == "it is not a memory file"
+
+
+def test_a_head_that_is_half_old_and_half_new_is_read_again(memory: Memory, ring: Ring) -> None:
+    memory.put(head=0x1_0000_0001)
+    read, torn = ring._bytes, [0x1_FFFF_FFFF, 0x0_0000_0001]
+
+    def tearing(at: int, length: int) -> bytes:
+        return torn.pop().to_bytes(8, "little") if torn and length == 8 else read(at, length)
+
+    ring._bytes = tearing  # type: ignore[method-assign]
+    assert ring.head == 0x1_0000_0001
+    assert not torn
+
+
+def test_a_head_that_jumps_for_ever_is_given_up(memory: Memory, ring: Ring) -> None:
+    numbers = random.Random(3)
+    ring._bytes = lambda at, length: numbers.randbytes(length)  # type: ignore[method-assign]
+    with pytest.raises(RingError, match="its head is never the same twice"):
+        _ = ring.head
+
+
+def test_a_layout_that_changes_after_it_was_checked(memory: Memory, ring: Ring) -> None:
+    memory.allocate(0)
+    memory.put(ring_slots=0, table_slots=1 << 31, ring_at=0xFFFFFFFF, places=1 << 31)
+    assert len(ring.live()) == 1
+    with pytest.raises(RingError, match="there is no place"):
+        ring.place(PLACES)
+
+
+@pytest.mark.parametrize("field", ["places", "chips", "meters", "ring_slots", "table_slots", "blobs_size"])
+def test_more_of_something_than_an_agent_has(field: str) -> None:
+    """Each is gone through in one turn of the reader, so each has a limit of its own."""
+    memory = Memory(size=1 << 27)
+    most = {"places": 256, "chips": 256, "meters": 257, "ring_slots": 1 << 16, "table_slots": 1 << 18}.get(
+        field, 32 << 20
+    )
+    at = field.removesuffix("_slots").removesuffix("_size") + "_at"
+    memory.put(**{at: HEADER_SIZE, field: most})
+    Ring(os.dup(memory.fd)).close()
+    memory.put(**{field: most + 1})
+    assert refused(os.dup(memory.fd)) == f"it has {most + 1} {field}; an agent has at most {most}"
+    memory.close()
+
+
+def test_a_core_outside_every_grid(memory: Memory, ring: Ring) -> None:
+    mask = 1 << 4095 | 1
+    for number, bits in ((8, mask), (800, mask | 1 << 4096)):
+        pack_into("<I", memory.map, memory.at["blobs_at"] + number, 513)
+        at = memory.at["blobs_at"] + number + 4
+        memory.map[at : at + 513] = bits.to_bytes(513, "little")
+    assert ring.mask(8) == mask
+    with pytest.raises(InvalidValue, match="a core outside the 64 x 64 there can be"):
+        ring.mask(800)
+
+
+@pytest.mark.parametrize(
+    ("chips", "numbers", "message"),
+    [
+        (bytes(514), {}, "a mesh of 257 chips; there can be 256"),
+        (b"\0\0\1\0", {0: 7, 1: 7}, "a mesh has one chip twice"),
+        (b"\0\0", {0: 1 << 31}, "device number: 2147483648 is not between"),
+    ],
+)
+def test_meshes_that_cannot_be(memory: Memory, ring: Ring, chips: bytes, numbers: dict[int, int], message: str) -> None:
+    at = memory.at["places_at"]
+    pack_into("<II", memory.map, at, 2, 1)
+    pack_into("<I", memory.map, at + 16, 8)
+    pack_into("<I", memory.map, memory.at["blobs_at"] + 8, len(chips))
+    start = memory.at["blobs_at"] + 12
+    memory.map[start : start + len(chips)] = chips
+    for chip, number in numbers.items():
+        pack_into("<I", memory.map, memory.at["chips_at"] + chip * CHIP_SIZE + 8, number)
+    with pytest.raises((RingError, InvalidValue), match=message):
+        ring.chips_of(ring.place(0))
 
 
 @pytest.mark.parametrize("seed", range(30))

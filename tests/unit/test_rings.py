@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ttmem.account.events import Allocated, Event, PhaseBegan, PhaseEnded, Sees
+from ttmem.account.grid import CoreRange, mask_of
 from ttmem.account.identity import ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
@@ -51,6 +52,7 @@ OFFSETS = {name: (offset, code) for name, offset, code in HEADER_FIELDS}
 SEEN = (1 << Kind.FIRMWARE) - 1
 START = clock_gettime_ns(CLOCK_MONOTONIC)
 BANKS = 12
+L1_SIZE, L1_BASE = 1499136, 1 << 17
 
 
 class Agent:
@@ -76,6 +78,7 @@ class Agent:
         self.clock = START
         self.live: dict[int, Record] = {}
         self._blobs = 8
+        self._grid = self.blob(mask_of([CoreRange(0, 0, 7, 7)]).to_bytes(64, "little"))
 
     def put(self, **fields: int) -> None:
         for name, value in fields.items():
@@ -100,7 +103,8 @@ class Agent:
         at = self.at["places_at"] + index * PLACE_SIZE
         blob = self.blob(b"".join(chip.to_bytes(2, "little") for chip in chips))
         whole = index if whole is None else whole
-        pack_into("<IIIIIIII", self.map, at, 0, state, index, whole, blob, len(chips), 1, 0)
+        pack_into("<IIIIIIII", self.map, at, 0, state, index, whole, blob, len(chips), 1, self._grid)
+        pack_into("<QQ", self.map, at + 32, L1_SIZE, L1_BASE)
         for bank in (0, 1, 3, 4):
             pack_into("<QQQQII", self.map, at + BANKS_AT + bank * BANK_SIZE, 1 << 20, 0, 0, 0, BANKS, 32)
         self.put(places_used=max(index + 1, self.field("places_used")))

@@ -11,6 +11,7 @@ from ttmem.account.events import Allocated, Claimed, DeviceOpened, Mark, Rejecte
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import BUFFER_KINDS
 from ttmem.account.parties import Source
+from ttmem.account.validation import InvalidValue
 from ttmem.server.resolve import chips_of_visible
 from ttmem.server.rings import AGENT
 from ttmem.sources import processes
@@ -93,16 +94,7 @@ class Records:
                 elif op == native.SYNC:
                     self._reply(connection, handshake.synced(handshake.sync_token(record)))
                 else:
-                    source = self._source(connection, owner)
-                    event, now = decode(record), ingest.now()
-                    if type(event) is Mark or ingest.observers or ingest.log.quota > 0:
-                        thing = ingest.emit(now, source, event)
-                        ingest.log.note(now, source, event, thing)
-                    else:
-                        thing = ingest.ledger.apply(now, source, event)
-                        ingest.log.left_out += 1
-                    if thing is None and type(event) is Allocated:
-                        self._refused(connection, source, event.device, event.size)
+                    self._event(connection, owner, record)
                 if monotonic() > deadline:
                     connection.pending = records, owner
                     return
@@ -111,6 +103,25 @@ class Records:
             self._reject(self._source(connection, owner))
             self._complain(connection, owner, "native", f"sent a damaged record: {error}; closing the connection")
             ingest.end(connection)  # our client reconnects and re-sends what is live
+
+    def _event(self, connection: Connection, owner: Owner, record: bytes) -> None:
+        """One event of our own protocol. A value that cannot be costs its sender that event."""
+        ingest, source = self._ingest, self._source(connection, owner)
+        try:
+            event = decode(record)
+        except InvalidValue as error:
+            self._reject(source)
+            self._complain(connection, owner, "value", f"ignored a record with an impossible value: {error}")
+            return
+        now = ingest.now()
+        if type(event) is Mark or ingest.observers or ingest.log.quota > 0:
+            thing = ingest.emit(now, source, event)
+            ingest.log.note(now, source, event, thing)
+        else:
+            thing = ingest.ledger.apply(now, source, event)
+            ingest.log.left_out += 1
+        if thing is None and type(event) is Allocated:
+            self._refused(connection, source, event.device, event.size)
 
     def _source(self, connection: Connection, owner: Owner) -> Source:
         source = owner.sources.get(connection.source_name)

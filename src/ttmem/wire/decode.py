@@ -40,6 +40,7 @@ from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.grid import MAX_Y, ROW, CoreRange, mask_of
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KINDS
+from ttmem.account.validation import InvalidValue, check
 from ttmem.wire import native
 from ttmem.wire.native import (
     ALLOCATED_FORM,
@@ -62,16 +63,21 @@ _NO_STACKS: Stacks = {}
 
 
 def decode(record: bytes, stacks: Stacks = _NO_STACKS) -> Event:
-    """The event of one whole record; ``stacks`` are those that an event file has numbered so far."""
+    """The event of one whole record; ``stacks`` are those that an event file has numbered so far.
+
+    Raises NativeError if the record is damaged, InvalidValue if it is whole but claims what cannot be.
+    """
     decoder = _DECODERS.get(record[0]) if record else None
     if decoder is None:
         raise NativeError(f"record type 0x{record[:1].hex()} is not known to version {native.VERSION}")
     try:
-        return decoder(record, stacks)
-    except NativeError:
+        event = decoder(record, stacks)
+        check(event)
+    except (NativeError, InvalidValue):
         raise
     except (StructError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise NativeError(f"record type 0x{record[0]:02x} of {len(record)} bytes is damaged: {error}") from None
+    return event
 
 
 def read_text(raw: bytes, most: int = MAX_TEXT) -> str:

@@ -17,7 +17,7 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from struct import Struct
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from zlib import crc32
 
 from ttmem.account.events import Event
@@ -25,10 +25,12 @@ from ttmem.account.identity import ProcessInfo
 from ttmem.account.kinds import Confidence
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
+from ttmem.account.validation import check_time
 from ttmem.wire import native
 from ttmem.wire.decode import decode, read_text
 from ttmem.wire.encode import encode, stack_of
 
+_NoneType = type(None)
 MAGIC = b"TTMEMEVT"
 VERSION = 2  # 1 had the stack in every record
 _HEADER = Struct("<8sII")
@@ -134,10 +136,12 @@ class JournalReader:
             if until is not None and time > until:
                 break
             try:
+                check_time(time)
                 if record[0] == _SOURCE:
                     about = json.loads(record[1:])
-                    info = ProcessInfo(*about["process"])
-                    sources[number] = ledger.source(time, info, about["name"], Confidence(about["confidence"]))
+                    sources[number] = ledger.source(
+                        time, _process_info(about["process"]), str(about["name"]), Confidence(about["confidence"])
+                    )
                 elif record[0] == _STACK:
                     stacks[number] = read_text(record[1:], native.MAX_LINES)
                 else:
@@ -147,3 +151,14 @@ class JournalReader:
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise JournalError(f"an entry is whole but makes no sense: {type(error).__name__}: {error}") from None
         return last
+
+
+def _process_info(fields: list[Any]) -> ProcessInfo:
+    """The process of a source entry; ValueError if a field is of another type than the writer's."""
+    info = ProcessInfo(*fields)
+    numbers, texts = (info.pid, info.start, info.uid, info.connection), (info.name, info.command)
+    if not all(type(number) in (int, _NoneType) for number in numbers) or info.pid is None:
+        raise ValueError(f"a process is described by numbers, not {numbers}")
+    if not all(isinstance(text, (str, _NoneType)) for text in texts):
+        raise ValueError(f"a process has a name and a command line, not {texts}")
+    return info

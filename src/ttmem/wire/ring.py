@@ -3,20 +3,22 @@
 
 The layout is that of native/src/layout.h, written down once there and once here; a test compares the two field by
 field. The file belongs to another process: every number is copied before it is looked at, and nothing read here
-is trusted to lie where it should.
+is trusted to lie where it should. It is read with pread and never mapped: a mapping of memory whose owner punches a
+hole into it, or whose huge pages run out, ends the reader with SIGBUS.
 """
 
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
 from ttmem.account.geometry import Arch, Geometry
+from ttmem.account.grid import MAX_Y, ROW
 from ttmem.account.identity import ChipInfo, assumed_uid
+from ttmem.account.validation import MAX_MESH_CHIPS, check_cores, check_device, check_geometry
 
 MAGIC = int.from_bytes(b"ttmemrng", "little")
 VERSION = 3
@@ -72,7 +74,10 @@ _HEADER = {name: (Struct("<" + code), offset) for name, offset, code in HEADER_F
 _METER = Struct("<" + "".join(code for _, _, code in METER_FIELDS))
 _BLOB_LENGTH = Struct("<I")
 MAX_BLOB = 4096
-_MOST_BYTES = 1 << 28
+_MAX_FILE_BYTES = 1 << 28
+_MAX_RING_SLOTS, _MAX_TABLE_SLOTS, _MAX_BLOB_BYTES = 1 << 16, 1 << 18, 32 << 20  # as the agent makes them
+_MAX_PLACES, _MAX_CHIPS, _MAX_METERS = 256, 256, 257
+_READ_ATTEMPTS = 100  # of something that its owner may be changing
 
 # UMD's BoardType codes, named as sysfs names them.
 BOARDS = {3: "n150", 4: "n300", 5: "p100", 6: "p150", 7: "p300", 8: "galaxy-wormhole", 9: "galaxy-wormhole",
@@ -188,14 +193,12 @@ class Ring:
 
     def __init__(self, fd: int) -> None:
         """Takes the descriptor over, also if it is refused."""
+        self._fd = fd
         try:
-            self._map = _mapped(fd)
-        finally:
-            os.close(fd)
-        try:
-            self._check()
+            self._size = _checked_size(fd)
+            layout = self._checked_layout()
         except RingError:
-            self._map.close()
+            os.close(fd)
             raise
         self.cursor = 0
         self._blobs: dict[int, bytes] = {}
@@ -203,28 +206,54 @@ class Ring:
         self._masks: dict[int, int] = {0: 0}
         self._names: dict[int, str | None] = {0: None}
         self._causes: dict[int, Cause] = {}
-        self._ring_at, self.slots = self.field("ring_at"), self.field("ring_slots")
-        self._table_at, self._table_slots = self.field("table_at"), self.field("table_slots")
-        self._blobs_at, self._blobs_size = self.field("blobs_at"), self.field("blobs_size")
-        self._places_at, self._place_count = self.field("places_at"), self.field("places")
-        self._chips_at, self._chip_count = self.field("chips_at"), self.field("chips")
+        self._ring_at, self.slots = layout["ring_at"], layout["ring_slots"]
+        self._table_at, self._table_slots = layout["table_at"], layout["table_slots"]
+        self._blobs_at, self._blobs_size = layout["blobs_at"], layout["blobs_size"]
+        self._places_at, self.place_count = layout["places_at"], layout["places"]
+        self._chips_at, self._chip_count = layout["chips_at"], layout["chips"]
+        self._meters_at, self._meter_count = layout["meters_at"], layout["meters"]
         self._head, self._head_at = _HEADER["head"]
 
     def close(self) -> None:
-        self._map.close()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _bytes(self, at: int, length: int) -> bytes:
+        """A copy of that part of the memory, however its owner treats it."""
+        try:
+            raw = os.pread(self._fd, length, at)
+            while 0 < len(raw) < length:  # one call reads at most 2 GiB, and less if a signal comes
+                more = os.pread(self._fd, length - len(raw), at + len(raw))
+                if not more:
+                    break
+                raw += more
+        except OSError as error:
+            raise RingError(f"it cannot be read: {error.strerror}") from None
+        if len(raw) != length:
+            raise RingError(f"it ends after {at + len(raw)} bytes")
+        return raw
 
     def field(self, name: str) -> int:
         code, offset = _HEADER[name]
-        return int(code.unpack_from(self._map, offset)[0])
+        return int(code.unpack(self._bytes(offset, code.size))[0])
 
     def text(self, name: str) -> str:
         code, offset = _HEADER[name]
-        return bytes(code.unpack_from(self._map, offset)[0]).split(b"\0", 1)[0].decode("utf-8", "replace")
+        return bytes(code.unpack(self._bytes(offset, code.size))[0]).split(b"\0", 1)[0].decode("utf-8", "replace")
 
     @property
     def head(self) -> int:
-        """The sequence of the newest record."""
-        return int(self._head.unpack_from(self._map, self._head_at)[0])
+        """The sequence of the newest record.
+
+        A copy of eight bytes may be half old and half new. So two copies are taken until the second is as high as the
+        first, or higher by what can be written in between; the first is then a number the writer has reached.
+        """
+        for _ in range(_READ_ATTEMPTS):
+            first, second = (self._head.unpack(self._bytes(self._head_at, 8))[0] for _ in range(2))
+            if 0 <= second - first < self.slots:
+                return int(first)
+        raise RingError("its head is never the same twice")
 
     def read(self, limit: int) -> tuple[int, list[tuple[int, ...]]]:
         """At most ``limit`` records after the cursor, oldest first, and how many before them were overwritten.
@@ -253,10 +282,9 @@ class Ring:
         at, end = first % self.slots, last % self.slots + 1
         start = self._ring_at
         if at < end:
-            return self._map[start + at * RECORD_SIZE : start + end * RECORD_SIZE]
-        return (
-            self._map[start + at * RECORD_SIZE : start + self.slots * RECORD_SIZE]
-            + self._map[start : start + end * RECORD_SIZE]
+            return self._bytes(start + at * RECORD_SIZE, (end - at) * RECORD_SIZE)
+        return self._bytes(start + at * RECORD_SIZE, (self.slots - at) * RECORD_SIZE) + self._bytes(
+            start, end * RECORD_SIZE
         )
 
     def live(self) -> list[tuple[int, ...]]:
@@ -269,7 +297,7 @@ class Ring:
             # The newest record again: its change of the table comes after it and may not be made yet.
             self.cursor = max(0, self.head - 1)
             high = min(self.field("table_high"), self._table_slots)
-            raw = self._map[self._table_at : self._table_at + high * RECORD_SIZE]
+            raw = self._bytes(self._table_at, high * RECORD_SIZE)
             table = {slot: record for slot, record in enumerate(RECORD.iter_unpack(raw)) if record[0]}
             lost, records = self.read(self.slots)
             if lost:
@@ -287,10 +315,10 @@ class Ring:
         if not 0 < number <= self._blobs_size - _BLOB_LENGTH.size:
             return b""
         at = self._blobs_at + number
-        (length,) = _BLOB_LENGTH.unpack_from(self._map, at)
+        (length,) = _BLOB_LENGTH.unpack(self._bytes(at, _BLOB_LENGTH.size))
         if length > MAX_BLOB or number + 4 + length > self._blobs_size:
             return b""
-        found = self._map[at + 4 : at + 4 + length]
+        found = self._bytes(at + 4, length)
         self._blob_bytes += length
         if self._blob_bytes > self._blobs_size:  # more than can be there: blobs that overlap
             self._blob_bytes = length
@@ -305,7 +333,9 @@ class Ring:
         """A core set as the account keeps it: bit ``y * 64 + x``, which is how the agent writes it."""
         known = self._masks.get(number)
         if known is None:
-            known = self._masks[number] = int.from_bytes(self.blob(number), "little")
+            known = int.from_bytes(self.blob(number), "little")
+            check_cores(known)
+            self._masks[number] = known
         return known
 
     def name(self, number: int) -> str | None:
@@ -324,35 +354,37 @@ class Ring:
         return known
 
     def place(self, number: int) -> Place:
-        if not 0 <= number < self._place_count:
+        """A place as it is now. Its ``turn`` is odd if its writer is amid a change, or was killed amid one."""
+        if not 0 <= number < self.place_count:
             raise RingError(f"there is no place {number}")
         at = self._places_at + number * PLACE_SIZE
-        for _ in range(100):
-            raw = self._map[at : at + PLACE_SIZE]
-            (turn,) = _BLOB_LENGTH.unpack_from(self._map, at)
+        for _ in range(_READ_ATTEMPTS):
+            raw = self._bytes(at, PLACE_SIZE)
             fields = _PLACE.unpack_from(raw)
+            (turn,) = _BLOB_LENGTH.unpack(self._bytes(at, _BLOB_LENGTH.size))
             if turn == fields[0] and not turn & 1:
-                break
-            if not self._writer_alive(at, turn):
                 break
         banks = tuple(Bank._make(_BANK.unpack_from(raw, BANKS_AT + i * BANK_SIZE)) for i in range(BANK_COUNT))
         return Place._make((*fields, banks))
 
-    def _writer_alive(self, at: int, turn: int) -> bool:
-        """Does the turn still move? A writer killed inside an audit leaves it odd for ever."""
-        return any(_BLOB_LENGTH.unpack_from(self._map, at)[0] != turn for _ in range(1000))
-
     def places(self) -> list[Place]:
-        return [self.place(number) for number in range(min(self.field("places_used"), self._place_count))]
+        return [self.place(number) for number in range(min(self.field("places_used"), self.place_count))]
 
     def chips_of(self, place: Place) -> list[RingChip]:
         raw = self.blob(place.chips)
-        return [self.chip(int.from_bytes(raw[i : i + 2], "little")) for i in range(0, len(raw) - 1, 2)]
+        if len(raw) > 2 * MAX_MESH_CHIPS:
+            raise RingError(f"a mesh of {len(raw) // 2} chips; there can be {MAX_MESH_CHIPS}")
+        chips = [self.chip(int.from_bytes(raw[i : i + 2], "little")) for i in range(0, len(raw) - 1, 2)]
+        for chip in chips:
+            check_device(chip.number)
+        if len({chip.number for chip in chips}) != len(chips):
+            raise RingError("a mesh has one chip twice")
+        return chips
 
     def chip(self, number: int) -> RingChip:
         if not 0 <= number < self._chip_count:
             raise RingError(f"there is no chip {number}")
-        return RingChip._make(_CHIP.unpack_from(self._map, self._chips_at + number * CHIP_SIZE))
+        return RingChip._make(_CHIP.unpack_from(self._bytes(self._chips_at + number * CHIP_SIZE, CHIP_SIZE)))
 
     def meters(self) -> dict[tuple[int | None, str], Meter]:
         """What is held, by Metal's number (None: on all chips together) and gauge.
@@ -360,9 +392,8 @@ class Ring:
         Each number is whole, but the agent may be between two of them: they belong together while it stands still.
         """
         found: dict[tuple[int | None, str], Meter] = {}
-        for group in range(min(self.field("meters_used"), self.field("meters"))):
-            at = self.field("meters_at") + group * METERS_SIZE
-            raw = self._map[at : at + METERS_SIZE]
+        for group in range(min(self.field("meters_used"), self._meter_count)):
+            raw = self._bytes(self._meters_at + group * METERS_SIZE, METERS_SIZE)
             mask = int.from_bytes(raw[:_CHIP_MASK], "little")
             chips = [self.chip(number).number for number in range(mask.bit_length()) if mask >> number & 1]
             for gauge, values in zip(GAUGES, _METER.iter_unpack(raw[_GAUGES_AT:])):
@@ -370,22 +401,27 @@ class Ring:
                     found[chip, gauge] = Meter._make(values)
         return found
 
-    def _check(self) -> None:
-        if self.field("magic") != MAGIC:
+    def _checked_layout(self) -> dict[str, int]:
+        """Where everything lies. It is read once: the owner may change it after it was checked."""
+        header = self._bytes(0, HEADER_SIZE)
+        read = {name: code.unpack_from(header, offset)[0] for name, (code, offset) in _HEADER.items()}
+        if read["magic"] != MAGIC:
             raise RingError("it does not begin with the agent's mark")
-        if self.field("version") != VERSION:
-            raise RingError(f"it is version {self.field('version')}, this reader knows version {VERSION}")
-        size = len(self._map)
-        for name, count, each in (
-            ("places_at", "places", PLACE_SIZE), ("chips_at", "chips", CHIP_SIZE), ("meters_at", "meters", METERS_SIZE),
-            ("ring_at", "ring_slots", RECORD_SIZE), ("table_at", "table_slots", RECORD_SIZE),
-            ("blobs_at", "blobs_size", 1),
+        if read["version"] != VERSION:
+            raise RingError(f"it is version {read['version']}, this reader knows version {VERSION}")
+        for name, count, each, most in (
+            ("places_at", "places", PLACE_SIZE, _MAX_PLACES), ("chips_at", "chips", CHIP_SIZE, _MAX_CHIPS),
+            ("meters_at", "meters", METERS_SIZE, _MAX_METERS), ("ring_at", "ring_slots", RECORD_SIZE, _MAX_RING_SLOTS),
+            ("table_at", "table_slots", RECORD_SIZE, _MAX_TABLE_SLOTS), ("blobs_at", "blobs_size", 1, _MAX_BLOB_BYTES),
         ):  # fmt: skip
-            at, items = self.field(name), self.field(count)
-            if not HEADER_SIZE <= at <= size or not 0 < items * each <= size - at:
-                raise RingError(f"its {count} at {at} do not fit {size} bytes")
-        if self.field("ring_slots") < 2:
+            at, items = read[name], read[count]
+            if not HEADER_SIZE <= at <= self._size or not 0 < items * each <= self._size - at:
+                raise RingError(f"its {count} at {at} do not fit {self._size} bytes")
+            if items > most:
+                raise RingError(f"it has {items} {count}; an agent has at most {most}")
+        if read["ring_slots"] < 2:
             raise RingError("its ring has one slot, which is always about to be overwritten")
+        return read
 
 
 def _apply(table: dict[int, tuple[int, ...]], record: tuple[int, ...]) -> None:
@@ -409,7 +445,8 @@ def _apply(table: dict[int, tuple[int, ...]], record: tuple[int, ...]) -> None:
             del table[gone]
 
 
-def _mapped(fd: int) -> mmap.mmap:
+def _checked_size(fd: int) -> int:
+    """The size of a memory file that no longer shrinks; nothing else is read from: a pipe would block."""
     try:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError:
@@ -417,29 +454,30 @@ def _mapped(fd: int) -> mmap.mmap:
     if not seals & fcntl.F_SEAL_SHRINK:
         raise RingError("it is not sealed against shrinking")
     size = os.fstat(fd).st_size
-    if not HEADER_SIZE <= size <= _MOST_BYTES:
+    if not HEADER_SIZE <= size <= _MAX_FILE_BYTES:
         raise RingError(f"it has {size} bytes")
-    try:
-        return mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
-    except OSError as error:
-        raise RingError(f"it cannot be mapped: {error.strerror}") from None
+    return size
 
 
-def geometry_of(place: Place, grid: int) -> Geometry:
-    """The live geometry of a place's chips; ``grid`` is its compute grid as a core mask."""
+def geometry_of(place: Place, grid: int) -> Geometry | None:
+    """The live geometry of a place's chips; ``grid`` is its compute grid as a core mask. None if that is not known."""
+    if not grid:
+        return None
     arch = Arch(place.arch) if place.arch in Arch._value2member_map_ else Arch.UNKNOWN
-    rows = [(grid >> 64 * y) & (1 << 64) - 1 for y in range(32)]
-    width = max((row.bit_length() for row in rows), default=0)
-    height = max((y + 1 for y, row in enumerate(rows) if row), default=0)
+    rows = [(grid >> ROW * y) & (1 << ROW) - 1 for y in range(MAX_Y)]
+    width = max(row.bit_length() for row in rows)
+    height = max(y + 1 for y, row in enumerate(rows) if row)
     dram, small, trace = place.banks[0], place.banks[3], place.banks[4]
-    return Geometry(
+    geometry = Geometry(
         arch, width, height, place.l1_size, place.l1_base, place.map_end or place.l1_base, dram.banks,
         place.dram_base + dram.size + trace.size, small.size, trace.size, True,
     )  # fmt: skip
+    check_geometry(geometry)
+    return geometry
 
 
-def chip_info(chip: RingChip, geometry: Geometry) -> ChipInfo:
+def chip_info(chip: RingChip, geometry: Geometry | None, arch: Arch = Arch.UNKNOWN) -> ChipInfo:
     uid = str(chip.unique_id) if chip.unique_id else assumed_uid(chip.number)
     board = BOARDS.get(chip.board)
     remote = {0: False, 1: True}.get(chip.remote)
-    return ChipInfo(uid, None, None, geometry.arch, board, remote, geometry)
+    return ChipInfo(uid, None, None, arch if geometry is None else geometry.arch, board, remote, geometry)

@@ -8,7 +8,7 @@ behind, it takes the live table instead and counts what it missed: the state is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from time import CLOCK_MONOTONIC, clock_gettime
+from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns
 
 from ttmem.account.events import (
     Allocated,
@@ -34,6 +34,7 @@ from ttmem.account.events import (
 from ttmem.account.kinds import KINDS, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
+from ttmem.account.validation import MAX_BANKS, MAX_COUNT, check, check_reserved
 from ttmem.wire.ring import (
     BINARY,
     KEPT,
@@ -85,6 +86,7 @@ class RingFold:
         self.width = 1  # chips of the widest mesh: how many events a record may become
         self.completeness: float | None = None  # the worst of all audits so far
         self._offset = offset
+        self._newest = 0  # the agent's clock when it was last read; no record is younger
         self._closing = closing  # a device that got something since the last call is about to be closed
         self.fresh = False  # has anything been opened, allocated, or freed by the program since
         self.blind = False  # was a closing among what was lost: what was left then is not known
@@ -119,7 +121,7 @@ class RingFold:
         for time, event in self._begin(limit):
             ledger.apply(time, source, event)
         allocated, freed = ledger.allocated, ledger.freed
-        offset, spots, extras, kinds = self._offset, self._spots, self._extras, KINDS
+        offset, newest, spots, extras, kinds = self._offset, self._newest, self._spots, self._extras, KINDS
         for record in self._batch:
             (_, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, _, place, core_count, _,
              program, name) = record  # fmt: skip
@@ -128,6 +130,8 @@ class RingFold:
                     ledger.apply(time, source, event)
                 continue
             spot = spots.get(place) or self._spot(place)
+            if nanoseconds > newest:
+                nanoseconds = newest
             time, kind, sizes = nanoseconds * 1e-9 + offset, kinds[code], spot.sizes
             if happened == _ALLOCATED:
                 self.fresh = True
@@ -158,6 +162,10 @@ class RingFold:
     def _now(self) -> float:
         return clock_gettime(CLOCK_MONOTONIC) + self._offset
 
+    def _time(self, nanoseconds: int) -> float:
+        """Wall time of an agent's time, which is not later than the reading of it."""
+        return min(nanoseconds, self._newest) * 1e-9 + self._offset
+
     def open_numbers(self) -> list[int]:
         """Metal's numbers of the chips that are open."""
         return [number for number, places in self._open.items() if places]
@@ -166,6 +174,10 @@ class RingFold:
         place = self.ring.place(number)
         if place.state == 0:
             raise RingError(f"place {number} was never opened")
+        if place.whole >= self.ring.place_count:
+            raise RingError(f"place {number} is part of place {place.whole}, which cannot be")
+        if any(bank.banks > MAX_BANKS for bank in place.banks):
+            raise RingError(f"place {number} has more than {MAX_BANKS} banks")
         numbers = tuple(chip.number for chip in self.ring.chips_of(place))
         self.width = max(self.width, len(numbers))
         sizes = self._sizes.get(place.whole)
@@ -188,10 +200,11 @@ class RingFold:
             self.ring.cursor = before
             yield from self._resync()
             _, self._batch = self.ring.read(limit)
+        self._newest = clock_gettime_ns(CLOCK_MONOTONIC)
         self.records += len(self._batch)
         full = self.ring.field("table_full")
         if full > self._unkept:  # live, but in no table: counted as lost
-            yield self._now(), Lost(full - self._unkept)
+            yield self._now(), Lost(min(full - self._unkept, MAX_COUNT))
             self.lost += full - self._unkept
             self._unkept = full
 
@@ -202,7 +215,7 @@ class RingFold:
     def _one(self, record: tuple[int, ...]) -> Iterator[tuple[float, Event]]:
         """The events of one record: one for each chip."""
         (_, nanoseconds, happened, kind, _, flags, _, address, size, _, _, place, _, cores, program, _) = record
-        time = nanoseconds * 1e-9 + self._offset
+        time = self._time(nanoseconds)
         if happened in _PHASES:
             yield time, self._phase(record)
             return
@@ -289,8 +302,10 @@ class RingFold:
             return Extra(None, self.ring.mask(cores), 0, tag, bool(flags & SHARED), stack=stack)
         known = None if layout == _UNKNOWN_LAYOUT else layout
         banks = spot.banks[kind] if spot.mesh or not core_count else core_count
+        reserved = per_bank * banks
+        check_reserved(reserved)
         extra = Extra(
-            per_bank * banks,
+            reserved,
             0,
             spot.allocator,
             tag,
@@ -339,7 +354,7 @@ class RingFold:
         self._forget(number)  # the number may have been another mesh's
         place = self.ring.place(number)
         geometry = geometry_of(place, self.ring.mask(place.cores))
-        if self.sizes is not None and number not in self._sizes:
+        if self.sizes is not None and geometry is not None and number not in self._sizes:
             sizes = self._sizes[number] = Sizes(geometry, place.banks[_L1].unit, whole=not before)
             if place.mesh != NO_MESH:  # else a buffer may lie elsewhere on each core
                 sizes.has_bank(_DRAM, place.dram_base, place.banks[_DRAM].size)
@@ -377,15 +392,16 @@ class RingFold:
             event = self._take_audit(number) if place.state == 1 else None
             if event is not None:
                 for chip in (self._spots.get(number) or self._spot(number)).numbers:
-                    yield place.audited * 1e-9 + self._offset, event._replace(device=chip)
+                    yield self._time(place.audited), event._replace(device=chip)
 
     def _take_audit(self, number: int) -> Audited | None:
         """A place's last audit, if it is a new one."""
         place = self.ring.place(number)
-        if place.audits == self._audits.get(number, 0):
-            return None
+        if place.turn & 1 or place.audits == self._audits.get(number, 0):
+            return None  # what its writer is amid of, or was killed amid of, is not looked at
         self._audits[number] = place.audits
         event = _audit_of(place)
+        check(event)
         both, either = event.agreement
         share = both / either if either else 1.0
         self.completeness = share if self.completeness is None else min(share, self.completeness)
@@ -399,7 +415,8 @@ class RingFold:
         self._generation += 1
         self.lost += missed
         now = self._now()
-        yield now, Lost(missed)
+        self._newest = clock_gettime_ns(CLOCK_MONOTONIC)
+        yield now, Lost(min(missed, MAX_COUNT))
         yield now, ResyncBegin(self._generation)
         before, self._open = self._open, {}
         self._audits.clear()
@@ -418,7 +435,7 @@ class RingFold:
         for record in things:
             spot = self._spots.get(record[11]) or self._spot(record[11])
             kind, program = record[3], record[14]
-            time = record[1] * 1e-9 + self._offset
+            time = self._time(record[1])
             if kind == PROGRAM_FRAME:
                 cause = self.ring.cause(record[15])
                 for number in spot.numbers:
@@ -432,7 +449,7 @@ class RingFold:
         for nanoseconds, spot, program, cores in sorted(ran):
             for number in spot.numbers:
                 self._ran[number] = program
-                yield nanoseconds * 1e-9 + self._offset, ProgramRun(number, program, self.ring.mask(cores))
+                yield self._time(nanoseconds), ProgramRun(number, program, self.ring.mask(cores))
         yield now, ResyncEnd(self._generation)
 
 
