@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ttmem.account.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
-from ttmem.account.snapshot import counts
 from ttmem.account.snapshot import thing as thing_json
 from ttmem.account.things import Thing
 from ttmem.api.words import anomaly_line, plain
@@ -33,7 +32,8 @@ class DumpBuilder:
         self._limit = _KERNELS_LISTED if kernels_only else LISTED
 
     def add(self, item: Thing) -> None:
-        if not counts(item) or (self._kernels_only and item.kind not in KERNEL_KINDS):
+        """One of those that count (``snapshot.counts``), which is for the caller to find out."""
+        if self._kernels_only and item.kind not in KERNEL_KINDS:
             return
         where = (item.holding.number, item.holding.chip.uid)
         kinds = self._groups.get(where)
@@ -76,7 +76,10 @@ class _Group:
             "bytes": self.bytes,
             "large": {"count": self.large, "bytes": self.large_bytes},
             "small": {"count": self.count - self.large, "bytes": self.bytes - self.large_bytes},
-            "things": [thing_json(item, see_tag=may_see(item.holding.source.process.info.uid)) for item in listed],
+            "things": [
+                {**thing_json(item, see_tag=may_see(item.holding.source.process.info.uid)), "counted": True}
+                for item in listed
+            ],
         }
 
 
@@ -131,7 +134,8 @@ def _thing_line(item: Json) -> str:
         word = f"{word} kernel"
     else:
         word = "Buffer" if item["core"] or word is None else word
-    text = f"{word} {item['id']}: {_kb(item['size'])} (PID {item['pid']}, ref_count={item['refs']})"
+    references = f"ref_count={item['refs']}" if item["refs"] else "freed since this dump was requested"
+    text = f"{word} {item['id']}: {_kb(item['size'])} (PID {item['pid']}, {references})"
     if item["core"]:
         core = item["core"]
         text += f" core ({core['x']},{core['y']}) at {core['address']:#x}: {core['what']}"

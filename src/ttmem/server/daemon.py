@@ -25,6 +25,7 @@ from ttmem.account.units import human
 from ttmem.server.answers import LegacyAnswers
 from ttmem.server.clock import Clock, rfc3339
 from ttmem.server.feed import Feed
+from ttmem.server.guard import Guard
 from ttmem.server.history import History
 from ttmem.server.http import HttpServer
 from ttmem.server.ingest import TURN_SECONDS, Ingest
@@ -39,6 +40,8 @@ from ttmem.wire.endpoint import LEGACY_PATH, api_path, beside
 from ttmem.wire.legacy import Type
 
 _TICK_SECONDS = 0.05
+_RINGS_SECONDS = 0.04  # of a tick, for what agents wrote
+_LEAST_PAUSE_SECONDS = 0.005  # between two ticks, for clients and the API
 _THIN_PER_TICK = 5000
 _COLLECT_SECONDS = 60
 _FEW_THINGS = 20_000
@@ -81,13 +84,13 @@ class Server:
         self.ingest.answer = LegacyAnswers(self.ledger, noc_capacity=options.noc_capacity)
         self.ingest.dump_asked = self._print_dump
         self.ingest.warn = self.warn
+        self._guard = Guard(self.warn, self.clock.now)
         self.lookout = Lookout(options.machine, self.ledger, self._emit, warn=self.warn, chips_seen=self._follow_chips)
         self.api = Api(self.ledger, self.ingest, self.history, self.feed, self.clock, self.lookout, self.about)
         self._claims: list[Claim] = []
         self._recording: Recording | None = None
         self._stop = asyncio.Event()
         self._started = False
-        self._dumps: set[asyncio.Task[None]] = set()
         self._http: list[HttpServer] = []
         self._servers: list[asyncio.Server] = []
         if options.record is not None:
@@ -100,6 +103,8 @@ class Server:
 
     def about(self) -> dict[str, Any]:
         return {
+            "status": "ok" if self._guard.all_well else "degraded",
+            "parts": self._guard.json(),
             "pid": os.getpid(),
             "since": self.since,
             "version": __version__,
@@ -124,6 +129,7 @@ class Server:
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until told to stop."""
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._loop_failed)
         raise_descriptor_limit()
         # A full collection goes through every live thing, a tenth of a second for a million of them, and finds next to
         # nothing: freed things are in no cycle. So only the young are collected, a few at a time because that holds the
@@ -167,26 +173,55 @@ class Server:
 
     def _turn(self) -> None:
         """The loop calls while anything is readable; what a turn left over it does not see, so that is scheduled."""
-        if not self._stop.is_set() and self.ingest.turn():
+        if self._stop.is_set():
+            return
+        more = False
+        try:
+            more = self.ingest.turn()
+        except Exception as error:
+            self._guard.failed("clients", error)
+        if more:
             asyncio.get_running_loop().call_soon(self._turn)
 
     async def _tick(self) -> None:
-        """Everything that happens by the clock."""
-        second = int(self.clock.now())
+        """Everything that happens by the clock. A part that fails keeps no other from its turn."""
+        guard, now = self._guard, self.clock.now
+        second = int(now())
+        next_tick = monotonic()
         while True:
-            await asyncio.sleep(_TICK_SECONDS)
-            self.ingest.tick()
-            while self.ingest.rings.follow(monotonic() + TURN_SECONDS):
-                await asyncio.sleep(0)
-            self.log.tick(self.clock.now())
-            self.ledger.thin_graves(_THIN_PER_TICK)
-            if int(self.clock.now()) != second:
-                second = int(self.clock.now())
-                self.history.sample(self.clock.now(), self.ledger, self.lookout.chips())
+            next_tick = max(next_tick + _TICK_SECONDS, monotonic() + _LEAST_PAUSE_SECONDS)
+            await asyncio.sleep(next_tick - monotonic())
+            guard.run("clients", self.ingest.tick)
+            await self._follow_rings()
+            guard.run("log", lambda: self.log.tick(now()))
+            guard.run("dead processes", lambda: self.ledger.thin_graves(_THIN_PER_TICK))
+            if int(now()) != second:
+                second = int(now())
+                guard.run("history", lambda: self.history.sample(now(), self.ledger, self.lookout.chips()))
                 if self._recording is not None:
-                    self._recording.flush()
+                    guard.run("recording", self._recording.flush)
                 if second % _COLLECT_SECONDS == 0 and self.ledger.live_count() < _FEW_THINGS:
                     gc.collect()
+
+    async def _follow_rings(self) -> None:
+        """Rings have a share of each tick and no more, or a process that writes without end would stop the clock."""
+        deadline = monotonic() + _RINGS_SECONDS
+        try:
+            while self.ingest.rings.follow(monotonic() + TURN_SECONDS):
+                if monotonic() > deadline:
+                    behind = self.ingest.rings.behind()
+                    self._guard.waiting("agents", f"{behind} records are written and not read yet")
+                    return
+                await asyncio.sleep(0)
+        except Exception as error:
+            self._guard.failed("agents", error)
+        else:
+            self._guard.well("agents")
+
+    def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What nobody else caught: reported in one line, once for each kind."""
+        error = context.get("exception")
+        self._guard.failed("server", error or RuntimeError(context.get("message", "unknown")))
 
     async def _listen(self) -> None:
         options = self.options
@@ -227,15 +262,13 @@ class Server:
         loop.add_signal_handler(signal.SIGHUP, lambda: None)  # a closed terminal is no reason to lose the account
 
     def _print_dump(self, op: Type) -> None:
-        """The dump on standard output; gathered in slices, so it is a task."""
+        """The dump of this moment, on standard output."""
         self.ingest.catch_up()
-        task = asyncio.get_running_loop().create_task(self._say_dump(op))
-        self._dumps.add(task)
-        task.add_done_callback(self._dumps.discard)
-
-    async def _say_dump(self, op: Type) -> None:
-        text = await self.api.dump_text(kernels=op == Type.DUMP_KERNELS)
-        self.log.say(self.clock.now(), f"Received {op.name} request...\n{text}\n{op.name} complete.")
+        self.api.dumps.request(
+            op,
+            write=lambda text: self.log.say(self.clock.now(), text),
+            failed=lambda error: self._guard.failed("dump", error),
+        )
 
     def _write_pid(self) -> None:
         path = beside(self.options.socket, ".pid")

@@ -30,6 +30,7 @@ from ttmem.wire.legacy import Record, Type
 from ttmem.wire.stream import READ_SIZE
 
 TURN_SECONDS = 0.008
+_DEATH_SECONDS = 0.002  # of a turn, for what one dead process left
 _ACCEPTS_PER_TURN = 64
 
 
@@ -70,6 +71,9 @@ class Ingest:
         self._waiting: deque[tuple[int, int]] = deque()
         self._buffer = bytearray(READ_SIZE)
         self._accept_paused = False
+        self._reading: Connection | None = None  # whose records are being applied
+        self._dying: dict[Owner, None] = {}  # dead, and their memory is not read to its end yet
+        self._failed_observers: set[tuple[str, str]] = set()
 
     # -- the loop's side -----------------------------------------------------------------------------------------
 
@@ -84,7 +88,7 @@ class Ingest:
         """One round of work, a few milliseconds long; True if there is more to do at once."""
         deadline = monotonic() + TURN_SECONDS
         self.log.tick(self.now())
-        self.bury_dead()
+        self.bury_dead(deadline)
         waiting = self._waiting
         if not waiting:
             waiting.extend(self._epoll.poll(0, 256))
@@ -102,7 +106,7 @@ class Ingest:
                         break
             elif fd in self._listeners:
                 self._accept(self._listeners[fd])
-        return bool(waiting)
+        return bool(waiting or self._dying)
 
     def tick(self) -> None:
         """Now and then: what no descriptor tells."""
@@ -110,15 +114,28 @@ class Ingest:
             self._accept_paused = False
             for fd in self._listeners:
                 self._epoll.modify(fd, select.EPOLLIN)
-        if self._owners.check_unwatched():
+        if self._owners.check_unwatched() or self._dying:
             self.bury_dead()
 
     def emit(self, time: float, source: Source | None, event: Event) -> Thing | None:
         """Apply one event that the server itself found out or was told."""
         thing = self.ledger.apply(time, source, event)
-        for observer in self.observers:
-            observer(time, source, event, thing)
+        if self.observers:
+            for observer in tuple(self.observers):  # one that fails may leave
+                try:
+                    observer(time, source, event, thing)
+                except Exception as error:
+                    self._observer_failed(observer, error)
         return thing
+
+    def _observer_failed(self, observer: Observer, error: Exception) -> None:
+        """Whoever looks on does not stop what they look at; each kind of failure is reported once."""
+        kind = getattr(observer, "__qualname__", type(observer).__name__), type(error).__name__
+        if kind not in self._failed_observers:
+            self._failed_observers.add(kind)
+            self.warn(
+                f"{kind[0]} failed at an event: {kind[1]}: {error}; further failures of this kind are not reported"
+            )
 
     def close(self) -> None:
         for connection in list(self.connections.values()):
@@ -161,6 +178,7 @@ class Ingest:
 
     def _read_safely(self, connection: Connection, deadline: float = math.inf) -> int:
         """A fault of ours, met on one connection, costs that connection and not the account."""
+        outer, self._reading = self._reading, connection
         try:
             if connection.pending is not None:
                 self._records.native(connection, *connection.pending, deadline)
@@ -174,6 +192,8 @@ class Ingest:
             if connection.open:
                 self.end(connection)
             return 0
+        finally:
+            self._reading = outer
 
     def _read(self, connection: Connection, deadline: float) -> int:
         """One bounded read. Returns the number of bytes, 0 at the end of the stream, -1 if there was nothing."""
@@ -193,25 +213,43 @@ class Ingest:
         for pid, owner in connection.owners.items():
             owner.connections.discard(connection)
             if pid == 0:
-                self._exit(owner)
+                self._dying[owner] = None
         del self.connections[connection.sock.fileno()]
         connection.close()
 
     # -- deaths --------------------------------------------------------------------------------------------------
 
-    def bury_dead(self) -> None:
-        """Deaths take effect after everything the dead had sent by then (rule 3)."""
+    def bury_dead(self, deadline: float | None = None) -> None:
+        """Deaths take effect after everything the dead had sent by then (rule 3).
+
+        What a dead process left in its ring may be seconds of work, so it is read in turns with the others.
+        """
+        if deadline is None:
+            deadline = monotonic() + TURN_SECONDS
         for owner in self._owners.died():
+            if self._reading in owner.connections:  # it died amid what is being read: that comes first
+                self._owners.postpone(owner)
+                continue
             for listener in self._listeners.values():
                 self._accept(listener)  # it may have connected, sent and died before it was accepted
             for connection in list(owner.connections):
                 self._drain(connection)
-            self._exit(owner)
+            self._owners.bury(owner)  # another process may get its pid at any time
+            self._dying[owner] = None
+        for owner in list(self._dying):
+            del self._dying[owner]
+            if self.rings.finish(owner, min(deadline, monotonic() + _DEATH_SECONDS)):
+                self._exit(owner)
+            else:
+                self._dying[owner] = None  # behind the others
+            if monotonic() > deadline:
+                return
 
     def catch_up(self) -> None:
         """Be as up to date as a few milliseconds allow: before somebody looks."""
-        self.rings.follow(monotonic() + TURN_SECONDS)
-        self.bury_dead()
+        deadline = monotonic() + TURN_SECONDS
+        self.rings.follow(deadline)
+        self.bury_dead(deadline)
 
     def _drain(self, connection: Connection) -> None:
         """Read what is there now, not what others on the same connection go on sending."""
@@ -225,9 +263,7 @@ class Ingest:
             left -= count
 
     def _exit(self, owner: Owner) -> None:
-        self.rings.finish(owner)
         now = self.now()
-        self._owners.bury(owner)
         for connection in owner.connections:
             connection.owners = {pid: o for pid, o in connection.owners.items() if o is not owner}
         if not owner.sources:

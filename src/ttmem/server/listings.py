@@ -11,10 +11,10 @@ from ttmem.account import snapshot as snap
 from ttmem.account.groups import KEYS, Groups
 from ttmem.account.ledger import Ledger
 from ttmem.account.things import Thing
-from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
 from ttmem.api.leaks import OLDER, LeakFinder
 from ttmem.server import query
 from ttmem.server.clock import Clock, rfc3339
+from ttmem.server.dumps import Dumps
 from ttmem.server.http import HttpError, Request, Response, json_response
 from ttmem.server.query import Route, sees
 from ttmem.server.slices import in_turns, pause, rows_response, slices, thin
@@ -30,30 +30,17 @@ _SORTS: dict[str, Callable[[Thing], tuple[int, int]]] = {
 class Listings:
     """What is held, thing by thing."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, server: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, dumps: Dumps, server: Callable[[], dict[str, Any]]) -> None:
         self._ledger = ledger
         self._clock = clock
+        self._dumps = dumps
         self._server = server
         self.routes = [
-            Route("GET", "/things", self._things, (*_FILTERS, "sort", "limit", "offset")),
-            Route("GET", "/groups", self._groups, ("by", *_FILTERS, "limit")),
-            Route("GET", "/dump", self._dump, ("format", "what")),
-            Route("GET", "/leaks", self._leaks, ("older", "pid", "chip")),
+            Route("GET", "/things", self._things, (*_FILTERS, "sort", "limit", "offset"), lists=True),
+            Route("GET", "/groups", self._groups, ("by", *_FILTERS, "limit"), lists=True),
+            Route("GET", "/dump", self._dump, ("format", "what")),  # those that wait are answered together
+            Route("GET", "/leaks", self._leaks, ("older", "pid", "chip"), lists=True),
         ]
-
-    async def dump_text(self, *, kernels: bool = False, uid: int | None = 0) -> str:
-        dump = await self._build_dump(kernels=kernels, uid=uid)
-        return kernels_text(dump, self._clock.now()) if kernels else remaining_text(dump)
-
-    async def _build_dump(self, *, kernels: bool, uid: int | None) -> dict[str, Any]:
-        """Everything live, gathered without holding the loop."""
-        builder = DumpBuilder(kernels_only=kernels)
-        async for items in slices(self._ledger.holdings()):
-            for item in items:
-                builder.add(item)
-        return builder.result(
-            time=rfc3339(self._clock.now()), anomalies=snap.anomalies(self._ledger.anomalies), may_see=sees(uid)
-        )
 
     async def _things(self, request: Request) -> Response:
         asked = request.query
@@ -104,10 +91,11 @@ class Listings:
         form, what = request.query.get("format", "json"), request.query.get("what", "all")
         if form not in ("json", "text") or what not in ("all", "kernels"):
             raise HttpError(400, "format is 'json' or 'text', what is 'all' or 'kernels'")
+        kernels = what == "kernels"
         if form == "text":
-            text = await self.dump_text(kernels=what == "kernels", uid=request.uid)
+            text = await self._dumps.text(kernels=kernels, uid=request.uid)
             return Response(text.encode() + b"\n", content_type="text/plain; charset=utf-8")
-        return json_response(await self._build_dump(kernels=what == "kernels", uid=request.uid))
+        return json_response(await self._dumps.document(kernels=kernels, uid=request.uid))
 
     async def _leaks(self, request: Request) -> Response:
         asked, ledger = request.query, self._ledger

@@ -46,8 +46,8 @@ class Live:
             Route("GET", "/snapshot", self._snapshot, ("machine",)),
             Route("GET", "/processes", self._processes, ("state",)),
             Route("GET", "/processes/{pid}", self._process),
-            Route("GET", "/headroom", self._headroom, ("chip",)),
-            Route("GET", "/cores", self._get_cores, ("chip", "core")),
+            Route("GET", "/headroom", self._headroom, ("chip",), lists=True),
+            Route("GET", "/cores", self._get_cores, ("chip", "core"), lists=True),
             Route("GET", "/metrics", self._metrics, ("pids",)),
         ]
 
@@ -81,7 +81,7 @@ class Live:
 
     async def _health(self, request: Request) -> Response:
         server = self._server()
-        return json_response({"status": "ok", **server, "since": rfc3339(server["since"]), "events": self._ledger.seq})
+        return json_response({**server, "since": rfc3339(server["since"]), "events": self._ledger.seq})
 
     async def _snapshot(self, request: Request) -> Response:
         alone = request.query.get("machine") in ("0", "false")

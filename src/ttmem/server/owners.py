@@ -82,6 +82,10 @@ class Owners:
         dead += [self._by_pidfd[fd] for fd, _ in self._epoll.poll(0)]
         return list(dict.fromkeys(dead))
 
+    def postpone(self, owner: Owner) -> None:
+        """Name that process again the next time."""
+        self._gone.append(owner)
+
     def check_unwatched(self) -> bool:
         """Look after the processes without a pidfd; True if one of them died."""
         for owner in list(self._unwatched):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 
@@ -33,10 +34,10 @@ class Past:
         self._feed = feed
         self._clock = clock
         self.routes = [
-            Route("GET", "/peaks", self._peaks, ("since", "pid")),
+            Route("GET", "/peaks", self._peaks, ("since", "pid"), lists=True),
             Route("POST", "/peaks/reset", self._reset_peaks),
-            Route("GET", "/phases", self._phases, ("pid",)),
-            Route("GET", "/history", self._get_history, ("step", "since", "until", "chip", "kind")),
+            Route("GET", "/phases", self._phases, ("pid",), lists=True),
+            Route("GET", "/history", self._get_history, ("step", "since", "until", "chip", "kind"), lists=True),
             Route("GET", "/events", self._events),
         ]
 
@@ -58,6 +59,12 @@ class Past:
         return await rows_response(lambda: told)
 
     async def _reset_peaks(self, request: Request) -> Response:
+        """Peaks are everybody's: root and the server's user may reset them, and whoever is alone on the machine."""
+        known = (*self._ledger.processes.values(), *self._ledger.departed)
+        if request.uid not in (0, os.getuid()) and any(process.info.uid != request.uid for process in known):
+            raise HttpError(
+                403, "other users' processes have peaks, too: only root and the user who runs the server may reset them"
+            )
         self._ingest.emit(self._clock.now(), None, PeaksReset())
         return json_response({"reset": rfc3339(self._clock.now())})
 

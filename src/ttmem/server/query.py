@@ -21,6 +21,7 @@ class Route(NamedTuple):
     path: str
     handler: Callable[[Request], Awaitable[Response]]
     parameters: tuple[str, ...] = ()
+    lists: bool = False  # does it go through everything that is live: only so many do that at once
 
     def matches(self, path: str) -> bool:
         if self.path.endswith("{pid}"):

@@ -32,14 +32,21 @@ class Recording:
             if source is not None and type(event) is ProcessExited:
                 for gone in source.process.sources.values():
                     self._journal.exited(gone)
-        except OSError as error:  # a full disk ends the recording, not the account
-            self._warn(f"recording stopped: {error.strerror}; the file is whole up to here")
-            self._stopped = True
-            self._ingest.observers.remove(self._write)
+        except OSError as error:
+            self._stop(error)
 
     def flush(self) -> None:
         if not self._stopped:
-            self._journal.flush()
+            try:
+                self._journal.flush()
+            except OSError as error:
+                self._stop(error)
+
+    def _stop(self, error: OSError) -> None:
+        """A full disk ends the recording, not the account."""
+        self._stopped = True
+        self._ingest.observers.remove(self._write)
+        self._warn(f"recording stopped: {error.strerror}; the file can be read up to here")
 
     def close(self) -> None:
         if self._stopped:

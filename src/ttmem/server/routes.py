@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from ttmem.account.ledger import Ledger
 from ttmem.server.clock import Clock
+from ttmem.server.dumps import Dumps
 from ttmem.server.feed import Feed
 from ttmem.server.history import History
 from ttmem.server.http import HttpError, Request, Response
@@ -16,6 +18,9 @@ from ttmem.server.listings import Listings
 from ttmem.server.live import Live
 from ttmem.server.lookout import Lookout
 from ttmem.server.past import Past
+
+# Each of them has a turn of the loop in every round, and refers to everything that is live.
+_LISTINGS_PER_USER = 2
 
 
 class Api:
@@ -32,10 +37,12 @@ class Api:
         server: Callable[[], dict[str, Any]],
     ) -> None:
         self._ingest = ingest
+        self._listing: dict[int | None, asyncio.Semaphore] = {}  # by user
         self.live = Live(ledger, feed, clock, lookout, server)
-        self._listings = Listings(ledger, clock, server)
+        self.dumps = Dumps(ledger, clock)
+        listings = Listings(ledger, clock, self.dumps, server)
         past = Past(ledger, ingest, history, feed, clock)
-        self.routes = [*self.live.routes, *self._listings.routes, *past.routes]
+        self.routes = [*self.live.routes, *listings.routes, *past.routes]
 
     async def handle(self, request: Request) -> Response:
         known = [route for route in self.routes if route.matches(request.path)]
@@ -47,13 +54,13 @@ class Api:
                     allowed = ", ".join(route.parameters) or "none"
                     raise HttpError(400, f"unknown parameter {sorted(unknown)[0]!r}; {route.path} takes: {allowed}")
                 self._ingest.catch_up()
-                return await route.handler(request)
+                if not route.lists:
+                    return await route.handler(request)
+                async with self._listing.setdefault(request.uid, asyncio.Semaphore(_LISTINGS_PER_USER)):
+                    return await route.handler(request)
         if known:
             raise HttpError(405, f"{request.path} takes {known[0].method}, not {request.method}")
         raise HttpError(404, f"there is no {request.path}; there are {', '.join(route.path for route in self.routes)}")
-
-    async def dump_text(self, *, kernels: bool = False) -> str:
-        return await self._listings.dump_text(kernels=kernels)
 
     async def handle_metrics_only(self, request: Request) -> Response:
         """The one page that is served over TCP."""

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dumps of everything that is live, each of one moment, made in slices and one at a time.
+
+What is live is captured at once: a dump that a client asks for between two of its records shows what was live between
+them. A capture holds references and no copies. Requests that wait are answered together, so that thousands of them
+cost no more than a few.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ttmem.account import snapshot as snap
+from ttmem.account.kinds import KINDS, Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.things import Thing
+from ttmem.account.totals import NOT_YET
+from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
+from ttmem.server.clock import Clock, rfc3339
+from ttmem.server.query import sees
+from ttmem.server.slices import SLICE, pause
+from ttmem.wire.legacy import Type
+
+_MAX_WAITING = 8  # dumps of different moments that clients asked for in their streams
+_MAX_CAPTURED = 200_000  # allocations that all but the first of those may refer to
+_PAUSE_SECONDS = 0.2  # before a dump that answers requests which came too fast
+
+
+class Capture(NamedTuple):
+    """Everything that was live at one moment."""
+
+    time: float
+    event: int  # the number of the last event before it
+    tables: list[tuple[frozenset[Kind], list[Thing]]]  # the kinds that count there, and what was live
+    live: int
+    anomalies: dict[str, int]
+
+
+def capture(ledger: Ledger, time: float) -> Capture:
+    """What is live now; some milliseconds for a million allocations."""
+    tables = []
+    for holding in ledger.holdings():
+        counted = frozenset(kind for kind in KINDS if (leaf := holding.leaves[kind]) is not None and leaf.counts)
+        tables += [(counted, list(table.values())) for table in holding.tables() if table]
+    live = sum(len(things) for _, things in tables)
+    return Capture(time, ledger.seq, tables, live, snap.anomalies(ledger.anomalies))
+
+
+class _Request:
+    """A dump that clients asked for in their streams, and how many asked for it."""
+
+    def __init__(self, op: Type, captured: Capture | None) -> None:
+        self.op = op
+        self.captured = captured  # None: as it is when its turn comes
+        self.requests = 1
+
+
+class Dumps:
+    """Makes dumps for the API and for clients that ask in their streams."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._documents: dict[tuple[bool, int | None], asyncio.Task[dict[str, Any]]] = {}
+        self._requests: list[_Request] = []
+        self._printing: asyncio.Task[None] | None = None
+
+    async def document(self, *, kernels: bool, uid: int | None) -> dict[str, Any]:
+        """The dump as that user may see it, of a moment after the call. Who waits for the same gets the same."""
+        key = kernels, uid
+        task = self._documents.get(key)
+        if task is None:
+            task = self._documents[key] = asyncio.get_running_loop().create_task(self._make_document(kernels, uid))
+        return await asyncio.shield(task)
+
+    async def text(self, *, kernels: bool, uid: int | None) -> str:
+        return self._text(await self.document(kernels=kernels, uid=uid), kernels, self._clock.now())
+
+    def request(self, op: Type, write: Callable[[str], None], failed: Callable[[Exception], None]) -> None:
+        """A client asked in its stream: what is live now is written when it has been made into text."""
+        last = self._requests[-1] if self._requests else None
+        same = last is not None and last.op == op
+        if last is not None and same and (last.captured is None or last.captured.event == self._ledger.seq):
+            last.requests += 1
+            return
+        captured = sum(one.captured.live for one in self._requests if one.captured is not None)
+        room = len(self._requests) < _MAX_WAITING and captured + self._ledger.live_count() <= _MAX_CAPTURED
+        if not self._requests or room:
+            self._requests.append(_Request(op, capture(self._ledger, self._clock.now())))
+        else:
+            late = next((one for one in self._requests if one.captured is None and one.op == op), None)
+            if late is not None:
+                late.requests += 1
+            else:
+                self._requests.append(_Request(op, None))
+        if self._printing is None or self._printing.done():
+            self._printing = asyncio.get_running_loop().create_task(self._print(write, failed))
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _make_document(self, kernels: bool, uid: int | None) -> dict[str, Any]:
+        async with self._lock:
+            del self._documents[kernels, uid]  # whoever asks from now on gets a later moment
+            return await self._build(capture(self._ledger, self._clock.now()), kernels, uid)
+
+    async def _print(self, write: Callable[[str], None], failed: Callable[[Exception], None]) -> None:
+        while self._requests:
+            request = self._requests[0]
+            try:
+                if request.captured is None:
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                async with self._lock:
+                    captured = request.captured or capture(self._ledger, self._clock.now())
+                    kernels = request.op == Type.DUMP_KERNELS
+                    text = self._text(await self._build(captured, kernels, 0), kernels, captured.time)
+                together = f" ({request.requests} requests, answered together)" if request.requests > 1 else ""
+                write(f"Received {request.op.name} request...{together}\n{text}\n{request.op.name} complete.")
+            except Exception as error:
+                failed(error)
+            self._requests.remove(request)
+
+    async def _build(self, captured: Capture, kernels: bool, uid: int | None) -> dict[str, Any]:
+        builder = DumpBuilder(kernels_only=kernels)
+        done = 0
+        for counted, things in captured.tables:
+            for start in range(0, len(things), SLICE):
+                for item in things[start : start + SLICE]:
+                    if item.kind in counted and item.born != NOT_YET:
+                        builder.add(item)
+                done += min(SLICE, len(things) - start)
+                if done >= SLICE:
+                    done = 0
+                    await pause()
+        return builder.result(time=rfc3339(captured.time), anomalies=captured.anomalies, may_see=sees(uid))
+
+    @staticmethod
+    def _text(dump: dict[str, Any], kernels: bool, now: float) -> str:
+        return kernels_text(dump, now) if kernels else remaining_text(dump)

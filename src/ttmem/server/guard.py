@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the server's periodic work going: a part that fails is reported once, and tried again the next time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_MAX_REPORTS = 64  # different failures of one part that are reported; a failure may name ever new values
+
+
+class Part:
+    """One piece of periodic work: whether it is well, and since when it is not."""
+
+    __slots__ = ("detail", "failures", "name", "reported", "since", "state")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = "ok"  # or failing, or waiting
+        self.detail: str | None = None
+        self.since: float | None = None  # when it left the state "ok"
+        self.failures = 0
+        self.reported: set[str] = set()
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "state": self.state,
+            "detail": self.detail,
+            "since": self.since,
+            "failures": self.failures,
+        }
+
+
+class Guard:
+    """Runs parts of the server's work, each for itself.
+
+    >>> guard = Guard(warn=print, now=lambda: 7.0)
+    >>> for _ in range(2):
+    ...     guard.run("history", lambda: 1 // 0)
+    history failed: ZeroDivisionError: integer division or modulo by zero; it is tried again
+    >>> guard.json()[0]["state"]
+    'failing'
+    """
+
+    def __init__(self, warn: Callable[[str], None], now: Callable[[], float]) -> None:
+        self._warn = warn
+        self._now = now
+        self._parts: dict[str, Part] = {}
+
+    def run(self, name: str, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self.failed(name, error)
+        else:
+            self.well(name)
+
+    def failed(self, name: str, error: BaseException) -> None:
+        """It is still failing, or begins to; each different failure is reported once."""
+        part = self._part(name)
+        part.failures += 1
+        self._set(part, "failing", f"{type(error).__name__}: {error}")
+        kind = f"{type(error).__name__}: {error}"
+        if kind not in part.reported and len(part.reported) < _MAX_REPORTS:
+            part.reported.add(kind)
+            self._warn(f"{name} failed: {kind}; it is tried again")
+
+    def waiting(self, name: str, detail: str) -> None:
+        """It has more to do than it had time for."""
+        self._set(self._part(name), "waiting", detail)
+
+    def well(self, name: str) -> None:
+        part = self._part(name)
+        if part.state == "failing":
+            self._warn(f"{name} works again")
+        part.state, part.detail, part.since = "ok", None, None
+
+    @property
+    def all_well(self) -> bool:
+        return all(part.state == "ok" for part in self._parts.values())
+
+    def json(self) -> list[dict[str, Any]]:
+        return [part.json() for part in self._parts.values()]
+
+    def _part(self, name: str) -> Part:
+        part = self._parts.get(name)
+        if part is None:
+            part = self._parts[name] = Part(name)
+        return part
+
+    def _set(self, part: Part, state: str, detail: str) -> None:
+        if part.state != state:
+            part.since = self._now()
+        part.state, part.detail = state, detail
