@@ -25,8 +25,9 @@ from ttmem.wire.ring import BANK_COUNT, RingEvent
 WITNESS_UID = "77"  # of the chip that the witness uses; an attacker may name it too
 
 _EDGES = (
-    0, 1, 2, 63, 64, 65, 255, 1023, 1024, 0x7FFF, 0x8000, 0xFFFF, 1 << 20, 0x7FFFFFFF, 1 << 31, 0xFFFFFFFF, 1 << 32,
-    100 << 30, (100 << 30) + 1, 1 << 53, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1,
+    0, 1, 2, 63, 64, 65, 255, 256, 1023, 1024, 0x7FFF, 0x8000, 0xFFFF, 1 << 16, 1 << 20, 1 << 30, 0x7FFFFFFF, 1 << 31,
+    0xFFFFFFFF, 1 << 32, 100 << 30, (100 << 30) + 1, 1 << 40, 1 << 48, 1 << 53, 1 << 62, (1 << 63) - 1, 1 << 63,
+    (1 << 64) - 1,
 )  # fmt: skip
 _TEXTS = (
     b"", b"\0", b"\n\n\n", b"\x1b[31m\x1b]0;title\x07\r", "\u202eevil\u2066\u200f".encode(), b"../../etc/passwd",
@@ -159,7 +160,7 @@ def chip(draw: Numbers) -> dict[str, Any]:
     if draw.chance(0.85):
         # arch, grid x, grid y, L1 of a core, L1 base, end of the map, banks, bank, L1_SMALL, trace, live
         sizes = [
-            draw.json_number(8, 8, 0), draw.json_number(8, 9), draw.json_number(1499136, 1572864),
+            draw.json_number(8, 8, 64), draw.json_number(8, 9, 64), draw.json_number(1499136, 1572864),
             draw.json_number(104928), draw.json_number(35168), draw.json_number(12, 8), draw.json_number(1 << 30),
             draw.json_number(0, 32768), draw.json_number(0, 1 << 20),
         ]  # fmt: skip
@@ -318,9 +319,10 @@ def _put_place(draw: Numbers, memory: RingMemory, place: int, masks: list[int]) 
     memory.put_place(
         place, banks, turn=draw.one(32, 2, 4), state=draw.one(32, 1, 1, 1, 2), mesh=draw.one(32, 0, 0xFFFFFFFF),
         whole=draw.one(32, place, 0), chips=chips, chip_count=draw.one(32, len(listed)), arch=draw.one(32, 2, 3),
-        cores=rng.choice(masks), l1_size=draw.one(64, 1499136), l1_base=draw.one(64, 104928), map_end=draw.one(64, 35168, 0),
-        dram_base=draw.one(64, 64), buffers_ours=draw.one(64, 0, 3), buffers_theirs=draw.one(64, 0, 3),
-        audits=draw.one(64, 0, 1), mismatches=draw.one(64, 0), audited=draw.one(64, 1000),
+        cores=rng.choice(masks), l1_size=draw.one(64, 1499136), l1_base=draw.one(64, 104928),
+        map_end=draw.one(64, 35168, 0), dram_base=draw.one(64, 64), buffers_ours=draw.one(64, 0, 3),
+        buffers_theirs=draw.one(64, 0, 3), audits=draw.one(64, 0, 1), mismatches=draw.one(64, 0),
+        audited=draw.one(64, 1000),
     )  # fmt: skip
 
 
@@ -409,16 +411,17 @@ def event_file(draw: Numbers) -> bytes:
 
 _ORDINARY = {
     "machine": ("0", "1"), "state": ("tracked", "exited", "stale"), "chip": (WITNESS_UID, "1", "2", "assumed:0"),
-    "core": ("0,0", "3,2", "7,7"), "pids": ("0", "1"), "since": ("start", "reset", "0", "1794790000"), "pid": ("1", "501"),
+    "core": ("0,0", "3,2", "7,7"), "pids": ("0", "1"), "since": ("start", "reset", "0", "1794790000"),
+    "pid": ("1", "501"),
     "step": ("1", "10"), "until": ("1794790000", "0"), "kind": ("dram", "l1", "cb"), "device": ("0", "1"),
     "min_size": ("0", "4096"), "tag": ("ttnn", "a"), "sort": ("size", "newest", "oldest"), "limit": ("0", "1", "10000"),
     "offset": ("0", "5", "100000"), "by": ("op", "line", "stack", "shape", "program", "kind"),
     "format": ("json", "text"), "what": ("all", "kernels"), "older": ("0", "60"),
 }  # fmt: skip
 _STRANGE = (
-    "", "-1", "0", "1e300", "-1e300", "nan", "inf", "-inf", "1e18", str(1 << 31), str(1 << 63), str(1 << 64), "9" * 5000,
-    "0x" + "f" * 16, "\ud800", "\0", "\u202e", "../..", "1,2,3", "63,63", "64,64", "9999,9999", "-1,-1", "0_0", "\u0661",
-    "assumed:" + "9" * 30, "253402300800", "x" * 4000, "5e-324", "1,", ",", " 1",
+    "", "-1", "0", "1e300", "-1e300", "nan", "inf", "-inf", "1e18", str(1 << 31), str(1 << 63), str(1 << 64),
+    "9" * 5000, "0x" + "f" * 16, "\ud800", "\0", "\u202e", "../..", "1,2,3", "63,63", "64,64", "9999,9999", "-1,-1",
+    "0_0", "\u0661", "assumed:" + "9" * 30, "253402300800", "x" * 4000, "5e-324", "1,", ",", " 1",
 )  # fmt: skip
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import pack
 from typing import TYPE_CHECKING, Any
 
 from tests.fuzz_grammar import Numbers
@@ -64,6 +63,13 @@ def many_huge_things() -> bytes:
         DeviceOpened(0, chip(8, 8)),
         *(Allocated(0, Kind.DRAM, n << 40, 100 << 30, extra=Extra((1 << 63) - 1)) for n in range(1, 9)),
     )
+
+
+def many_wide_parts() -> bytes:
+    """The same on all the cores that there can be, where bytes are counted on each."""
+    everywhere = Extra(cores=(1 << 4096) - 1)
+    parts = (Allocated(0, Kind.CB, n << 38, 100 << 30, 1, extra=everywhere) for n in range(20_000))
+    return records(DeviceOpened(0, chip(64, 64)), *parts, ProgramRun(0, 1, everywhere.cores))
 
 
 def lone_surrogate() -> bytes:
@@ -127,8 +133,8 @@ def ring_of(write: Callable[[RingMemory], None]) -> Attack:
 RECORDS: dict[str, Callable[[], bytes]] = {
     one.__name__: one
     for one in (
-        huge_grid, huge_grid_with_a_program, empty_grid, no_banks, huge_reserved, many_huge_things, lone_surrogate,
-        huge_references,
+        huge_grid, huge_grid_with_a_program, empty_grid, no_banks, huge_reserved, many_huge_things, many_wide_parts,
+        lone_surrogate, huge_references,
     )
 }  # fmt: skip
 RINGS: dict[str, Callable[[RingMemory], None]] = {
@@ -136,15 +142,3 @@ RINGS: dict[str, Callable[[RingMemory], None]] = {
 }
 KNOWN: dict[str, Attack] = {name: bytes_of(make) for name, make in RECORDS.items()}
 KNOWN.update({name: ring_of(write) for name, write in RINGS.items()})
-
-
-def odd_times() -> list[float]:
-    return [float("nan"), float("inf"), 1e300, -1e300]
-
-
-def entry(time: float, source: int, record: bytes) -> bytes:
-    """One entry of an event file."""
-    from zlib import crc32
-
-    payload = pack("<dI", time, source) + record
-    return pack("<II", len(payload), crc32(payload)) + payload

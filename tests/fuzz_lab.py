@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server's parts in one process, a witness with a known account, and attackers beside it; what must hold after each case.
+"""A server's parts in one process, a witness with a known account, attackers beside it, and what must hold.
 
 The bytes take the server's own way: sockets, records, ledger, history, recording, routes, and then `ttmem replay` and
 `ttmem l1` on the recording. `python -m tests.fuzz_lab` runs cases and prints the seed of each before it runs, so that
@@ -242,10 +242,9 @@ class Lab:
         with open(self.file, "rb") as file:
             JournalReader(file).replay(ledger)
         picture = json.loads(json.dumps(snapshot(ledger, time="", host="", sources=[])))
-        if _account(_witness_in(picture)) != _account(before[0]):
-            raise Violation(
-                f"replayed, the witness's account is another:\n  {_account(before[0])}\n  {_account(_witness_in(picture))}"
-            )
+        was, now = _account(before[0]), _account(_witness_in(picture))
+        if was != now:
+            raise Violation(f"replayed, the witness's account is another:\n  {was}\n  {now}")
         check_commands(str(self.file), must_be_read=True)
 
     async def run(self, draw: Numbers, attack: Attack) -> None:
@@ -294,10 +293,18 @@ def _account(process: Any) -> Any:
 
 def check_commands(path: str, *, must_be_read: bool) -> None:
     """`ttmem replay`, `l1` and `explain` show the file, or refuse it with a sentence."""
-    for command in (["replay", path], ["replay", path, "--json"], ["replay", path, "--peaks"],
-                    ["replay", path, "--by", "op"], ["replay", path, "--by", "stack"], ["replay", path, "--at", "1e300"],
-                    ["l1", "--file", path], ["l1", "--file", path, "--core", "0,0"], ["l1", "--file", path, "--json"],
-                    ["explain", path]):  # fmt: skip
+    for command in (
+        ["replay", path],
+        ["replay", path, "--json"],
+        ["replay", path, "--peaks"],
+        ["replay", path, "--by", "op"],
+        ["replay", path, "--by", "stack"],
+        ["replay", path, "--at", "1e300"],
+        ["l1", "--file", path],
+        ["l1", "--file", path, "--core", "0,0"],
+        ["l1", "--file", path, "--json"],
+        ["explain", path],
+    ):
         code, out, err = _command(command)
         words = " ".join(["ttmem", *command])
         if "internal error" in err or "Traceback" in err:

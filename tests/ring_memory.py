@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent's memory written by hand: a sealed memfd laid out as native/src/layout.h, of any size and with any values."""
+"""An agent's memory written by hand: a sealed memfd laid out as native/src/layout.h, of any size, with any values."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ _HEADER = {name: (offset, "<" + code) for name, offset, code in HEADER_FIELDS}
 _PLACE = {name: (offset, "<" + code) for name, offset, code in PLACE_FIELDS}
 _BANK = {name: (offset, "<" + code) for name, offset, code in BANK_FIELDS}
 _CHIP = {name: (offset, "<" + code) for name, offset, code in CHIP_FIELDS}
+_UINT64 = (1 << 64) - 1
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
@@ -118,10 +119,11 @@ class RingMemory:
     def append(self, event: int = RingEvent.ALLOCATED, slot: int = NO_SLOT, **fields: int) -> Record:
         """As the agent does it, with the table brought up to date where the record has a slot in it."""
         head = self.get("head")
-        plain = dict.fromkeys(Record._fields, 0) | {"sequence": head + 1, "event": int(event), "slot": slot}
+        following = (head + 1) & _UINT64
+        plain = dict.fromkeys(Record._fields, 0) | {"sequence": following, "event": int(event), "slot": slot}
         record = Record(**(plain | fields))
-        RECORD.pack_into(self.map, self.at["ring_at"] + (head + 1) % self.slots * RECORD_SIZE, *record)
-        self.put(head=head + 1)
+        RECORD.pack_into(self.map, self.at["ring_at"] + following % self.slots * RECORD_SIZE, *record)
+        self.put(head=following)
         if slot < self.table_slots:
             at = self.at["table_at"] + slot * RECORD_SIZE
             if event in (RingEvent.ALLOCATED, RingEvent.PROGRAM):
