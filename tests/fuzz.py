@@ -27,6 +27,7 @@ from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS, POOL_OF, Confidence
 from ttmem.account.ledger import Ledger
 from ttmem.account.snapshot import counts
+from ttmem.account.validation import InvalidValue
 from ttmem.wire import handshake, native
 from ttmem.wire.decode import NativeStream, decode
 from ttmem.wire.encode import encode
@@ -36,6 +37,14 @@ from ttmem.wire.stream import LegacyStream
 
 CASES_PER_LEDGER = 40
 _PID = 4242
+
+
+class CaseFailed(AssertionError):
+    """A case that shows a fault; its seed makes it again."""
+
+    def __init__(self, seed: int | str, why: str) -> None:
+        super().__init__(f"case with seed {seed} failed: {why}")
+        self.seed = seed
 
 
 def legacy_bytes(rng: random.Random) -> bytes:
@@ -139,7 +148,7 @@ def one_native(rng: random.Random, ledger: Ledger) -> None:
                     handshake.sync_token(record)
                 else:
                     ledger.apply(1.0, source, decode(record))
-    except native.NativeError:
+    except (native.NativeError, InvalidValue):
         pass  # said in words, which is all one can ask
 
 
@@ -172,7 +181,7 @@ def run(cases: int, seed: int, deadline: float | None = None) -> int:
         try:
             rng.choice(TARGETS)(rng, ledger)
         except Exception as error:
-            raise AssertionError(f"case with seed {seed + number} failed: {type(error).__name__}: {error}") from error
+            raise CaseFailed(seed + number, f"{type(error).__name__}: {error}") from error
     raise AssertionError("unreachable")
 
 
@@ -193,7 +202,7 @@ def run_grammar(cases: int, seed: int, deadline: float | None = None, *arguments
                 return done
         if child.wait():
             err.seek(0)
-            raise AssertionError(f"case with seed {name} failed: {err.read()[-4000:]}")
+            raise CaseFailed(name, err.read()[-4000:])
     return done
 
 
@@ -239,8 +248,8 @@ def main() -> int:
                 wanted = min(share, args.cases - done[kind]) if args.cases else share
                 try:
                     done[kind] += work(wanted, seed + done[kind], end) if wanted else 0
-                except AssertionError as error:
-                    print(f"\n{error}\nagain: python -m tests.fuzz --kind {kind} --cases 1 --seed N")
+                except CaseFailed as error:
+                    print(f"\n{error}\nagain: python -m tests.fuzz --kind {kind} --cases 1 --seed {error.seed}")
                     return 1
                 print(f"\r{_counted(done)}", end="", flush=True)
     except KeyboardInterrupt:

@@ -46,6 +46,7 @@ class Pulse:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._ask)
         self.slowest, self.count, self.wrong = 0.0, 0, ""
+        self.events = 0  # that the account had at the last answer
 
     def __enter__(self) -> Pulse:
         self._thread.start()
@@ -59,10 +60,12 @@ class Pulse:
         while not self._stop.is_set():
             began = time.monotonic()
             try:
-                status, _ = answer(self._api, b"/health", timeout=PATIENCE)
+                status, body = answer(self._api, b"/health", timeout=PATIENCE)
             except OSError as error:
                 status, self.wrong = 0, str(error)
-            if status != 200:
+            if status == 200:
+                self.events = json.loads(body)["events"]
+            else:
                 self.wrong = self.wrong or f"/health answers {status}"
             self.slowest = max(self.slowest, time.monotonic() - began)
             self.count += 1
@@ -262,12 +265,12 @@ def test_a_full_ring_of_a_dead_process_on_a_large_mesh(serve: Serve, folder: Pat
                 child.kill()
                 child.wait()
         with Pulse(server) as pulse:
-            wait_until(lambda: _state(server, child.pid) == "exited", "its end")
+            wait_until(lambda: pulse.events > 32 * ((1 << 16) - 8), "the last of its records")
         pulse.check(2.0)
+        wait_until(lambda: _state(server, child.pid) == "exited", "its end")
         dead = server.process_of(child.pid)
         assert dead is not None
         assert dead["anomalies"]["dropped"] == 0
-        assert server.get("/health")["events"] > 32 * ((1 << 16) - 8)
         witness.sees_no_harm()
         witness.ends()
 
