@@ -26,6 +26,7 @@ class Limits(NamedTuple):
     things_per_process: int = 4_000_000
     programs_per_process: int = 250_000  # that are compiled or ran
     devices_per_process: int = 1024
+    chips_per_user: int = 1024  # that its processes name and nobody named before
     chips: int = 4096  # above half of that, chips that are not in the machine and nobody means are forgotten
     departed: int = 64
     buried_things: int = 10_000
@@ -77,7 +78,7 @@ class Books:
             return None
         chip = process.numbers.get(number)
         if chip is None:
-            if not self.chips.has_room_for(assumed_uid(number)):
+            if not self.may_name(process, assumed_uid(number)):
                 return None
             chip = process.numbers[number] = self.chips.assumed(number)
         holding = source.holdings[number] = Holding(source, number, chip)
@@ -88,6 +89,14 @@ class Books:
     def may_number(self, process: Process, number: int) -> bool:
         """Can that be a device of the process? It may not have more of them than the cap."""
         return number >= 0 and (number in process.numbers or len(process.numbers) < self.limits.devices_per_process)
+
+    def may_name(self, process: Process, uid: str) -> bool:
+        """Is there room for a chip of that name? One user may not take all of it."""
+        if uid in self.chips:
+            return True
+        mine = (other for other in self.processes.values() if other.info.uid == process.info.uid)
+        named = {id(chip) for other in mine for chip in other.numbers.values()}
+        return len(named) < self.limits.chips_per_user and self.chips.has_room_for(uid)
 
     def forget_chip(self, chip: Chip) -> None:
         """A chip that was only assumed to exist goes when nobody means it any more."""

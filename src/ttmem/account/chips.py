@@ -32,18 +32,18 @@ class Chips(dict[str, Chip]):
         here = next((chip.info for chip in self.values() if chip.info.kmd == number and not chip.assumed), None)
         return self._named(ChipInfo(uid) if here is None else here._replace(uid=uid))
 
-    def described(self, info: ChipInfo) -> Chip:
-        """The chip of that name; what was already known of it is kept where the news is silent."""
+    def described(self, info: ChipInfo, *, believed: bool = True) -> Chip:
+        """The chip of that name. News replaces what was known of it, or only adds to it if it is not ``believed``."""
         chip = self._named(info)
-        old = chip.info
+        first, second = (info, chip.info) if believed else (chip.info, info)
         chip.info = ChipInfo(
             info.uid,
-            info.pci or old.pci,
-            old.kmd if info.kmd is None else info.kmd,
-            info.arch or old.arch,
-            info.board or old.board,
-            old.remote if info.remote is None else info.remote,
-            info.geometry or old.geometry,
+            first.pci or second.pci,
+            second.kmd if first.kmd is None else first.kmd,
+            first.arch or second.arch,
+            first.board or second.board,
+            second.remote if first.remote is None else first.remote,
+            first.geometry or second.geometry,
         )
         chip.geometry = chip.info.geometry or board_geometry(chip.info.board, chip.info.arch)
         return chip

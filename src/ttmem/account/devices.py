@@ -6,26 +6,33 @@ from __future__ import annotations
 from ttmem.account import views
 from ttmem.account.books import Books
 from ttmem.account.events import Audited, ChipFound, DeviceClosed, DeviceOpened, Viewed
-from ttmem.account.parties import Source
+from ttmem.account.parties import Process, Source
 from ttmem.account.voices import rehome
 
 
 def found(books: Books, time: float, source: Source | None, event: ChipFound) -> None:
-    books.chips.described(event.chip)
+    books.chips.described(event.chip).found = True
 
 
 def opened(books: Books, time: float, source: Source, event: DeviceOpened) -> None:
     process, number = source.process, event.device
-    if not books.may_number(process, number) or not books.chips.has_room_for(event.chip.uid):
+    if not books.may_number(process, number) or not books.may_name(process, event.chip.uid):
         books.anomaly(process, "rejected")
         return
-    chip = books.chips.described(event.chip)
+    chip = books.chips.described(event.chip, believed=not _held_by_another_user(books, process, event.chip.uid))
     old = process.numbers.get(number)
     process.numbers[number] = chip
     if old is not None and old is not chip:
         rehome(process, number, chip, books.seq, time)
         if old.assumed:
             books.forget_chip(old)
+
+
+def _held_by_another_user(books: Books, process: Process, uid: str) -> bool:
+    """While one user's process holds memory of a chip, another user's does not redefine how large the chip is."""
+    chip = books.chips.get(uid)
+    others = () if chip is None else (holding.source.process for holding in chip.holdings)
+    return any(other.exited is None and other.info.uid != process.info.uid for other in others)
 
 
 def closed(books: Books, time: float, source: Source, event: DeviceClosed) -> None:

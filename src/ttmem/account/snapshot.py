@@ -320,6 +320,9 @@ def _used_and_peaks(dram: Total, l1: Total, host: Total, system: Total) -> tuple
     )
 
 
+HIDDEN_TROUBLE = "it does not see everything; its owner and root may read why"
+
+
 def _process(taken: _Taken, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]) -> Json:
     info = taken.info
     seen = may_see(info.uid)
@@ -346,7 +349,9 @@ def _process(taken: _Taken, user_of: Callable[[int], str | None], may_see: Calla
         "exited": taken.exited,
         "claimed_pids": taken.claimed,
         "things": taken.things,
-        "sources": taken.sources,
+        "sources": taken.sources
+        if seen
+        else [{**s, "trouble": s["trouble"] and HIDDEN_TROUBLE} for s in taken.sources],
         "holds": [],
         "chips": [_share(uid, pools, numbers.get(uid, []), kinds.get(uid, {})) for uid, pools in taken.shares],
         "failed": taken.failed,

@@ -10,7 +10,7 @@ from ttmem.account.causes import Cause, cause_of
 from ttmem.account.kinds import KINDS
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Chip, Process
-from ttmem.account.snapshot import counts
+from ttmem.account.snapshot import HIDDEN_TROUBLE, counts
 from ttmem.account.snapshot import thing as thing_json
 from ttmem.account.things import Thing
 from ttmem.account.units import human
@@ -211,7 +211,12 @@ class LeakFinder:
             doubts.append(f"tracking began {age_text(tracked)} ago: what existed before may be older than it seems")
         if not ledger.processes and not ledger.departed:
             doubts.append("no process has reported anything yet")
-        troubles = {s.trouble for process in living for s in process.sources.values() if s.trouble}
+        troubles = {
+            source.trouble if self._may_see(process.info.uid) else HIDDEN_TROUBLE
+            for process in living
+            for source in process.sources.values()
+            if source.trouble
+        }
         return doubts + [" ".join(trouble.split()) for trouble in sorted(troubles)]
 
 

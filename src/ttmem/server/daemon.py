@@ -8,7 +8,6 @@ import concurrent.futures.thread  # noqa: F401 - asyncio would load it at the fi
 import gc
 import json
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from ttmem.account.kinds import Pool
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
 from ttmem.account.units import human
+from ttmem.server import descriptors
 from ttmem.server.answers import LegacyAnswers
 from ttmem.server.clock import Clock, rfc3339
 from ttmem.server.feed import Feed
@@ -130,7 +130,7 @@ class Server:
         """Serve until told to stop."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_failed)
-        raise_descriptor_limit()
+        descriptors.raise_limit()
         # A full collection goes through every live thing, a tenth of a second for a million of them, and finds next to
         # nothing: freed things are in no cycle. So only the young are collected, a few at a time because that holds the
         # loop, and all when there are few.
@@ -248,7 +248,7 @@ class Server:
                 raise ServeError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from None
 
     async def _serve_http(self, handler: Any, **where: Any) -> None:
-        http = HttpServer(handler, self.warn)
+        http = HttpServer(handler, self.warn, most=max(4, descriptors.reserve() // 2))
         self._http.append(http)
         if "sock" in where:
             self._servers.append(await asyncio.start_unix_server(http.connected, **where))
@@ -313,13 +313,3 @@ def _chips(root: str | None) -> list[ChipInfo]:
         return []
     outcome = Rounds(_PATIENCE).run({"chips": lambda: sysfs.chips(root)})["chips"]
     return outcome.value or []
-
-
-def raise_descriptor_limit() -> None:
-    """One descriptor for each client and one for each process: ask for all we may have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (ValueError, OSError):
-            pass

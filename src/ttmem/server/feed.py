@@ -76,7 +76,7 @@ def _sse(item: Item, may_see: Callable[[int | None], bool]) -> bytes:
     return b"data: " + json.dumps(item, separators=(",", ":")).encode() + b"\n\n"
 
 
-_PRIVATE = ("tag", "text", "name", "shape", "line", "stack")  # the workload's own words
+_PRIVATE = ("tag", "text", "name", "shape", "line", "stack", "trouble")  # the workload's own words
 
 
 def event_json(time: float, source: Source | None, event: Event, thing: Thing | None) -> Item:

@@ -49,10 +49,14 @@ class Guard:
         self._parts: dict[str, Part] = {}
 
     def run(self, name: str, work: Callable[[], object]) -> None:
+        """Work that cannot be finished now returns a text that says what it waits for."""
         try:
-            work()
+            waits_for = work()
         except Exception as error:
             self.failed(name, error)
+            return
+        if isinstance(waits_for, str):
+            self.waiting(name, waits_for)
         else:
             self.well(name)
 
@@ -60,8 +64,8 @@ class Guard:
         """It is still failing, or begins to; each different failure is reported once."""
         part = self._part(name)
         part.failures += 1
-        self._set(part, "failing", f"{type(error).__name__}: {error}")
         kind = f"{type(error).__name__}: {error}"
+        self._set(part, "failing", kind)
         if kind not in part.reported and len(part.reported) < _MAX_REPORTS:
             part.reported.add(kind)
             self._warn(f"{name} failed: {kind}; it is tried again")

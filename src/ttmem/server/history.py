@@ -21,14 +21,17 @@ L1_TAKEN = "l1_taken"
 TELEMETRY = ("temperature_c", "power_w", "aiclk_mhz")
 _EMPTY = -(1 << 62)  # less than anything that is noted, and the same number as a float
 _OLD_SECONDS = 5.0
+_MAX_VALUE = (1 << 62) - 1
+_UNUSED_BUCKETS = 60  # after so many without a value a series gives its place to another, if there is no room
 
 
 class _Column:
     """One quantity in one tier: two rings of 64-bit integers for bytes, of floats for telemetry."""
 
-    __slots__ = ("highest", "last")
+    __slots__ = ("highest", "last", "used")
 
     def __init__(self, length: int, code: str) -> None:
+        self.used = 0  # the last bucket with a value
         self.last: array[Any] = array(code, [_EMPTY]) * length
         self.highest: array[Any] = array(code, [_EMPTY]) * length
 
@@ -43,8 +46,13 @@ class Tier:
         self.columns: dict[tuple[str, str], _Column] = {}
         self.left_out = 0  # values that had no series to go to
 
-    def put(self, time: float, values: dict[tuple[str, str], tuple[float, float]]) -> None:
-        """Note (last, highest) of each quantity; several notes in one bucket keep the last and the highest."""
+    def put(
+        self, time: float, values: dict[tuple[str, str], tuple[float, float]], machine: frozenset[str] = frozenset()
+    ) -> None:
+        """Note (last, highest) of each quantity; several notes in one bucket keep the last and the highest.
+
+        ``machine`` are the chips that are really there: their series come before those of chips that clients name.
+        """
         bucket = int(time // self.step)
         slot = bucket % self.length
         fresh = self.buckets[slot] != bucket
@@ -52,17 +60,29 @@ class Tier:
         for key, (last, highest) in values.items():
             column = self.columns.get(key)
             if column is None:
-                if len(self.columns) >= MOST_SERIES:
+                if len(self.columns) >= MOST_SERIES and not self._make_room(key, bucket, machine):
                     self.left_out += 1
                     continue
                 column = self.columns[key] = _Column(self.length, "d" if key[1] in TELEMETRY else "q")
-            column.last[slot] = last
+            column.used = bucket
+            column.last[slot] = min(last, _MAX_VALUE)
             if fresh or highest > column.highest[slot]:
-                column.highest[slot] = highest
+                column.highest[slot] = min(highest, _MAX_VALUE)
         if fresh:
             for key, column in self.columns.items():
                 if key not in values:
                     column.last[slot] = column.highest[slot] = _EMPTY
+
+    def _make_room(self, key: tuple[str, str], bucket: int, machine: frozenset[str]) -> bool:
+        """Give up a series that is no longer used or, for a chip that is really there, one of a chip that is not."""
+        oldest = min(self.columns, key=lambda one: self.columns[one].used)
+        if self.columns[oldest].used >= bucket - _UNUSED_BUCKETS:
+            claimed = next((one for one in self.columns if one[0] not in machine), None) if key[0] in machine else None
+            if claimed is None:
+                return False
+            oldest = claimed
+        del self.columns[oldest]
+        return True
 
     def read(self, key: tuple[str, str], since: float, until: float) -> list[tuple[int, float, float]]:
         """(time, last, highest) of each bucket that has a value, oldest first."""
@@ -93,7 +113,10 @@ class History:
         when a process tells the chip's unique id.
         """
         values: dict[tuple[str, str], tuple[float, float]] = {}
+        there: set[str] = set()
         for chip in shown_chips(ledger):
+            if chip.found:
+                there.add(chip.uid)
             more = dict.fromkeys(KINDS, 0)  # was asked for meanwhile; at least as much was taken for it
             for kind, total in zip(KINDS, chip.kinds):
                 if total.peak.value:
@@ -110,9 +133,10 @@ class History:
             now = seen["telemetry"]
             if now["state"] == "ok" and (now["age_s"] or 0.0) <= _OLD_SECONDS:
                 uid = seen["pci"] or f"kmd:{seen['kmd']}"
+                there.add(uid)
                 values.update({(uid, name): (now[name], now[name]) for name in TELEMETRY if now[name] is not None})
-        self.fine.put(time, values)
-        self.coarse.put(time, values)
+        self.fine.put(time, values, frozenset(there))
+        self.coarse.put(time, values, frozenset(there))
 
     def series(self, step: int) -> Tier:
         return self.fine if step == self.fine.step else self.coarse

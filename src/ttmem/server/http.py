@@ -18,6 +18,8 @@ IDLE_SECONDS = 75.0
 _MAX_HEADERS = 16 * 1024
 _MAX_BODY = 64 * 1024
 _PIECE = 256 * 1024
+_MAX_PARAMETERS = 100
+_REFUSE_SECONDS = 2.0
 
 
 class Request(NamedTuple):
@@ -60,54 +62,77 @@ def json_response(data: Any, status: int = 200) -> Response:
 class HttpServer:
     """Serves one handler on any number of sockets."""
 
-    def __init__(self, handler: Handler, report: Callable[[str], None]) -> None:
+    def __init__(self, handler: Handler, report: Callable[[str], None], most: int = 256) -> None:
+        """``most`` is how many connections may be open at once; one user may have half of them."""
         self._handler = handler
         self._report = report
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._most = most
+        self._tasks: dict[asyncio.Task[None], int | None] = {}
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """asyncio's callback for a new connection."""
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
+        sock = writer.get_extra_info("socket")
+        uid = peer(sock)[1] if sock.family == socket.AF_UNIX else None
+        crowded = self._crowded(uid)
+        self._tasks[task] = uid
         try:
-            await self._converse(reader, writer)
+            if crowded:
+                await asyncio.wait_for(self._refuse(reader, writer, crowded), _REFUSE_SECONDS)
+            else:
+                await self._converse(reader, writer, uid)
         except (ConnectionError, asyncio.TimeoutError, TimeoutError, asyncio.CancelledError):
             pass
         except Exception as error:  # one asker's trouble is nobody else's
             self._report(f"API connection failed: {type(error).__name__}: {error}")
         finally:
-            self._tasks.discard(task)
+            del self._tasks[task]
             writer.close()
 
     def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        sock = writer.get_extra_info("socket")
-        uid = peer(sock)[1] if sock.family == socket.AF_UNIX else None
+    def _crowded(self, uid: int | None) -> str | None:
+        if len(self._tasks) >= self._most:
+            return f"{self._most} connections are open, which is all there may be; try again later"
+        mine = sum(other == uid for other in self._tasks.values())
+        if mine >= max(1, self._most // 2):
+            return f"{mine} connections of one user are open, which is all there may be; close some"
+        return None
+
+    async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, why: str) -> None:
+        """Answer the first request that it cannot be answered."""
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADERS)
+        head = await self._next_request(connection, reader)
+        if head is not None:
+            await self._send(connection, writer, _sorry(503, why), "GET")
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int | None) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADERS)
         while True:
             try:
-                head = await self._next_request(connection, reader)
+                # The whole request has that time, or one that comes byte by byte would never be over.
+                head = await asyncio.wait_for(self._next_request(connection, reader), IDLE_SECONDS)
             except h11.RemoteProtocolError as error:
                 if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                    await self._send(connection, writer, _sorry(400, f"bad request: {error}"), "GET")
+                    answer = _sorry(error.error_status_hint, f"bad request: {error}")
+                    await self._send(connection, writer, answer, "GET")
                 return
             if head is None:
                 return
-            parts = urlsplit(head.target.decode("ascii", "replace"))
             method = head.method.decode("ascii", "replace")
-            query = dict(parse_qsl(parts.query, keep_blank_values=True))
+            path = "?"
             try:
-                response = await self._handler(Request(method, unquote(parts.path), query, uid))
+                path, query = _target(head)
+                response = await self._handler(Request(method, path, query, uid))
             except HttpError as error:
                 response = _sorry(error.status, str(error))
             except (KeyboardInterrupt, asyncio.CancelledError):
                 raise
             except Exception as error:
-                self._report(f"API {method} {parts.path} failed: {type(error).__name__}: {error}")
+                self._report(f"API {method} {path} failed: {type(error).__name__}: {error}")
                 response = _sorry(500, "the server failed to answer; its log says why")
             await self._send(connection, writer, response, method)
             if connection.our_state is h11.MUST_CLOSE or connection.their_state is not h11.DONE:
@@ -121,8 +146,7 @@ class HttpServer:
         while True:
             event = connection.next_event()
             if event is h11.NEED_DATA:
-                data = await asyncio.wait_for(reader.read(65536), IDLE_SECONDS)
-                connection.receive_data(data)
+                connection.receive_data(await reader.read(65536))
             elif isinstance(event, h11.Request):
                 head = event
             elif isinstance(event, h11.Data):
@@ -158,6 +182,23 @@ class HttpServer:
         writer.write(_bytes(connection.send(h11.Data(data=piece))))
         await writer.drain()
         await asyncio.sleep(0)  # for a reader that keeps up there is nothing to wait for, and others have their turn
+
+
+def _target(head: h11.Request) -> tuple[str, dict[str, str]]:
+    """Path and parameters of a request; HttpError if there are none to be had."""
+    size = len(head.target) + sum(len(name) + len(value) for name, value in head.headers)
+    if size > _MAX_HEADERS:  # h11 has a limit only for what comes in several pieces
+        raise HttpError(431, f"the request has {size} bytes of headers; {_MAX_HEADERS} is the most")
+    target = head.target.decode("ascii", "replace")
+    try:
+        parts = urlsplit(target)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
+    except ValueError as error:
+        raise HttpError(400, f"the request is for {target[:100]!r}, which is no valid target: {error}") from None
+    path = unquote(parts.path)
+    if not path.startswith("/"):
+        raise HttpError(400, f"the request is for {target[:100]!r}; a target begins with /")
+    return path, query
 
 
 def _bytes(data: bytes | None) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import select
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
@@ -21,17 +21,21 @@ from ttmem.account.identity import ChipInfo
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
 from ttmem.account.things import Thing
+from ttmem.server import descriptors
 from ttmem.server.connection import Connection
 from ttmem.server.legacy_log import LegacyLog
 from ttmem.server.owners import Owner, Owners
 from ttmem.server.records import Records
 from ttmem.server.rings import Rings
+from ttmem.wire.endpoint import peer
 from ttmem.wire.legacy import Record, Type
 from ttmem.wire.stream import READ_SIZE
 
 TURN_SECONDS = 0.008
 _DEATH_SECONDS = 0.002  # of a turn, for what one dead process left
 _ACCEPTS_PER_TURN = 64
+_MAX_USER_CONNECTIONS = 8192
+_REPORT_SECONDS = 60.0  # between two reports that descriptors are scarce
 
 
 class Observer(Protocol):
@@ -70,7 +74,10 @@ class Ingest:
         self._epoll.register(self._owners.fileno(), select.EPOLLIN)
         self._waiting: deque[tuple[int, int]] = deque()
         self._buffer = bytearray(READ_SIZE)
-        self._accept_paused = False
+        self.accept_paused = False  # there are no file descriptors for more clients
+        self._pause_reported = -math.inf
+        self._by_user: Counter[int | None] = Counter()  # connections
+        self._crowding: set[int | None] = set()  # users who were told that they have too many
         self._reading: Connection | None = None  # whose records are being applied
         self._dying: dict[Owner, None] = {}  # dead, and their memory is not read to its end yet
         self._failed_observers: set[tuple[str, str]] = set()
@@ -108,14 +115,15 @@ class Ingest:
                 self._accept(self._listeners[fd])
         return bool(waiting or self._dying)
 
-    def tick(self) -> None:
-        """Now and then: what no descriptor tells."""
-        if self._accept_paused:
-            self._accept_paused = False
+    def tick(self) -> str | None:
+        """Now and then: what no descriptor tells. Returns what clients wait for, if they do."""
+        if self.accept_paused and not descriptors.scarce(self._epoll.fileno(), slack=True):
+            self.accept_paused = False
             for fd in self._listeners:
                 self._epoll.modify(fd, select.EPOLLIN)
         if self._owners.check_unwatched() or self._dying:
             self.bury_dead()
+        return "new clients wait for file descriptors" if self.accept_paused else None
 
     def emit(self, time: float, source: Source | None, event: Event) -> Thing | None:
         """Apply one event that the server itself found out or was told."""
@@ -149,21 +157,47 @@ class Ingest:
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
+            if descriptors.scarce(self._epoll.fileno()):
+                self._pause_accepting()
+                return
             try:
                 sock, _ = listener.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
-            except OSError as error:  # out of descriptors: clients wait in the backlog
-                self.warn(f"cannot accept more clients for now: {error.strerror}")
-                for fd in self._listeners:
-                    self._epoll.modify(fd, 0)
-                self._accept_paused = True
+            except OSError:
+                self._pause_accepting()
                 return
+            if self._crowds(sock):
+                continue
             self.accepted += 1
             connection = Connection(self.accepted, sock, self._epoll)
             self.connections[sock.fileno()] = connection
+            self._by_user[connection.peer_uid] += 1
             if connection.peer_pid:  # watch it from the start: it may die before it is heard
                 self._own(connection, connection.peer_pid, connection.peer_uid)
+
+    def _pause_accepting(self) -> None:
+        """Out of descriptors: clients wait in the backlog until some are free again."""
+        for fd in self._listeners:
+            self._epoll.modify(fd, 0)
+        self.accept_paused = True
+        if monotonic() - self._pause_reported > _REPORT_SECONDS:
+            self._pause_reported = monotonic()
+            self.warn(
+                f"cannot accept more clients for now: {len(self.connections)} of them use all file descriptors but the "
+                f"reserve; the limit of {descriptors.limit()} is raised by `ulimit -n` or LimitNOFILE="
+            )
+
+    def _crowds(self, sock: socket.socket) -> bool:
+        """One user may not take the places of all others: above the limit, a connection is closed."""
+        uid = peer(sock)[1]
+        if self._by_user[uid] < _MAX_USER_CONNECTIONS:
+            return False
+        sock.close()
+        if uid not in self._crowding:
+            self._crowding.add(uid)
+            self.warn(f"user {uid} has {_MAX_USER_CONNECTIONS} connections, the most there may be; more are closed")
+        return True
 
     def _own(self, connection: Connection, pid: int, uid: int | None) -> Owner:
         """The process that a stamp on this connection names."""
@@ -215,6 +249,7 @@ class Ingest:
             if pid == 0:
                 self._dying[owner] = None
         del self.connections[connection.sock.fileno()]
+        self._by_user[connection.peer_uid] -= 1
         connection.close()
 
     # -- deaths --------------------------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ def _viewed(record: bytes, stacks: Stacks) -> Viewed:
 
 def _sees(record: bytes, stacks: Stacks) -> Sees:
     kinds, trouble = json.loads(body_in(record))
-    return Sees(int(kinds), None if trouble is None else str(trouble))
+    return Sees(int(kinds), _words(trouble))
 
 
 def _audited(record: bytes, stacks: Stacks) -> Audited:
@@ -219,10 +219,10 @@ def _chip(record: bytes) -> ChipInfo:
     text = {name: fields.get(name) for name in ("pci", "board")}
     if not isinstance(fields["uid"], str) or not all(v is None or isinstance(v, str) for v in text.values()):
         raise ValueError("uid, pci and board must be text")
-    text = {name: value and value[:MAX_NAME] for name, value in text.items()}
+    text = {name: cut_text(value, MAX_NAME) for name, value in text.items()}
     kmd, remote = fields.get("kmd"), fields.get("remote")
     return ChipInfo(
-        fields["uid"][:MAX_NAME],
+        cut_text(fields["uid"], MAX_NAME) or "",
         text["pci"],
         None if kmd is None else int(kmd),
         Arch(fields.get("arch", 0)),
