@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from tests.fuzz_grammar import WITNESS_UID, Ask, Numbers, asks
-from tests.support import PATIENCE, ROOT, Server
+from tests.support import PATIENCE, ROOT, Server, wait_until
 from ttmem.account.events import Allocated, DeviceOpened, Extra, Freed, ProgramRun
 from ttmem.account.geometry import BOARDS
 from ttmem.account.identity import ChipInfo
@@ -145,6 +145,15 @@ class Witness:
         now = self.testimony()
         assert now == self.before, f"the account of the witness has changed:\n  {self.before}\n  {now}"
 
+    def history_goes_on(self) -> None:
+        """What happens by the clock still happens: seconds are noted."""
+        began = self._noted()
+        wait_until(lambda: self._noted() > began, "the next second of history", patience=30)
+
+    def _noted(self) -> float:
+        series = self.ask(f"/history?chip={WITNESS_UID}&kind=dram")["series"]
+        return max(series[0]["time"], default=0.0) if series else 0.0
+
     def ends(self) -> None:
         """SIGTERM ends the server in good time, however it was treated."""
         began = time.monotonic()
@@ -153,7 +162,7 @@ class Witness:
 
     def is_in(self, recording: Path) -> None:
         """The recording that all share can be read, and says the same of this client."""
-        for command in (["replay", str(recording), "--json"], ["l1", "--file", str(recording), WITNESS_UID, "--json"]):
+        for command in (["replay", str(recording), "--json"], ["l1", "--file", str(recording), "--json"]):
             done = subprocess.run(
                 [sys.executable, "-m", "ttmem", *command], capture_output=True, text=True, timeout=PATIENCE
             )

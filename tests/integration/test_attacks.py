@@ -87,6 +87,7 @@ def test_records_with_extreme_values(serve: Serve, folder: Path, name: str) -> N
     with Witness(server) as witness, attack("records", server, name) as child:
         assert said(child) == "ready"
         witness.sees_no_harm()
+        witness.history_goes_on()
         child.kill()
         wait_until(lambda: server.get("/health")["clients"] == 1, "the attacker's end")
         witness.sees_no_harm()
@@ -102,6 +103,7 @@ def test_rings_that_make_no_sense(serve: Serve, folder: Path, name: str) -> None
         with Pulse(server) as pulse:
             assert said(child) == "ready"
             witness.sees_no_harm()
+            witness.history_goes_on()
         pulse.check()
         child.kill()
         wait_until(lambda: server.get("/health")["clients"] == 1, "the attacker's end")
@@ -115,13 +117,8 @@ def test_the_history_goes_on_beside_a_ring_that_is_written_for_ever(serve: Serve
     server = serve("--quiet", *(["--record", str(folder / "events")] if recorded else []))
     with Witness(server) as witness, attack("ring", server, "writes_for_ever") as child:
         assert said(child) == "ready"
-
-        def seconds() -> int:
-            series = witness.ask("/history?chip=77&kind=dram")["series"]
-            return len(series[0]["time"]) if series else 0
-
-        before = seconds()
-        wait_until(lambda: seconds() >= before + 3, "three more seconds of history", patience=30)
+        for _ in range(3):
+            witness.history_goes_on()
         witness.sees_no_harm()
         witness.ends()
 
@@ -219,14 +216,7 @@ def test_a_full_disk_under_the_recording(serve: Serve, folder: Path, disk: str) 
             for number in range(20):
                 witness.tell(Mark(f"{number} " + "x" * 1000))
             wait_until(lambda: "recording stopped" in server.err.read_text(), "the message", patience=30)
-            since = json.loads(answer(server.api, b"/history?chip=77&kind=dram")[1])["series"]
-            seconds = len(since[0]["time"]) if since else 0
-
-            def more() -> bool:
-                series = witness.ask("/history?chip=77&kind=dram")["series"]
-                return bool(series) and len(series[0]["time"]) > seconds + 1
-
-            wait_until(more, "more history", patience=30)
+            witness.history_goes_on()
             memory = RingMemory()
             memory.plain(chips=(5,))
             memory.append(RingEvent.ALLOCATED, kind=0, address=64, size=64, per_bank=64)
@@ -317,7 +307,8 @@ def test_descriptors_run_out(serve: Serve) -> None:
             assert said(child) == "ready"
             deadline = time.monotonic() + 3
             while time.monotonic() < deadline:  # for as long as it lasts, the API answers and the log stays short
-                assert witness.ask("/health")["status"] == "ok"
+                health = witness.ask("/health")
+                assert health["status"] == "ok" or any(part["detail"] for part in health["parts"])
                 time.sleep(0.05)
             witness.sees_no_harm()
             assert len(server.err.read_text().splitlines()) < 10, server.err.read_text()
