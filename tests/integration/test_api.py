@@ -231,6 +231,38 @@ def test_other_users_command_lines_and_tags_are_private(serve: Callable[..., Ser
     client.close()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to act as another user")
+def test_a_user_resets_peaks_only_if_there_are_no_others(serve: Callable[..., Server], folder: Path) -> None:
+    import grp
+
+    from ttmem import AllocationClient
+
+    server = serve("--quiet", "--group", grp.getgrgid(os.getgid()).gr_name)
+    os.chmod(folder, 0o711)
+    script = (
+        "import os, socket, sys; import encodings.ascii, encodings.idna;"
+        "os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(65534);"
+        "sock = socket.socket(socket.AF_UNIX); sock.connect(sys.argv[1]);"
+        "sock.sendall(b'POST /peaks/reset HTTP/1.1\\r\\nHost: t\\r\\nConnection: close\\r\\n\\r\\n');"
+        "print(sock.makefile().read())"
+    )
+
+    def reset() -> str:
+        command = [sys.executable, "-c", script, server.api, str(os.getgid())]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout
+
+    assert reset().startswith("HTTP/1.1 200")
+    client = AllocationClient(enabled=True, socket_path=server.path)
+    client.report_allocation(device_id=0, size=4096, buffer_type="dram", buffer_id=1)
+    assert client.flush(PATIENCE)
+    refused = reset()
+    assert refused.startswith("HTTP/1.1 403")
+    assert "only root and the user who runs the server may reset them" in refused
+    client.close()
+
+
 class Asked:
     """A server's routes over an account of the test's, and how often others had their turn while it answered."""
 

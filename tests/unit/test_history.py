@@ -232,3 +232,37 @@ def test_telemetry_is_kept_while_it_is_true() -> None:
 
 def test_there_is_room_for_a_galaxy() -> None:
     assert 32 * (len(KINDS) + 1 + len(TELEMETRY)) < MOST_SERIES
+
+
+# -- when there are more series than there is room for ---------------------------------------------------------------
+
+
+def full(tier: Tier, time: float, chips: str = "claimed") -> None:
+    tier.put(time, {(f"{chips}{number}", "dram"): (1, 1) for number in range(MOST_SERIES)})
+
+
+def test_chips_that_clients_name_do_not_take_the_place_of_real_ones() -> None:
+    tier = Tier(1, 10)
+    full(tier, 1.0)
+    tier.put(2.0, {A: (5, 9), ("other", "dram"): (1, 1)}, machine=frozenset({"chip"}))
+    assert tier.read(A, 0, 9) == [(2, 5, 9)]
+    assert tier.read(("other", "dram"), 0, 9) == []
+    assert (len(tier.columns), tier.left_out) == (MOST_SERIES, 1)
+
+
+def test_a_series_that_is_long_unused_gives_its_place_to_another() -> None:
+    tier = Tier(1, 100)
+    full(tier, 1.0)
+    tier.put(30.0, {A: (5, 9)})
+    assert tier.read(A, 0, 99) == []
+    tier.put(62.0, {A: (5, 9)})
+    assert tier.read(A, 0, 99) == [(62, 5, 9)]
+    assert len(tier.columns) == MOST_SERIES
+
+
+def test_no_value_is_too_large() -> None:
+    """Many processes may claim as much as one process may claim."""
+    tier = Tier(1, 10)
+    tier.put(1.0, {A: (1 << 70, 1 << 80)})
+    ((_, last, highest),) = tier.read(A, 0, 9)
+    assert last == highest == (1 << 62) - 1

@@ -8,19 +8,25 @@ import pytest
 from ttmem.account.books import Limits
 from ttmem.account.events import (
     Allocated,
+    ChipFound,
     DeviceClosed,
     DeviceOpened,
     Event,
     Extra,
     Freed,
     PeaksReset,
+    ProcessExited,
     ProgramRun,
     ResyncBegin,
     ResyncEnd,
 )
+from ttmem.account.geometry import BOARDS
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+
+N150 = BOARDS["n150"]
 
 
 def _one_source(limits: Limits = Limits()) -> tuple[Ledger, object]:
@@ -47,6 +53,48 @@ def test_chips_have_a_cap_and_what_is_over_it_is_counted() -> None:
     ledger.apply(0.0, source, Allocated(77, Kind.DRAM, 0x1000, 64))  # nor an assumed one
     assert ledger.live_count() == 0
     assert ledger.anomalies == {"rejected": 1951}
+
+
+def of_user(ledger: Ledger, pid: int, user: int) -> Source:
+    return ledger.source(0.0, ProcessInfo(pid, 1, user), "client", Confidence.REPORTED)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["many devices", "one device, opened again and again"])
+def test_one_user_does_not_take_the_room_for_all_chips(again: bool) -> None:
+    ledger = Ledger(Limits(chips=50, chips_per_user=20))
+    ledger.apply(0.0, None, ChipFound(ChipInfo("real")))
+    for number in range(100):
+        hog = of_user(ledger, 1 + number % 3, user=1000)
+        ledger.apply(0.0, hog, DeviceOpened(0 if again else number, ChipInfo(f"X{number}")))
+        ledger.apply(0.0, hog, DeviceOpened(1, ChipInfo("real")))  # what is there anyway takes no room
+    assert len(ledger.chips) == 21
+    other = of_user(ledger, 9, user=1001)
+    ledger.apply(0.0, other, DeviceOpened(0, ChipInfo("mine")))
+    ledger.apply(0.0, other, Allocated(0, Kind.DRAM, 1, 64))
+    assert ledger.chips["mine"].kinds[Kind.DRAM].used == 64
+
+
+def test_another_user_does_not_redefine_a_chip_that_is_in_use() -> None:
+    ledger = Ledger()
+    small = N150._replace(grid_x=1, grid_y=1)
+    owner, other = of_user(ledger, 1, user=1000), of_user(ledger, 2, user=1001)
+    ledger.apply(0.0, owner, DeviceOpened(0, ChipInfo("77", board="n150", geometry=N150)))
+    ledger.apply(0.0, owner, Allocated(0, Kind.DRAM, 1, 64))
+    ledger.apply(0.0, other, DeviceOpened(0, ChipInfo("77", pci="0000:01:00.0", board="fake", geometry=small)))
+    chip = ledger.chips["77"]
+    assert (chip.geometry, chip.info.board, chip.info.pci) == (N150, "n150", "0000:01:00.0")
+    ledger.apply(0.0, owner, ProcessExited())
+    ledger.apply(0.0, other, DeviceOpened(0, ChipInfo("77", geometry=small)))
+    assert ledger.chips["77"].geometry == small
+
+
+def test_dead_processes_of_one_user_do_not_push_out_those_of_another() -> None:
+    ledger = Ledger(Limits(departed=4))
+    for pid, user in [(1, 1000), *((pid, 1001) for pid in range(2, 12))]:
+        source = of_user(ledger, pid, user)
+        ledger.apply(0.0, source, Allocated(0, Kind.DRAM, 1, 64))
+        ledger.apply(0.0, source, ProcessExited())
+    assert [process.info.pid for process in ledger.departed] == [1, 9, 10, 11]
 
 
 def test_a_reset_of_peaks_hides_nothing_from_history() -> None:

@@ -7,7 +7,9 @@ import fcntl
 import mmap
 import os
 import random
+import struct
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from struct import pack_into, unpack_from
 from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns
 from typing import Any
@@ -22,6 +24,7 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
 from ttmem.account.things import Thing
 from ttmem.run.report import cause_of
+from ttmem.server import rings
 from ttmem.server.ingest import Ingest
 from ttmem.server.legacy_log import LegacyLog
 from ttmem.wire.ring import (
@@ -34,6 +37,7 @@ from ttmem.wire.ring import (
     MAGIC,
     METERS_SIZE,
     NO_SLOT,
+    PLACE_FIELDS,
     PLACE_SIZE,
     PROGRAM_FRAME,
     RAN,
@@ -43,6 +47,7 @@ from ttmem.wire.ring import (
     WHOLESALE,
     Record,
     Ring,
+    RingError,
     RingEvent,
 )
 from ttmem.wire.ring_events import RingFold
@@ -580,6 +585,164 @@ def test_several_rings_are_merged_by_time(agents: Callable[[], Agent], reader: R
     assert seen == sorted(seen)
 
 
+def test_a_fault_met_in_a_merged_ring_costs_that_ring(agents: Callable[[], Agent], reader: Reader) -> None:
+    """Whatever goes wrong with an event of one ring, the others are read on."""
+    made = [agents() for _ in range(3)]
+    sources = [reader.adopt(agent, pid) for pid, agent in enumerate(made, 1)]
+    real = reader.ledger.apply
+
+    def apply(time: float, source: Source | None, event: Event) -> Thing | None:
+        if type(event) is Allocated and event.size == 666:
+            raise ZeroDivisionError("division by zero")
+        return real(time, source, event)
+
+    reader.ledger.apply = apply  # type: ignore[method-assign]
+    reader.ingest.observers.append(lambda *_: None)
+    for agent in made:
+        agent.opened()
+        agent.allocate(0, 100)
+    made[1].allocate(1, 666)
+    for agent in made:
+        agent.allocate(2, 200)
+    reader.follow()
+    assert [reader.sizes(source) for source in sources] == [[100, 200], [100], [100, 200]]
+    assert reader.warnings == ["pid 2: its agent's memory makes no sense and is left: division by zero"]
+    assert len(reader.rings) == 2
+
+
+def test_an_observer_that_fails_costs_nobody_their_ring(agents: Callable[[], Agent], reader: Reader) -> None:
+    seen: list[Event] = []
+
+    def broken(time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
+        raise struct.error("argument out of range")
+
+    reader.ingest.observers += [broken, lambda time, source, event, thing: seen.append(event)]
+    made = [agents() for _ in range(2)]
+    sources = [reader.adopt(agent, pid) for pid, agent in enumerate(made, 1)]
+    for agent in made:
+        agent.opened()
+        agent.allocate(0, 100)
+    reader.follow()
+    assert [reader.sizes(source) for source in sources] == [[100], [100]]
+    assert len([event for event in seen if type(event) is Allocated]) == 2
+    (warning,) = reader.warnings
+    assert "failed at an event: error: argument out of range" in warning
+
+
+# -- in slices ------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_dead_process_left_is_read_in_slices(
+    agents: Callable[[], Agent], reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rings, "_SLICE_EVENTS", 4)
+    agent = agents()
+    reader.adopt(agent)
+    agent.opened()
+    for slot in range(12):
+        agent.allocate(slot, 100 + slot)
+    applied = [reader.ledger.seq]
+    while not reader.rings.finish(1, deadline=0.0):  # type: ignore[arg-type]
+        applied.append(reader.ledger.seq)
+    steps = [after - before for before, after in pairwise(applied)]
+    assert len(steps) >= 2
+    assert max(steps[1:]) <= 4  # the first has what is said before the records, too
+    assert reader.closings == [[100 + slot for slot in range(12)]]
+    assert len(reader.rings) == 0
+
+
+def test_many_rings_share_a_slice(agents: Callable[[], Agent], reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rings, "_SLICE_EVENTS", 8)
+    made = [agents() for _ in range(4)]
+    for pid, agent in enumerate(made, 1):
+        reader.adopt(agent, pid)
+        agent.opened()
+    reader.follow()
+    for agent in made:
+        for slot in range(12):
+            agent.allocate(slot, 100 + slot)
+    before = reader.ledger.seq
+    assert reader.rings.follow(deadline=0.0)
+    assert reader.ledger.seq - before == 8
+
+
+def test_a_process_that_runs_another_program(agents: Callable[[], Agent], reader: Reader) -> None:
+    """Its memory before is read to the end, and what it held is gone; then its new memory is followed."""
+    first, second = agents(), agents()
+    source = reader.adopt(first)
+    first.opened()
+    first.allocate(0, 100)
+    reader.follow()
+    first.allocate(1, 200)
+    reader.adopt(second)
+    reader.adopt(second)  # twice is once
+    second.opened()
+    second.allocate(0, 300)
+    reader.follow()
+    assert reader.closings == [[100, 200]]
+    assert reader.sizes(source) == [300]
+    assert reader.rings.counts() == (5, 0)
+
+
+def test_memory_that_is_handed_over_faster_than_it_is_read(agents: Callable[[], Agent], reader: Reader) -> None:
+    made = [agents() for _ in range(7)]
+    for agent in made[:5]:
+        reader.adopt(agent)
+    for agent in made[5:]:
+        with pytest.raises(RingError, match="it hands over memory faster than that can be read"):
+            reader.adopt(agent)
+    reader.follow()
+    assert len(reader.rings) == 1
+    assert reader.warnings == []
+
+
+def test_a_writer_that_never_stops_does_not_hold_up_the_clock(agent: Agent, reader: Reader) -> None:
+    reader.adopt(agent)
+    agent.opened()
+    reader.follow()
+    (follower,) = reader.rings._followers.values()
+    ring, reads = follower.fold.ring, 0
+    real = ring.read
+
+    def read(limit: int) -> Any:
+        nonlocal reads
+        reads += 1
+        agent.churn(2)
+        return real(1)
+
+    ring.read = read  # type: ignore[method-assign]
+    agent.churn(2)
+    assert reader.rings.follow(deadline=0.0)
+    assert reads == 1
+    assert reader.rings.behind() > 0
+
+
+def test_a_time_in_the_future_is_now(agents: Callable[[], Agent], reader: Reader) -> None:
+    """A container may have another clock, and a hostile process any: no peak lies in the future."""
+    agent = agents()
+    source = reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100, time=(1 << 64) - 1)
+    agent.record(RingEvent.PHASE_BEGAN, address=1, time=(1 << 64) - 1)
+    agent.churn(2 * SLOTS)
+    reader.follow()
+    (thing,) = (thing for holding in source.holdings.values() for thing in holding.things())
+    assert thing.time <= clock_gettime(CLOCK_MONOTONIC)
+
+
+def test_a_grid_that_is_not_known_is_not_one_without_cores(agents: Callable[[], Agent], reader: Reader) -> None:
+    agent = agents()
+    reader.adopt(agent)
+    pack_into("<I", agent.map, agent.at["places_at"] + 28, 0)
+    agent.opened()
+    agent.allocate(0, 100, kind=Kind.L1)
+    reader.follow()
+    chip = reader.ledger.chips["555"]
+    assert chip.info.geometry is None
+    assert chip.kinds[Kind.L1].used == 100
+    assert reader.warnings == []
+
+
 # -- hostile memory -------------------------------------------------------------------------------------------------
 
 
@@ -607,6 +770,48 @@ def wild_chips(agent: Agent) -> None:
     agent.record(RingEvent.OPENED, place=2)
 
 
+def place_of(**fields: int) -> Callable[[Agent], None]:
+    """A place with impossible values, and a buffer there."""
+
+    def acts(agent: Agent) -> None:
+        agent.place(2, [0])
+        offsets = {name: (offset, code) for name, offset, code in PLACE_FIELDS}
+        for name, value in fields.items():
+            offset, code = offsets[name]
+            pack_into("<" + code, agent.map, agent.at["places_at"] + 2 * PLACE_SIZE + offset, value)
+        agent.record(RingEvent.OPENED, place=2)
+        agent.allocate(9, 4, place=2)
+
+    return acts
+
+
+def chip_of_number(number: int) -> Callable[[Agent], None]:
+    def acts(agent: Agent) -> None:
+        agent.chip(1, 999, number)
+        agent.place(2, [1])
+        agent.record(RingEvent.OPENED, place=2)
+
+    return acts
+
+
+def core_outside(agent: Agent) -> None:
+    cores = agent.blob((1 << 32767).to_bytes(4096, "little"))
+    agent.record(RingEvent.ALLOCATED, 9, kind=Kind.CB, size=4, program=3, cores=cores)
+
+
+def many_banks(agent: Agent) -> None:
+    agent.place(2, [0])
+    at = agent.at["places_at"] + 2 * PLACE_SIZE + BANKS_AT
+    pack_into("<I", agent.map, at + 32, 0xFFFFFFFF)
+    agent.allocate(9, 4, place=2)
+
+
+def bank_of_everything(agent: Agent) -> None:
+    agent.audit(0, (1 << 64) - 1, 1, 1)
+    agent.record(RingEvent.CLOSING, place=0)
+    agent.record(RingEvent.CLOSED, place=0)
+
+
 def half_a_kernel(agent: Agent) -> None:
     agent.record(RingEvent.ALLOCATED, 9, kind=Kind.KERNEL, size=4, program=3, name=agent.blob(b"name\tclass"))
 
@@ -622,6 +827,17 @@ NONSENSE: dict[str, Callable[[Agent], None]] = {
     "no event": say(event=0),
     "chips there are not": wild_chips,
     "half a kernel": half_a_kernel,
+    "a chip's number that is none": chip_of_number(1 << 31),
+    "part of a place there cannot be": place_of(whole=(1 << 32) - 1),
+    "an L1 larger than there is": place_of(l1_size=1 << 40),
+    "an L1 that begins after its end": place_of(l1_base=L1_SIZE + 1),
+    "a DRAM larger than there is": place_of(dram_base=1 << 63),
+    "a core outside every grid": core_outside,
+    "more banks than there are": many_banks,
+    "an audit of everything": bank_of_everything,
+    "a reserved size that no chip has": say(
+        event=RingEvent.ALLOCATED, size=4, per_bank=0xFFFFFFFF, kind=Kind.L1, core_count=0xFFFF, place=3
+    ),
     "a head far away": lambda agent: agent.put(head=agent.head + 5),
     "late: a place there is not": late(say(event=RingEvent.ALLOCATED, place=60000, size=4)),
     "late: a kind there is not": late(say(event=RingEvent.ALLOCATED, kind=200, size=4)),
@@ -629,11 +845,16 @@ NONSENSE: dict[str, Callable[[Agent], None]] = {
 }
 
 
+@pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.parametrize("what", NONSENSE)
 def test_memory_that_makes_no_sense_costs_its_owner_only(
-    agents: Callable[[], Agent], reader: Reader, what: str
+    agents: Callable[[], Agent], reader: Reader, what: str, observed: bool
 ) -> None:
+    if observed:
+        reader.ingest.observers.append(lambda *_: None)
     bad, good = agents(), agents()
+    bad.place(3, [0])
+    pack_into("<I", bad.map, bad.at["places_at"] + 3 * PLACE_SIZE + BANKS_AT + BANK_SIZE + 32, 1 << 16)
     sources = [reader.adopt(bad, 1)] if not what.startswith("late") else []
     for agent in (bad, good):
         agent.opened()

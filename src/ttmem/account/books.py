@@ -49,7 +49,7 @@ class Books:
         self.seq = 0  # of the event that was applied last
         self.chips = Chips(limits.chips, whole)
         self.processes: dict[tuple[int, int | None, int], Process] = {}
-        self.departed: deque[Process] = deque(maxlen=limits.departed)
+        self.departed: deque[Process] = deque()
         self.graves = Graveyard(limits.buried_things)
         self.anomalies: Counter[str] = Counter()
         self.marks: deque[tuple[float, str]] = deque(maxlen=limits.marks)
@@ -80,7 +80,7 @@ class Books:
         if chip is None:
             if not self.may_name(process, assumed_uid(number)):
                 return None
-            chip = process.numbers[number] = self.chips.assumed(number)
+            chip = process.numbers[number] = self.chips.assumed(number, process.info.uid)
         holding = source.holdings[number] = Holding(source, number, chip)
         chip.holdings.append(holding)
         chip.covered |= source.covered
@@ -94,15 +94,20 @@ class Books:
         """Is there room for a chip of that name? One user may not take all of it."""
         if uid in self.chips:
             return True
-        mine = (other for other in self.processes.values() if other.info.uid == process.info.uid)
-        named = {id(chip) for other in mine for chip in other.numbers.values()}
-        return len(named) < self.limits.chips_per_user and self.chips.has_room_for(uid)
+        return self.chips.has_room_for(uid) and self.chips.named_by(process.info.uid) < self.limits.chips_per_user
 
     def forget_chip(self, chip: Chip) -> None:
         """A chip that was only assumed to exist goes when nobody means it any more."""
         meant = any(chip is other for process in self.processes.values() for other in process.numbers.values())
         if not meant:
             self.chips.forget(chip)
+
+    def remember_departed(self, process: Process) -> None:
+        """Keep the last picture of a dead process. Above the limit, whoever has most of them loses the oldest."""
+        self.departed.append(process)
+        if len(self.departed) > self.limits.departed:
+            most = Counter(dead.info.uid for dead in self.departed).most_common(1)[0][0]
+            self.departed.remove(next(dead for dead in self.departed if dead.info.uid == most))
 
     def anomaly(self, process: Process, name: str, count: int = 1) -> Thing | None:
         """Count something odd; the event was about no thing."""

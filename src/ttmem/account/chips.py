@@ -26,15 +26,19 @@ class Chips(dict[str, Chip]):
         """Is it time to forget those that nobody means any more?"""
         return 2 * len(self) > self._limit
 
-    def assumed(self, number: int) -> Chip:
+    def named_by(self, user: int | None) -> int:
+        """How many of them that user's processes named first."""
+        return sum(chip.named_by == user and not chip.found for chip in self.values())
+
+    def assumed(self, number: int, user: int | None = None) -> Chip:
         """Device N of a process that did not say more: taken for the machine's chip N, and marked as assumed."""
         uid = assumed_uid(number)
         here = next((chip.info for chip in self.values() if chip.info.kmd == number and not chip.assumed), None)
-        return self._named(ChipInfo(uid) if here is None else here._replace(uid=uid))
+        return self._named(ChipInfo(uid) if here is None else here._replace(uid=uid), user)
 
-    def described(self, info: ChipInfo, *, believed: bool = True) -> Chip:
+    def described(self, info: ChipInfo, *, user: int | None = None, believed: bool = True) -> Chip:
         """The chip of that name. News replaces what was known of it, or only adds to it if it is not ``believed``."""
-        chip = self._named(info)
+        chip = self._named(info, user)
         first, second = (info, chip.info) if believed else (chip.info, info)
         chip.info = ChipInfo(
             info.uid,
@@ -53,8 +57,9 @@ class Chips(dict[str, Chip]):
         if not chip.holdings and self.get(chip.uid) is chip:
             del self[chip.uid]
 
-    def _named(self, info: ChipInfo) -> Chip:
+    def _named(self, info: ChipInfo, user: int | None) -> Chip:
         chip = self.get(info.uid)
         if chip is None:
             chip = self[info.uid] = Chip(info, self._whole)
+            chip.named_by = user
         return chip

@@ -19,7 +19,8 @@ def opened(books: Books, time: float, source: Source, event: DeviceOpened) -> No
     if not books.may_number(process, number) or not books.may_name(process, event.chip.uid):
         books.anomaly(process, "rejected")
         return
-    chip = books.chips.described(event.chip, believed=not _held_by_another_user(books, process, event.chip.uid))
+    believed = not _held_by_another_user(books, process, event.chip.uid)
+    chip = books.chips.described(event.chip, user=process.info.uid, believed=believed)
     old = process.numbers.get(number)
     process.numbers[number] = chip
     if old is not None and old is not chip:

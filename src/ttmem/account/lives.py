@@ -63,4 +63,4 @@ def exited(books: Books, time: float, source: Source, event: ProcessExited) -> N
     for chip in list(process.numbers.values()):
         if chip.info.kmd is None and books.chips.crowded:
             books.forget_chip(chip)
-    books.departed.append(process)
+    books.remember_departed(process)

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 class Chip:
     """One chip: its totals by kind and by pool, and which program ran last on which core."""
 
-    __slots__ = ("covered", "found", "geometry", "holdings", "info", "kinds", "launched", "pools", "resident", "whole")
+    __slots__ = ("covered", "found", "geometry", "holdings", "info", "kinds", "launched", "named_by", "pools",
+                 "resident", "whole")  # fmt: skip
 
     def __init__(self, info: ChipInfo, whole: WholeTotal | None = None) -> None:
         self.info = info
         self.found = False  # is it one of the machine's own, or did only a process name it
+        self.named_by: int | None = None  # the user whose process named it first
         self.whole = whole  # over all chips, if somebody wants to know what was live at the peak
         # Live geometry if a process told it, else the table's figures for the board.
         self.geometry: Geometry | None = info.geometry or board_geometry(info.board, info.arch)
