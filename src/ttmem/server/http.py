@@ -186,7 +186,7 @@ class HttpServer:
 
 def _target(head: h11.Request) -> tuple[str, dict[str, str]]:
     """Path and parameters of a request; HttpError if there are none to be had."""
-    size = len(head.target) + sum(len(name) + len(value) for name, value in head.headers)
+    size = len(head.target) + sum(len(name) + len(value) + len(": \r\n") for name, value in head.headers)
     if size > _MAX_HEADERS:  # h11 has a limit only for what comes in several pieces
         raise HttpError(431, f"the request has {size} bytes of headers; {_MAX_HEADERS} is the most")
     target = head.target.decode("ascii", "replace")
