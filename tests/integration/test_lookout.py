@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import select
 import signal
 import socket
@@ -21,14 +22,17 @@ from tests.counters import content, mapping, slot
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, statistics, wheel
 from tests.support import LegacyClient, Server, wait_until
+from tests.unit.test_top_processes import Screen
 from ttmem.account import blank
 from ttmem.account.books import Limits
 from ttmem.account.events import Allocated, DeviceOpened
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
+from ttmem.account.units import human
 from ttmem.agent import require
 from ttmem.server import lookout
+from ttmem.show.smi import render
 from ttmem.sources import machine as machine_module
 from ttmem.sources.machine import Machine
 from ttmem.sources.processes import start_and_state
@@ -181,15 +185,12 @@ def test_stock_ttnn_is_counted_by_its_own_counters_and_not_when_killed(server: S
     os.kill(program.pid, signal.SIGKILL)
     program.process.wait()
 
-    def stale() -> Json | None:
-        found = server.process_of(program.pid)
-        return found if found and found["state"] == "stale" else None
-
-    gone = wait_until(stale, "the dead one")
-    assert gone["chips"][0]["shm"]["l1"] == size
-    assert not server.chip(runs.uid)["l1"]["used"], "stale is not in use"
-    assert row(server, uid=runs.uid)["shm"]["stale"]["l1"] == size  # type: ignore[index]
-    assert statistics("n150", program.uid_seed)[0].exists()
+    file = statistics("n150", program.uid_seed)[0]
+    wait_until(lambda: row(server, uid=runs.uid) is None, "its end: a mock chip is known from its counters alone")
+    assert server.process_of(program.pid) is None
+    assert file.exists()
+    (note,) = [n for n in server.snapshot()["notes"] if n["what"] == "shm-stale" and n["chip"] is None]
+    assert "of tt-metal belong" in note["text"], "one note for all such files"
 
 
 def test_the_agent_is_believed_and_the_difference_said(server: Server, runs: Runs) -> None:
@@ -208,6 +209,51 @@ def test_the_agent_is_believed_and_the_difference_said(server: Server, runs: Run
     share = server.process_of(program.pid)["chips"][0]  # type: ignore[index]
     assert (share["kinds"]["l1"], share["shm"]["l1"]) == (2 * size, size), "the counters miss the other thread"
     assert server.chip(runs.uid)["l1"]["buffers"] == 2 * size
+
+
+def looks(server: Server, uid: str, count: int) -> Iterator[Json]:
+    """Snapshots over so many looks of the server at a chip whose counters move all the time."""
+    seen: set[float] = set()
+
+    def picture() -> Json:
+        found = server.snapshot()
+        chip = next((chip for chip in found["chips"] if chip["uid"] == uid), None)
+        if chip is not None and chip["shm"] is not None:
+            seen.add(chip["shm"]["updated"])
+        return found
+
+    while len(seen) < count:
+        yield picture()
+
+
+def test_of_a_process_that_allocates_all_the_time_no_difference_is_said(server: Server, runs: Runs) -> None:
+    """Counters and account are read one after the other, so they differ in some looks. Nothing is wrong."""
+    program = runs.start("come_and_go", agent=True)
+    next(program.records())
+    wait_until(lambda: (server.process_of(program.pid) or {}).get("state") == "tracked", "the agent")
+    differed = False
+    for picture in looks(server, runs.uid, 12):
+        (process,) = [process for process in picture["processes"] if process["pid"] == program.pid]
+        differed |= any(share["shm"] and share["kinds"].get("l1") != share["shm"]["l1"] for share in process["chips"])
+        said = " ".join([*Screen(picture).rows(), render(picture)])
+        assert "own counters" not in said, said
+    assert differed, "or the test shows nothing"
+
+
+def test_a_difference_that_lasts_is_said_of_a_busy_process_too(server: Server, runs: Runs) -> None:
+    program = runs.start("allocate_on_a_thread", "come_and_go", agent=True)
+    records = program.records()
+    size = next(records)["size"]
+    next(records)
+    for picture in looks(server, runs.uid, 100):
+        if notes := [note for note in picture["notes"] if note["what"] == "shm-differs"]:
+            break
+    (note,) = notes
+    assert (note["pid"], note["chip"]) == (program.pid, runs.uid)
+    told = re.search(r"l1 (\S+ \S+) where (\S+ \S+) is tracked", note["text"])
+    assert told is not None
+    assert told.groups() in {(human(0), human(size)), (human(size), human(2 * size))}
+    assert f"Note: {note['text']}"[:100] in " ".join(" ".join(Screen(picture).rows()).split())
 
 
 def test_a_tracked_and_an_untracked_process_on_one_chip(server: Server, runs: Runs) -> None:

@@ -35,6 +35,14 @@ def main() -> None:
             worker.join()
         elif act == "free_what_the_thread_allocated":
             del held["allocate_on_a_thread"]
+        elif act == "come_and_go":  # until the test has seen enough, in the thread that is counted
+            waiting = threading.Thread(target=report, kwargs={"act": act, "size": SIZE})
+            waiting.start()
+            while waiting.is_alive():
+                if held.pop(act, None) is None:
+                    allocate(act)
+                waiting.join(0.25)
+            continue
         elif act == "run_a_program_with_dataflow_buffers":
             held[act] = ttnn.relu(held["allocate"], memory_config=ttnn.L1_MEMORY_CONFIG)
         elif act == "run_a_program_with_circular_buffers":

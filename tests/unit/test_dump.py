@@ -32,7 +32,7 @@ def build(
     builder = DumpBuilder(kernels_only=kernels_only)
     for item in ledger.things():
         builder.add(item)
-    dump = builder.result(time="now", anomalies=anomalies or {}, may_see=may_see)
+    dump = builder.result(time="now", anomalies=anomalies or {}, uncertain=[], may_see=may_see)
     assert json.loads(json.dumps(dump)) == dump
     return dump
 
@@ -51,7 +51,8 @@ BUSY = (
 
 def test_nothing_left() -> None:
     dump = build()
-    assert dump == {"schema": "ttmem.dump/1", "time": "now", "total": 0, "devices": [], "anomalies": {}}
+    nothing = {"total": 0, "devices": [], "anomalies": {}, "uncertain": []}
+    assert dump == {"schema": "ttmem.dump/1", "time": "now", **nothing}
     assert remaining_text(dump).splitlines() == [
         "╔══════════════════════════════════════════════════════════════╗",
         "║                 REMAINING ALLOCATED BUFFERS                  ║",

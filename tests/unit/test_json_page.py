@@ -11,7 +11,7 @@ from typing import Any
 from tests import machines
 from tests.pictures import Account, counters, driver_chip, holder, machine, slot, unreadable
 from ttmem.account import blank
-from ttmem.account.events import Allocated, Failed, ProcessExited
+from ttmem.account.events import Allocated, Failed, ProcessExited, Uncertain
 from ttmem.account.kinds import KINDS, Kind
 from ttmem.sources import notes, umd
 from ttmem.sources.machine import Machine
@@ -51,6 +51,7 @@ def everything(folder: Path) -> Iterator[dict[str, Any]]:
     """Snapshots that have between them every key there is."""
     account = Account()
     account.tracked(7, "77", dram=MIB, l1=MIB)
+    account.apply(account.source(7), Uncertain("replaced", 3))
     source = account.source(6)
     account.apply(source, Allocated(0, Kind.DRAM, 1, 5), Failed(0, "info:\nOut of Memory"), ProcessExited())
     chip = driver_chip(0)
@@ -87,6 +88,7 @@ def test_every_key_is_on_the_page_and_every_key_of_the_page_exists(folder: Path)
 def test_every_kind_of_note_is_on_the_page() -> None:
     source = Path(notes.__file__).read_text()
     made = set(re.findall(r'(?:yield|_note\(|yield \(\n\s+)\s*"([a-z-]+)"', source))
+    made |= {"uncertain"}  # of account/snapshot.py
     made |= {f"shm-{state}" for state in ("unreadable", "unready", "unsupported", "garbage")}
     row = next(line for line in PAGE.read_text().splitlines() if line.startswith("| `notes[].what`"))
     assert set(re.findall(r"`([a-z-]+)`", row)) == made

@@ -86,6 +86,7 @@ def test_nothing(scene: Scene) -> None:
         "older_s": 60,
         "verdict": {"leak": False, "groups": 0, "count": 0, "bytes": 0},
         "losses": {"dropped": 0, "unknown_free": 0},
+        "uncertain": [],
         "doubts": ["no process has reported anything yet"],
         "leaks": [],
         "left_out": {"groups": 0, "count": 0, "bytes": 0},

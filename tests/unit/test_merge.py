@@ -17,7 +17,7 @@ from ttmem.account.geometry import BOARDS, Arch
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS as ALL_KINDS
 from ttmem.account.kinds import Confidence, Kind
-from ttmem.sources.merge import differences, merge
+from ttmem.sources.merge import merge
 
 Json = dict[str, Any]
 MIB = 1 << 20
@@ -189,6 +189,51 @@ def test_without_a_server_the_counters_of_living_processes_are_the_use() -> None
     assert notes(merged) == ["shm-stale"]
 
 
+def left(uid: int, pid: int, size: int = MIB, **more: Any) -> Json:
+    """Counters in which only the dead still have something."""
+    return counters(uid, {**slot(pid, size, size, state="dead"), **more})
+
+
+def test_counters_of_the_dead_alone_make_no_rows() -> None:
+    """A machine on which many jobs were killed, or many mock chips were used."""
+    files = [left(1000 + number, number) for number in range(1, 112)]
+    for account in (nothing(), Account().picture()):
+        merged = merge(account, machine(driver_chip(0), shm=files))
+        assert [chip["kmd"] for chip in merged["chips"]] == [0]
+        assert merged["processes"] == []
+        (note,) = merged["notes"]
+        assert (note["what"], note["chip"], note["pid"]) == ("shm-stale", None, None)
+        assert note["text"] == (
+            "111 counter files of tt-metal belong to processes that are gone, on chips that are not known otherwise: "
+            "111.0 MiB dram, 111.0 MiB l1, not in use. When no job runs, rm /dev/shm/tt_device_*_memory"
+        )
+
+
+def test_one_such_file_is_named() -> None:
+    (note,) = merge(nothing(), machine(shm=[left(77, 7)]))["notes"]
+    assert note["text"].startswith("1 counter file of tt-metal belongs to processes that are gone, on a chip that is ")
+    assert note["text"].endswith("When no job runs, rm /dev/shm/tt_device_77_memory")
+
+
+def test_nobody_is_told_to_remove_what_may_be_in_use() -> None:
+    """From inside of a container its owner cannot be seen."""
+    files = [left(77, 7), left(78, 8, unsure=True)]
+    merged = merge(nothing(), machine(shm=files))
+    assert (merged["chips"], merged["processes"]) == ([], [])
+    (note,) = merged["notes"]
+    assert "to processes that are gone or cannot be seen from here, on chips" in note["text"]
+    assert note["text"].endswith("2.0 MiB l1, not counted")
+    assert "rm " not in note["text"]
+
+
+def test_a_chip_that_a_living_process_uses_keeps_the_dead_beside_it() -> None:
+    files = [counters(77, slot(7, MIB), slot(9, 5, state="dead")), left(78, 8)]
+    merged = merge(nothing(), machine(shm=files))
+    assert [chip["uid"] for chip in merged["chips"]] == ["77"]
+    assert {pid: row["state"] for pid, row in by_pid(merged).items()} == {7: "untracked", 9: "stale"}
+    assert notes(merged) == ["shm-stale", "shm-stale"]
+
+
 def test_a_tracked_process_is_believed_and_an_untracked_one_added() -> None:
     account = Account()
     account.tracked(7, "77", dram=4 * MIB)
@@ -201,7 +246,6 @@ def test_a_tracked_process_is_believed_and_an_untracked_one_added() -> None:
     mine, other = by_pid(merged)[7], by_pid(merged)[8]
     assert (mine["state"], mine["chips"][0]["dram"], mine["chips"][0]["shm"]["dram"]) == ("tracked", 4 * MIB, 3 * MIB)
     assert (other["state"], other["chips"][0]["dram"]) == ("untracked", MIB)
-    assert list(differences(merged)) == [(7, "77", "dram", 4 * MIB, 3 * MIB)]
     assert "shm-differs" not in notes(merged), "it may be a matter of a moment"
 
 
@@ -219,7 +263,7 @@ def test_a_lasting_difference_is_said() -> None:
     account = Account()
     account.tracked(7, "77", dram=4 * MIB)
     look = machine(driver_chip(0), shm=[counters(77, slot(7, 3 * MIB))])
-    merged = merge(account.picture(), look, doubted={(7, "77")})
+    merged = merge(account.picture(), look, differing={(7, "77"): {"dram": (4 * MIB, 3 * MIB)}})
     (note,) = [note for note in merged["notes"] if note["what"] == "shm-differs"]
     assert (note["pid"], note["chip"]) == (7, "77")
     assert "3.0 MiB" in note["text"]
@@ -250,7 +294,10 @@ def test_a_process_that_the_server_saw_die_is_not_listed_twice() -> None:
 
 def test_an_idle_file_makes_no_chip() -> None:
     assert merge(nothing(), machine(shm=[counters(77)]))["chips"] == []
-    assert [c["uid"] for c in merge(nothing(), machine(shm=[counters(77, lost=5)]))["chips"]] == ["77"]
+    lost = merge(nothing(), machine(shm=[counters(77, lost=5)]))
+    assert lost["chips"] == []
+    assert "processes that are gone or found no slot, on a chip" in lost["notes"][0]["text"]
+    assert "5 B dram, not counted. When no job runs, rm " in lost["notes"][0]["text"]
     assert [c["uid"] for c in merge(nothing(), machine(shm=[counters(77, slot(7))]))["chips"]] == ["77"]
 
 

@@ -16,6 +16,7 @@ from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.grid import CoreRange, mask_of
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KINDS, Confidence, Kind
+from ttmem.account.uncertainty import REASONS
 from ttmem.account.validation import InvalidValue
 from ttmem.wire import handshake, native
 from ttmem.wire.decode import NativeStream, _mask_of_packed, decode
@@ -81,7 +82,7 @@ def geometries(draw: st.DrawFn) -> Geometry:
 CHIP = st.builds(
     ChipInfo,
     TEXT.filter(bool),
-    NONE | TEXT,
+    NONE | st.from_regex(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", fullmatch=True),
     NONE | st.integers(0, 65535),
     st.sampled_from(Arch),
     NONE | TEXT,
@@ -104,6 +105,7 @@ EVENTS: dict[type, st.SearchStrategy[Any]] = {
     ev.ResyncBegin: st.builds(ev.ResyncBegin, U64),
     ev.ResyncEnd: st.builds(ev.ResyncEnd, U64),
     ev.Lost: st.builds(ev.Lost, COUNT),
+    ev.Uncertain: st.builds(ev.Uncertain, st.sampled_from(list(REASONS)), st.integers(1, 1 << 48)),
     ev.Rejected: st.builds(ev.Rejected, COUNT),
     ev.Claimed: st.builds(ev.Claimed, I32),
     ev.Mark: st.builds(ev.Mark, TEXT),
@@ -114,7 +116,7 @@ EVENTS: dict[type, st.SearchStrategy[Any]] = {
     ev.PeaksReset: st.just(ev.PeaksReset()),
 }
 EVENT = st.one_of(*EVENTS.values())
-RING_ONLY = (ev.Sees, ev.Audited, ev.Described, ev.Failed)
+RING_ONLY = (ev.Sees, ev.Uncertain, ev.Audited, ev.Described, ev.Failed)
 SERVER_ONLY = (ev.ChipFound, ev.Rejected, ev.Claimed, ev.ProcessExited, ev.PeaksReset, *RING_ONLY)
 FROM_CLIENTS = st.one_of(*(EVENTS[kind] for kind in EVENTS if kind not in SERVER_ONLY))
 

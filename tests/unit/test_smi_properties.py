@@ -15,6 +15,7 @@ from ttmem.account import blank
 from ttmem.account.events import Allocated, Extra, ProgramRun
 from ttmem.account.grid import CoreRange, mask_of
 from ttmem.account.kinds import Kind
+from ttmem.account.uncertainty import REASONS
 from ttmem.show.smi import render
 from ttmem.show.text import Style
 from ttmem.sources.merge import merge
@@ -29,6 +30,14 @@ anything = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
 )
 sizes = st.none() | st.integers(0, 1 << 45) | st.sampled_from([0, 1, 1023, 1 << 30, 12 << 30, (1 << 40) - 1])
 numbers = st.none() | st.floats(0, 300, allow_nan=False)
+doubts = st.lists(
+    st.builds(
+        lambda reason, count: {"pid": 1, "reason": reason, "count": count},
+        st.sampled_from([*REASONS, "of a newer agent"]),
+        st.integers(1, 1 << 64),
+    ),
+    max_size=3,
+)
 
 
 def filled(draw: Any, part: Json) -> None:
@@ -38,6 +47,8 @@ def filled(draw: Any, part: Json) -> None:
             filled(draw, value)
         elif key in ("missing", "unseen", "capacity_basis", "basis"):
             continue
+        elif key == "uncertain":
+            part[key] = draw(doubts)
         elif key == "completeness":
             part[key] = draw(st.none() | st.floats(0, 1))
         elif key in ("exact", "reported", "estimated"):
@@ -75,6 +86,7 @@ def pictures(draw: Any, words: st.SearchStrategy[str] = anything) -> Json:
         process = blank.process(draw(st.none() | st.integers(1, 1 << 22)), state)
         for key in ("user", "name", "command", "container"):
             process[key] = draw(st.none() | words)
+        process["uncertain"] = draw(doubts)
         process["holds"] = draw(st.lists(st.sampled_from(uids), unique=True))
         process["exited"] = float(number) if state == "exited" else None
         for uid in draw(st.lists(st.sampled_from(uids), unique=True)):

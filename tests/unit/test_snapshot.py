@@ -22,6 +22,7 @@ from ttmem.account.events import (
     ProcessExited,
     ProgramRun,
     Sees,
+    Uncertain,
 )
 from ttmem.account.geometry import BOARDS, Arch
 from ttmem.account.grid import CoreRange, mask_of
@@ -85,6 +86,7 @@ SCHEMA: dict[str, Any] = {
                 "host": {"used?": int},
                 "reporter": {"total?": int, "tracked?": int, "inferred?": int, "basis": str},
                 "completeness?": float,
+                "uncertain": [{"pid?": int, "reason": str, "count": int}],
                 "confidence": {"exact": int, "reported": int, "estimated": int},
                 "missing": [str],
             },
@@ -103,6 +105,7 @@ SCHEMA: dict[str, Any] = {
             "chips": [
                 {"uid": str, "metal_id?": int, "dram?": int, "l1?": int, "peak_dram?": int, "peak_l1?": int},
             ],
+            "uncertain": [{"reason": str, "count": int}],
             "anomalies": dict.fromkeys(ANOMALIES, int),
         }
     ],
@@ -247,6 +250,7 @@ def test_a_chip_nobody_has_reported_on_is_unknown_not_empty() -> None:
     memory = chip["memory"]
     assert memory.pop("missing") == [kind.label for kind in KINDS]
     assert memory.pop("unseen") == []
+    assert memory.pop("uncertain") == []
     assert memory.pop("confidence") == {"exact": 0, "reported": 0, "estimated": 0}
     assert memory["reporter"].pop("basis") == "MemoryReporter unavailable"
     assert {path: value for path, value in leaves(memory).items() if value is not None} == {}
@@ -365,6 +369,7 @@ def test_a_moment_stays_what_it_was() -> None:
         Claimed(7),
         Failed(0, "no room either"),
         Sees(0, "blind"),
+        Uncertain("replaced", 3),
         PeaksReset(),
         ProgramRun(0, 2, GRID),
         DeviceOpened(0, elsewhere),

@@ -75,6 +75,8 @@ def test_the_largest_chip_there_can_be() -> None:
         (ev.Audited(0, 1, (0, 0), (1 << 63, 0), (0, 0), (1, 1)), "bytes in a bank: 9223372036854775808 is not"),
         (ev.DeviceOpened(0, ChipInfo("")), "chip: its id is empty"),
         (ev.DeviceOpened(0, ChipInfo("7", kmd=1 << 40)), "driver number: 1099511627776 is not"),
+        (ev.DeviceOpened(0, ChipInfo("7", pci="77")), "PCI address: '77' is not like 0000:01:00.0"),
+        (ev.DeviceOpened(0, ChipInfo("7", pci="0000:01:00.0\x1b")), "PCI address: '0000:01:00.0\\x1b' is not like"),
         (ev.ChipFound(ChipInfo("7", kmd=-1)), "driver number: -1 is not between 0 and 65535"),
     ],
 )

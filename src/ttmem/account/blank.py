@@ -129,6 +129,7 @@ def memory(board: str | None, arch: str | None) -> Json:
         "host": {"used": None},
         "reporter": {"total": None, "tracked": None, "inferred": None, "basis": "MemoryReporter unavailable"},
         "completeness": None,
+        "uncertain": [],
         "confidence": {"exact": 0, "reported": 0, "estimated": 0},
         "missing": list(KINDS),
         "unseen": [],
@@ -156,6 +157,7 @@ def process(pid: int | None, state: str) -> Json:
         "chips": [],
         "failed": 0,
         "last_failure": None,
+        "uncertain": [],
         "anomalies": dict.fromkeys(ANOMALIES, 0),
     }
 

@@ -52,6 +52,7 @@ class Books:
         self.departed: deque[Process] = deque()
         self.graves = Graveyard(limits.buried_things)
         self.anomalies: Counter[str] = Counter()
+        self.uncertain: Counter[str] = Counter()  # by reason, over all processes that ever reported
         self.marks: deque[tuple[float, str]] = deque(maxlen=limits.marks)
         self.peaks_since: float | None = None
         self.failing: Callable[[float, Process, Failed], None] = lambda *_: None  # for whoever wants to look then

@@ -137,6 +137,13 @@ class Lost(NamedTuple):
     events: int
 
 
+class Uncertain(NamedTuple):
+    """The source counted something for one of the reasons in `uncertainty`, so many times more than before."""
+
+    reason: str
+    events: int
+
+
 class Sees(NamedTuple):
     """Which kinds the source is able to see (a bit each), and in words what it cannot and why."""
 
@@ -229,6 +236,7 @@ Event = Union[
     ResyncBegin,
     ResyncEnd,
     Lost,
+    Uncertain,
     Sees,
     Audited,
     Rejected,

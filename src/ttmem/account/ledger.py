@@ -39,6 +39,7 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
     Sees,
+    Uncertain,
     Viewed,
 )
 from ttmem.account.geometry import noc_limits, region_at
@@ -266,6 +267,7 @@ _HANDLERS: dict[type, Callable[[Books, float, Any, Any], Thing | None]] = {
     Sees: lives.sees,
     Claimed: lives.claimed,
     Lost: lives.lost,
+    Uncertain: lives.uncertain,
     Rejected: lives.rejected,
     Failed: lives.failed,
     PhaseBegan: lives.phase_began,

@@ -4,7 +4,17 @@
 from __future__ import annotations
 
 from ttmem.account.books import Books
-from ttmem.account.events import Claimed, Failed, Lost, PhaseBegan, PhaseEnded, ProcessExited, Rejected, Sees
+from ttmem.account.events import (
+    Claimed,
+    Failed,
+    Lost,
+    PhaseBegan,
+    PhaseEnded,
+    ProcessExited,
+    Rejected,
+    Sees,
+    Uncertain,
+)
 from ttmem.account.kinds import KINDS
 from ttmem.account.parties import Source
 
@@ -23,6 +33,11 @@ def claimed(books: Books, time: float, source: Source, event: Claimed) -> None:
 
 def lost(books: Books, time: float, source: Source, event: Lost) -> None:
     books.anomaly(source.process, "dropped", event.events)
+
+
+def uncertain(books: Books, time: float, source: Source, event: Uncertain) -> None:
+    source.process.uncertain[event.reason] += event.events
+    books.uncertain[event.reason] += event.events
 
 
 def rejected(books: Books, time: float, source: Source, event: Rejected) -> None:

@@ -124,13 +124,14 @@ class Process:
     """A process and everything its sources hold. Once it has exited, its totals stay as they were then."""
 
     __slots__ = ("anomalies", "claimed", "count", "exited", "failures", "graves", "info", "numbers", "phases", "seen",
-                 "shares", "sources")  # fmt: skip
+                 "shares", "sources", "uncertain")  # fmt: skip
 
     def __init__(self, info: ProcessInfo, time: float) -> None:
         self.info = info
         self.seen = time
         self.exited: float | None = None
         self.anomalies: Counter[str] = Counter()
+        self.uncertain: Counter[str] = Counter()  # by reason: see `uncertainty`
         self.claimed: set[int] = set()
         self.count = 0  # live things, over all sources
         self.numbers: dict[int, Chip] = {}

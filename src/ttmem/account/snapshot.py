@@ -23,6 +23,7 @@ from ttmem.account.parties import Chip, Process
 from ttmem.account.sites import line_of, stack_of
 from ttmem.account.things import Thing
 from ttmem.account.totals import NOT_YET, Total
+from ttmem.account.uncertainty import listed, meanings_text, of_chip
 from ttmem.account.views import agreements, reporter
 
 _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
@@ -73,7 +74,7 @@ class Moment:
             "processes": [_process(taken, user_of, may_see) for taken in self._processes],
             "sums": None,
             "anomalies": self._anomalies,
-            "notes": [],
+            "notes": [_uncertain_note(taken) for taken in self._processes if taken.uncertain],
         }
 
 
@@ -169,6 +170,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
         "host": {"used": used[Kind.HOST]},
         "reporter": reporter(chip),
         "completeness": completeness(chip),
+        "uncertain": of_chip(chip),
         "confidence": _confidence(chip),
         "missing": [label for label, size in zip(_LABELS, used) if size is None],
         "unseen": [],
@@ -246,10 +248,14 @@ def _bank_free(chip: Chip, geometry: Geometry | None, used: int | None) -> int |
 
 
 def completeness(chip: Chip) -> float | None:
-    """What is tracked, by what the allocators themselves say is allocated; None if none was asked."""
+    """What is tracked, by what the allocators themselves say is allocated; None if none was asked.
+
+    None also if all of it seems to be tracked but an agent counted what makes that uncertain.
+    """
     found = agreements(chip)
     both, either = (sum(column) for column in zip(*found)) if found else (0, 0)
-    return None if not found else both / either if either else 1.0
+    share = None if not found else both / either if either else 1.0
+    return None if share == 1.0 and of_chip(chip) else share
 
 
 def _ring_used(chip: Chip) -> int | None:
@@ -282,6 +288,7 @@ class _Taken(NamedTuple):
     held: list[tuple[Chip, list[int | None]]]  # of each holding, by kind: the bytes, None if they do not count
     failed: int
     last_failure: tuple[float, Failed] | None
+    uncertain: list[Json]
     anomalies: dict[str, int]
 
 
@@ -302,6 +309,7 @@ def _taken(process: Process) -> _Taken:
         ],
         failures.count,
         failures.last[-1] if failures.last else None,
+        listed(process.uncertain),
         anomalies(process.anomalies),
     )
 
@@ -356,7 +364,20 @@ def _process(taken: _Taken, user_of: Callable[[int], str | None], may_see: Calla
         "chips": [_share(uid, pools, numbers.get(uid, []), kinds.get(uid, {})) for uid, pools in taken.shares],
         "failed": taken.failed,
         "last_failure": _failure(*taken.last_failure) if taken.last_failure is not None and seen else None,
+        "uncertain": taken.uncertain,
         "anomalies": taken.anomalies,
+    }
+
+
+def _uncertain_note(taken: _Taken) -> Json:
+    """In the form of `sources/notes`."""
+    pid = taken.info.pid or None
+    who = f"pid {pid or '?'}" + ("" if taken.exited is None else ", which has exited")
+    return {
+        "what": "uncertain",
+        "chip": None,
+        "pid": pid,
+        "text": f"{who}: its numbers are uncertain; its agent counted {meanings_text(taken.uncertain)}",
     }
 
 

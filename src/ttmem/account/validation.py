@@ -8,6 +8,7 @@ refused with the event that carries it; it costs the sender that event and nobod
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ from ttmem.account.events import (
     ProgramRun,
     Rejected,
     Sees,
+    Uncertain,
     Viewed,
 )
 from ttmem.account.geometry import Geometry
@@ -42,6 +44,7 @@ MAX_COUNT = 1 << 48  # of records, mismatches and the like
 MAX_TIME_SECONDS = 1e11  # the year 5138: every date below it can be printed
 _CORE_MASK_BITS = ROW * MAX_Y
 _UINT64 = (1 << 64) - 1
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 
 
 class InvalidValue(ValueError):
@@ -83,6 +86,8 @@ def check_reserved(size: int) -> None:
 def check_chip(chip: ChipInfo) -> None:
     if not chip.uid:
         raise InvalidValue("chip: its id is empty")
+    if chip.pci is not None and not _PCI_ADDRESS.fullmatch(chip.pci):
+        raise InvalidValue(f"PCI address: {chip.pci!r} is not like 0000:01:00.0")
     if chip.kmd is not None:
         _check_range("driver number", chip.kmd, 0, MAX_DRIVER_NUMBER)
     if chip.geometry is not None:
@@ -150,5 +155,6 @@ _CHECKERS: dict[type, Callable[[Any], None]] = {
     ProgramRun: lambda event: check_cores(event.cores),
     Rejected: lambda event: _check_range("rejected records", event.records, 0, MAX_COUNT),
     Sees: lambda event: _check_range("kinds", event.kinds, 0, _UINT64),
+    Uncertain: lambda event: _check_range("uncertain events", event.events, 1, MAX_COUNT),
     Viewed: _viewed,
 }

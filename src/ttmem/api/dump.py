@@ -9,6 +9,7 @@ from typing import Any
 from ttmem.account.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
 from ttmem.account.snapshot import thing as thing_json
 from ttmem.account.things import Thing
+from ttmem.account.uncertainty import counts_text
 from ttmem.api.words import anomaly_line, plain
 
 SCHEMA = "ttmem.dump/1"
@@ -51,14 +52,17 @@ class DumpBuilder:
         if len(group.things) < self._limit:
             group.things.append(item)
 
-    def result(self, *, time: str, anomalies: dict[str, int], may_see: Viewer = lambda uid: True) -> Json:
+    def result(
+        self, *, time: str, anomalies: dict[str, int], uncertain: list[Json], may_see: Viewer = lambda uid: True
+    ) -> Json:
         devices = []
         total = 0
         for (number, uid), kinds in sorted(self._groups.items()):
             entries = [kinds[kind].json(kind, may_see, self._limit) for kind in KINDS if kind in kinds]
             total += sum(entry["count"] for entry in entries)
             devices.append({"device": number, "chip": uid, "kinds": entries})
-        return {"schema": SCHEMA, "time": time, "total": total, "devices": devices, "anomalies": anomalies}
+        about = {"schema": SCHEMA, "time": time, "total": total, "devices": devices}
+        return {**about, "anomalies": anomalies, "uncertain": uncertain}
 
 
 class _Group:
@@ -105,7 +109,8 @@ def remaining_text(dump: Json) -> str:
     """The dump as the proof of concept printed it, with the breakdown, circular buffers and kernels it lacked."""
     lines = [*_box("REMAINING ALLOCATED BUFFERS"), f"Total tracked allocations: {dump['total']}"]
     if not dump["devices"]:
-        lines.append("No buffers remaining: everything that was allocated has been freed.")
+        known = "that is known to have been " if dump["uncertain"] else "that was "
+        lines.append(f"No buffers remaining: everything {known}allocated has been freed.")
     buffers = 0
     for device in dump["devices"]:
         lines += ["", f"Device {device['device']}:", f"  Chip: {device['chip']}"]
@@ -124,7 +129,8 @@ def remaining_text(dump: Json) -> str:
             lines.append("  Breakdown:")
             lines.append(f"    - large buffers (1 MiB and more): {large}, {_mb(large_bytes)}")
             lines.append(f"    - small buffers: {small}, {_mb(small_bytes)}")
-    lines += ["", f"Total remaining buffers: {buffers}", anomaly_line(dump["anomalies"])]
+    doubt = f" (uncertain: {counts_text(dump['uncertain'])})" if dump["uncertain"] else ""
+    lines += ["", f"Total remaining buffers: {buffers}{doubt}", anomaly_line(dump["anomalies"])]
     return "\n".join(lines)
 
 

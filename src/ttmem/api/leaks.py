@@ -13,6 +13,7 @@ from ttmem.account.parties import Chip, Process
 from ttmem.account.snapshot import HIDDEN_TROUBLE, counts
 from ttmem.account.snapshot import thing as thing_json
 from ttmem.account.things import Thing
+from ttmem.account.uncertainty import added, counts_text, meanings_text
 from ttmem.account.units import human
 
 SCHEMA = "ttmem.leaks/1"
@@ -155,6 +156,7 @@ class LeakFinder:
         groups = sorted(self._leaks.items(), key=lambda item: (-item[1].bytes, -item[1].oldest))
         rest = [found for _, found in groups[LISTED:]]
         living = [p for p in ledger.processes.values() if not self._pids or p.info.pid in self._pids]
+        uncertain = added(p for p in living if self._chip is None or self._chip in p.shares)
         losses = {name: sum(p.anomalies[name] for p in living) for name in _LOSSES}
         cached, likely = self._causes[Cause.PROGRAM_CACHE], self._causes[Cause.LIKELY_PROGRAM_CACHE]
         return {
@@ -170,7 +172,8 @@ class LeakFinder:
                 "bytes": sum(found.bytes for _, found in groups),
             },
             "losses": losses,
-            "doubts": self._doubts(ledger, living, losses, tracked),
+            "uncertain": uncertain,
+            "doubts": self._doubts(ledger, living, losses, uncertain, tracked),
             "leaks": [self._group(site, found) for site, found in groups[:LISTED]],
             "left_out": {
                 "groups": len(rest),
@@ -197,9 +200,13 @@ class LeakFinder:
             "grows": found.grows(self._now - process.seen),
         }
 
-    def _doubts(self, ledger: Ledger, living: list[Process], losses: dict[str, int], tracked: float) -> list[str]:
+    def _doubts(
+        self, ledger: Ledger, living: list[Process], losses: dict[str, int], uncertain: list[Json], tracked: float
+    ) -> list[str]:
         """Why the verdict may be wrong, a sentence each."""
         doubts = []
+        if uncertain:
+            doubts.append(f"the agent counted {meanings_text(uncertain)}")
         if losses["dropped"]:
             doubts.append(f"{losses['dropped']:,} events were lost: a free or an allocation may have been missed")
         if losses["unknown_free"]:
@@ -256,11 +263,12 @@ def leaks_text(data: Json) -> str:
         "",
         *(f"doubt: {doubt}" for doubt in data["doubts"]),
     ]
+    found = "no leak"
     if verdict["leak"]:
         groups = f"{verdict['groups']:,} group{'s' * (verdict['groups'] != 1)}"
-        lines.append(f"verdict: leak: {groups}, {_amount(verdict, 'buffer')}")
-    else:
-        lines.append("verdict: no leak")
+        found = f"leak: {groups}, {_amount(verdict, 'buffer')}"
+    doubt = f"uncertain ({counts_text(data['uncertain'])}): " if data["uncertain"] else ""
+    lines.append(f"verdict: {doubt}{found}")
     # Tags and names are the workload's: they must not be able to write lines of their own.
     return "\n".join("".join(char if char.isprintable() else "?" for char in line) for line in lines)
 

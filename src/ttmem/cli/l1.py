@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ttmem.account.ledger import Ledger
+from ttmem.account.uncertainty import meanings_text
 from ttmem.api.client import ApiError, get_json
 from ttmem.cli import CommandError, UsageError
 from ttmem.cli.replay import replay
@@ -77,6 +78,9 @@ def run(args: argparse.Namespace) -> int:
     names = Names(picture["chips"], style)
     board = f" {chip['board']}" if chip["board"] else ""
     print(render(found, names.full(chip["uid"]).strip() + board, style))
+    if chip["memory"]["uncertain"]:
+        doubt = f"uncertain: the agent counted {meanings_text(chip['memory']['uncertain'])}"
+        print("\n" + "\n".join(wrap(doubt, style, "  ", "")))
     others = [names_of(other)[0] for other in picture["chips"] if other is not chip]
     if args.chip is None and others:
         more = f"{', '.join(others[:8])}{' ...' if len(others) > 8 else ''}"

@@ -3,7 +3,8 @@
 
 A leak is a buffer that a living process has held for longer than --older, and that nothing else accounts for.
 
-Exit code: 0 no leak, 3 a leak (the last line says how much), 1 no server or another error, 2 wrong usage.
+Exit code: 0 no leak, 3 a leak (the last line says how much), 5 the agent's counters make the result uncertain,
+1 no server or another error, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ttmem.api.client import ApiError, get_json
 from ttmem.api.leaks import OLDER, leaks_text
 from ttmem.cli import CommandError
 
-LEAKED = 3  # as of `ttmem run --fail-on-leak`
+LEAKED, UNCERTAIN = 3, 5  # as of `ttmem run --fail-on-leak`
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -50,4 +51,4 @@ def run(args: argparse.Namespace) -> int:
     except ApiError as error:
         raise CommandError(str(error)) from None
     print(json.dumps(found) if args.json else leaks_text(found))
-    return LEAKED if found["verdict"]["leak"] else 0
+    return UNCERTAIN if found["uncertain"] else LEAKED if found["verdict"]["leak"] else 0

@@ -6,7 +6,8 @@ the peak and at the end, is printed on standard error when it has ended. A serve
 
 Exit code: the command's own (128 + N if signal N ended it). If that is 0: 3 if --fail-on-leak found tensors that
 nobody freed, 4 if a budget (--max-l1, --max-dram) was exceeded, 5 if either was asked for and the run was not seen
-completely, or no device at all. 126 or 127 if the command cannot be run.
+completely, or no device at all. 5 comes before 3 and 4 if the agent's counters make the result uncertain. 126 or 127
+if the command cannot be run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import socket
 import sys
 
 from ttmem.account.kinds import Pool
+from ttmem.account.uncertainty import counts_text
 from ttmem.account.units import human, parse
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError
@@ -137,6 +139,9 @@ def _verdict(args: argparse.Namespace, report: Report) -> int:
     if args.fail_on_leak and leaks:
         _warn(f"verdict: tensors were left: {leaks}, {human(size)}")
         code = LEAKED
+    if asked and report.uncertain:  # what was found above may be wrong, too
+        _warn(f"verdict: the result is uncertain: the agent counted {counts_text(report.uncertain)}")
+        code = NOT_SEEN
     return report.ended.exit_code or code
 
 

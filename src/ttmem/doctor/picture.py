@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ttmem.account.uncertainty import meanings_text
 from ttmem.account.units import complete, human
 from ttmem.doctor.findings import Said, count, ok, some, unknown, warning
 from ttmem.doctor.scene import Json, Scene
@@ -98,7 +99,13 @@ def losses(scene: Scene) -> Iterator[Said]:
             "/snapshot", f"{name_of(chip)}: {complete(_share(chip))} of what the allocators say is tracked",
             "start the program anew with `ttmem run`: what was allocated before the agent came is not known",
         )  # fmt: skip
-    if not (odd["dropped"] or odd["rejected"] or partial):
+    uncertain = [process for process in scene.picture["processes"] if process["uncertain"]]
+    for process in uncertain:
+        yield warning(
+            "/snapshot", f"{_name(process)}: uncertain: its agent counted {meanings_text(process['uncertain'])}",
+            "do not rely on its numbers; docs/accuracy.md says what each counter means and what causes it",
+        )  # fmt: skip
+    if not (odd["dropped"] or odd["rejected"] or partial or uncertain):
         yield ok("/snapshot", "no event was dropped or refused")
 
 

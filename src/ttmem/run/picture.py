@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ttmem.account.events import Allocated, DeviceOpened, ProgramCompiled, Sees
+from ttmem.account.events import Allocated, DeviceOpened, ProgramCompiled, Sees, Uncertain
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Process
 from ttmem.account.things import Holding, Origin, Part, Thing
@@ -54,6 +54,9 @@ def account_of(things: Iterable[Thing], programs: Iterable[Made] = ()) -> Ledger
         holding = thing.holding
         process = holding.source.process
         source = ledger.source(process.seen, process.info, holding.source.name, holding.source.confidence)
+        if not source.process.uncertain:
+            for reason, count in process.uncertain.items():
+                ledger.apply(thing.time, source, Uncertain(reason, count))
         if holding.number not in source.holdings:
             kinds = sum(1 << kind for kind in holding.source.covered)
             ledger.apply(thing.time, source, Sees(kinds, holding.source.trouble))

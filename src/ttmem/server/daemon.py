@@ -136,7 +136,7 @@ class Server:
         # loop, and all when there are few.
         gc.set_threshold(10_000, 1, 1_000_000)
         try:
-            await self.lookout.start(self.api.live.account)
+            await self.lookout.start(self.api.account)
             await self._listen()
             self._handle_signals(loop)
             self._write_pid()

@@ -17,6 +17,7 @@ from ttmem.account.kinds import KINDS, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.things import Thing
 from ttmem.account.totals import NOT_YET
+from ttmem.account.uncertainty import added
 from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
 from ttmem.server.clock import Clock, rfc3339
 from ttmem.server.query import sees
@@ -36,6 +37,7 @@ class Capture(NamedTuple):
     tables: list[tuple[frozenset[Kind], list[Thing]]]  # the kinds that count there, and what was live
     live: int
     anomalies: dict[str, int]
+    uncertain: list[dict[str, Any]]
 
 
 def capture(ledger: Ledger, time: float) -> Capture:
@@ -45,7 +47,7 @@ def capture(ledger: Ledger, time: float) -> Capture:
         counted = frozenset(kind for kind in KINDS if (leaf := holding.leaves[kind]) is not None and leaf.counts)
         tables += [(counted, list(table.values())) for table in holding.tables() if table]
     live = sum(len(things) for _, things in tables)
-    return Capture(time, ledger.seq, tables, live, snap.anomalies(ledger.anomalies))
+    return Capture(time, ledger.seq, tables, live, snap.anomalies(ledger.anomalies), added(ledger.processes.values()))
 
 
 class _Request:
@@ -134,7 +136,12 @@ class Dumps:
                 if done >= SLICE:
                     done = 0
                     await pause()
-        return builder.result(time=rfc3339(captured.time), anomalies=captured.anomalies, may_see=sees(uid))
+        return builder.result(
+            time=rfc3339(captured.time),
+            anomalies=captured.anomalies,
+            uncertain=captured.uncertain,
+            may_see=sees(uid),
+        )
 
     @staticmethod
     def _text(dump: dict[str, Any], kernels: bool, now: float) -> str:

@@ -18,12 +18,14 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
 from ttmem.server.resolve import chips_of_slots
 from ttmem.sources import joins
+from ttmem.sources.differences import Differences
 from ttmem.sources.machine import Machine
-from ttmem.sources.merge import differences, joined, merge
+from ttmem.sources.merge import joined, merge
 
 Json = dict[str, Any]
 
 _PERIOD = 1.0
+_SOON_SECONDS = 0.1  # until the counters are read again, if they differed from the account
 _FIRST_SECONDS = 2.0
 _LATE_SECONDS = 5.0
 _SOURCES = ("sysfs", "processes", "shm")
@@ -52,8 +54,7 @@ class Lookout:
         self._trouble: str | None = None
         self._warned: str | None = None
         self._joins: dict[str, joins.Memory] = {}  # never changed, only replaced: others read it meanwhile
-        self._differed: set[tuple[int, str]] = set()
-        self._doubted: set[tuple[int, str]] = set()
+        self._differences = Differences()
         self._said: dict[tuple[int, int | None, int], set[tuple[int, str]]] = {}
         self._study: asyncio.Future[None] | None = None
         self._stop = threading.Event()
@@ -67,9 +68,9 @@ class Lookout:
             return
         loop, first = asyncio.get_running_loop(), asyncio.Event()
 
-        def looked(seen: Json | Exception) -> None:
+        def looked(seen: Json | Exception, began: float) -> None:
             try:
-                self._take(seen, account)
+                self._take(seen, began, account)
             except Exception as error:
                 self._complain(error)
             first.set()
@@ -97,7 +98,7 @@ class Lookout:
         machine = _aged(seen, since)
         if late:
             machine["sources"] = _late(late)
-        return merge(picture, machine, before={**self._joins}, doubted=self._doubted, may_see=may_see)
+        return merge(picture, machine, before={**self._joins}, differing=self._differences.lasting, may_see=may_see)
 
     def chips(self) -> list[Json]:
         """The driver's chips with their telemetry."""
@@ -106,23 +107,27 @@ class Lookout:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _watch(
-        self, machine: Machine, loop: asyncio.AbstractEventLoop, looked: Callable[[Json | Exception], None]
+        self, machine: Machine, loop: asyncio.AbstractEventLoop, looked: Callable[[Json | Exception, float], None]
     ) -> None:
+        last: Json | None = None  # a look of which the counters are to be read again
         while True:
             seen: Json | Exception
+            began = monotonic()
             try:
-                seen = machine.look()
+                seen = machine.look() if last is None else machine.recount(_aged(last, _SOON_SECONDS))
             except Exception as error:  # it should not; but who looks at the screen must not trust an old picture
                 seen = error
             try:
-                loop.call_soon_threadsafe(looked, seen)
+                loop.call_soon_threadsafe(looked, seen, began)
             except RuntimeError:
                 break  # the loop has ended
-            if self._stop.wait(_PERIOD):
+            again = last is None and self._differences.open and not isinstance(seen, Exception)
+            last = seen if again and not isinstance(seen, Exception) else None
+            if self._stop.wait(_SOON_SECONDS if again else _PERIOD):
                 break
         machine.close()
 
-    def _take(self, seen: Json | Exception, account: Callable[[], Callable[[], Json]]) -> None:
+    def _take(self, seen: Json | Exception, began: float, account: Callable[[], Callable[[], Json]]) -> None:
         if isinstance(seen, Exception):
             self._complain(seen)
             return
@@ -131,7 +136,8 @@ class Lookout:
         self._resolve(seen)
         if (self._study is None or self._study.done()) and (seen["processes"] or seen["shm"]):
             loop = asyncio.get_running_loop()
-            self._study = loop.run_in_executor(None, self._compare, seen, account())
+            picture, ended = account(), monotonic()
+            self._study = loop.run_in_executor(None, self._compare, seen, picture, began, ended)
 
     def _complain(self, error: Exception) -> None:
         self._trouble = f"{type(error).__name__}: {error}"
@@ -152,11 +158,8 @@ class Lookout:
                         once.add((number, chip.uid))
                         self._emit(source, DeviceOpened(number, chip))
 
-    def _compare(self, seen: Json, snapshot: Callable[[], Json]) -> None:
-        """Remember which chip is which, and where the counters differ from the account.
-
-        What differs in two looks in a row is no matter of a moment.
-        """
+    def _compare(self, seen: Json, snapshot: Callable[[], Json], began: float, ended: float) -> None:
+        """Remember which chip is which, and where the counters differ from the account."""
         try:
             picture = snapshot()
             known = {**self._joins}
@@ -164,10 +167,8 @@ class Lookout:
             self._joins = known
             tracked = {process["pid"] for process in picture["processes"] if process["state"] == "tracked"}
             counted = {slot["process"] for file in seen["shm"] for slot in file["slots"] if slot["state"] == "live"}
-            differ: set[tuple[int, str]] = set()
-            if tracked & counted:
-                differ = {(pid, uid) for pid, uid, *_ in differences(merge(picture, seen, before={**known}))}
-            self._doubted, self._differed = differ & self._differed, differ
+            merged = merge(picture, seen, before={**known}) if tracked & counted else picture
+            self._differences.take(merged, seen["shm"], began, ended)
         except Exception as error:
             self._complain(error)
 

@@ -16,6 +16,7 @@ from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Pool
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Chip
 from ttmem.account.snapshot import shown_chips
+from ttmem.account.uncertainty import REASONS
 from ttmem.server.machine_metrics import MachineMetrics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -50,6 +51,7 @@ class Totals:
 
     def __init__(self, ledger: Ledger, *, pids: bool) -> None:
         self.events = ledger.seq
+        self.uncertain = {reason: ledger.uncertain[reason] for reason in REASONS}
         self.chips = [_chip(chip) for chip in shown_chips(ledger)]
         self.processes: list[tuple[str, int, list[int]]] | None = None  # chip, pid, bytes of each pool
         if pids:
@@ -172,6 +174,11 @@ class _Account(Collector):
         for name, count in self._account["anomalies"].items():
             odd.add_metric([name], count)
         yield odd
+        text = "What agents counted that makes numbers uncertain, by reason"
+        doubt = CounterMetricFamily("ttmem_uncertain", text, labels=["reason"])
+        for reason, count in self._totals.uncertain.items():
+            doubt.add_metric([reason], count)
+        yield doubt
         yield CounterMetricFamily("ttmem_events", "Events applied", value=self._totals.events)
         yield CounterMetricFamily("ttmem_connections", "Client connections accepted", value=self._server["accepted"])
         yield GaugeMetricFamily("ttmem_clients", "Client connections open", value=self._server["clients"])

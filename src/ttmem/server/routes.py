@@ -62,6 +62,11 @@ class Api:
             raise HttpError(405, f"{request.path} takes {known[0].method}, not {request.method}")
         raise HttpError(404, f"there is no {request.path}; there are {', '.join(route.path for route in self.routes)}")
 
+    def account(self) -> Callable[[], dict[str, Any]]:
+        """The account of this moment, as up to date as an answer would be."""
+        self._ingest.catch_up()
+        return self.live.account()
+
     async def handle_metrics_only(self, request: Request) -> Response:
         """The one page that is served over TCP."""
         if request.path != "/metrics":

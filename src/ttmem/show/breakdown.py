@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ttmem.account.uncertainty import counts_text
 from ttmem.account.units import complete, human
 from ttmem.show.chips import Names, l1_buffers, level, percent, share
 from ttmem.show.text import BOLD, DIM, NONE, Style, cells, wrap
@@ -251,6 +252,8 @@ def _known(memory: Json, counted: int | None) -> str:
     if memory["completeness"] is not None:
         whose = "the allocators of who is tracked say" if counted is not None else "the allocators say"
         out.append(f"{complete(memory['completeness'])} of what {whose}")
+    if memory["uncertain"]:
+        out.append(f"uncertain: the agent counted {counts_text(memory['uncertain'])}")
     if memory["missing"]:
         out.append(f"not known: {_kinds(memory['missing'])}")
     unseen = [one for one in memory.get("unseen", []) if set(one["missing"]) - set(memory["missing"])]

@@ -42,8 +42,7 @@ def names_of(chip: Json) -> list[str]:
 
 
 def _find(name: str, chips: list[Json]) -> str:
-    found = [chip["uid"] for chip in chips if chip["uid"] == name]  # another chip may claim it as its PCI address
-    found = found or [chip["uid"] for chip in chips if name.lower() in names_of(chip)]
+    found = [chip["uid"] for chip in chips if name.lower() in names_of(chip)]
     if not found and len(end := name.lower().lstrip("….")) >= _ENDING:  # long ids are shown by their ends
         found = [chip["uid"] for chip in chips if any(known.endswith(end) for known in names_of(chip))]
     if len(found) == 1:

@@ -62,7 +62,7 @@ def process_table(
         column("PID", once([str(process["pid"] or "?") for process in of]), 0, right=True, low=7),
         column("USER", once([user_of(process) for process in of]), 2, low=5),
         column("NAME", once([process["name"] or "-" for process in of]), 0, low=7, high=16),
-        Column("STATE", [(text, colour) for text, colour in zip(once([p["state"] for p in of]), colours)], 0),
+        Column("STATE", [(text, colour) for text, colour in zip(once([_state(p) for p in of]), colours)], 0),
         column("CHIP", [row[1] for row in rows], -1, low=9),
     ]
     for place, (title, rank) in enumerate(zip(_TITLES, (0, 0, 4, 5))):
@@ -75,6 +75,10 @@ def process_table(
         found.append(column("COMMAND", commands, 10, low=20))
     lines = table(found, style)
     return lines + [line for sentence in _meanings(shown, hidden, rows) for line in wrap(sentence, style, "  ")]
+
+
+def _state(process: Json) -> str:
+    return f"{process['state']} !" if process["uncertain"] else str(process["state"])
 
 
 def _chosen(processes: list[Json], names: Names) -> tuple[list[Json], int]:
@@ -173,5 +177,7 @@ def _meanings(shown: list[Json], hidden: int, rows: list[Row]) -> list[str]:
     out = [f"and {hidden} more that exited"] if hidden else []
     if any(marked for _, _, sizes in rows for _, marked in sizes):
         out.append("* with all cached programs, which share L1 in time: less than that is in use at once.")
+    if any(process["uncertain"] for process in shown):
+        out.append("! uncertain numbers: a note below says why.")
     states = {process["state"] for process in shown}
     return out + [text for state, text in MEANINGS.items() if state in states]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ttmem.account.kinds import KINDS, Kind
+from ttmem.account.uncertainty import counts_text
 from ttmem.account.units import complete, human
 from ttmem.server.clock import rfc3339
 from ttmem.sources import memory_reports
@@ -44,6 +45,9 @@ def tracked(picture: Json) -> tuple[dict[Kind, int | None], str | None]:
         return {}, "the server tracks no process with a chip now"
     if len(set(uids)) < len(uids):
         return {}, "several processes hold memory of one chip, and a report does not say whose it is"
+    uncertain = [one for process in processes for one in process["uncertain"]]
+    if uncertain:
+        return {}, f"what the server tracks is uncertain, the agent counted {counts_text(uncertain)}"
     found = [_reserved(chip["memory"]) for chip in picture["chips"] if chip["uid"] in uids]
     if any(amounts != found[0] for amounts in found):
         return {}, "the server tracks chips with different amounts, and a report does not say which it is of"

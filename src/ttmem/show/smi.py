@@ -133,7 +133,9 @@ def _grouped(notes: list[Json]) -> list[str]:
     """What is said of many chips in the same way is said once: a job on 32 chips leaves 32 files behind."""
     groups: dict[object, list[str]] = {}
     for number, note in enumerate(notes):
-        alike = (note["what"], note["pid"]) if note["what"].startswith(_ALIKE) else number
+        alike: object = (note["what"], note["pid"]) if note["what"].startswith(_ALIKE) else number
+        if note["what"] == "uncertain":
+            alike = "uncertain"
         groups.setdefault(alike, []).append(note["text"])
     return [
         texts[0] + (f" ({len(texts) - 1} more like this; --json has them)" if len(texts) > 1 else "")

@@ -12,6 +12,7 @@ from ttmem.account.parties import Chip
 from ttmem.account.sites import line_of, short, stack_of
 from ttmem.account.snapshot import anomalies
 from ttmem.account.things import Thing
+from ttmem.account.uncertainty import REASONS, counts_text
 from ttmem.account.units import complete, human
 from ttmem.api.words import anomaly_line, plain
 from ttmem.explain.words import headline
@@ -65,6 +66,9 @@ def render(report: Report, by: str = "op") -> str:
 def _headline(report: Report) -> str:
     lost = f"{report.dropped:,} lost" if report.dropped else "none lost"
     share = "not audited" if report.completeness is None else f"{complete(report.completeness)} complete"
+    if report.uncertain:
+        shown = "" if report.completeness is None else f"{share}, "
+        share = f"{shown}uncertain: {counts_text(report.uncertain)}"
     return (
         f"ttmem run: exit {report.ended.exit_code} after {report.ended.duration:.1f} s; "
         f"{report.events:,} records, {lost}; {share}"
@@ -178,7 +182,7 @@ def _sizing(report: Report) -> list[str]:
     lines: list[str] = []
     for pid, chips, advice in report.sizing[:_SIZED]:
         several = f" and {len(chips) - 1} more" if len(chips) > 1 else ""
-        lines += ["", f"sizes, pid {pid} on chip {chips[0].uid}{several}:"]
+        lines += ["", f"sizes, pid {pid} on chip {chips[0].uid}{several}{_doubt(report)}:"]
         for line in advice:
             lines += wrap(plain(line.text), style_of(sys.stderr), "    ", "  ")
     if len(report.sizing) > _SIZED:
@@ -214,8 +218,9 @@ def _left(report: Report) -> list[str]:
         return ["left at the end: not known; devices were closed among the records that were lost"]
     lines = _left_earlier(report)
     if not report.left:
-        return [*lines, "left at the end: nothing"]
-    lines.append(f"left at the end: {human(sum(t.counted for t in report.left))} in {_count(report.left)}")
+        return [*lines, f"left at the end: nothing{_doubt(report)}"]
+    size = human(sum(t.counted for t in report.left))
+    lines.append(f"left at the end: {size} in {_count(report.left)}{_doubt(report)}")
     causes: dict[str, list[Thing]] = {}
     for thing in report.left:
         causes.setdefault(cause_of(thing), []).append(thing)
@@ -230,6 +235,11 @@ def _left(report: Report) -> list[str]:
         else:
             lines.append(f"  {cause}: {size} in {_count(things)}; clear_program_cache() gives them back")
     return lines
+
+
+def _doubt(report: Report) -> str:
+    """To stand beside a number that the agent's counters make uncertain."""
+    return f" (uncertain: {counts_text(report.uncertain)})" if report.uncertain else ""
 
 
 def _count(things: Sequence[Thing]) -> str:
@@ -287,6 +297,9 @@ def _odd(report: Report) -> list[str]:
     odd = [f"{name} {count}" for name, count in report.counters.items() if count]
     if odd:
         lines.append(f"The agent counted: {', '.join(odd)}")
+    for one in report.uncertain:
+        text = f"uncertain: {counts_text([one])}: {REASONS[one['reason']]}"
+        lines += wrap(text, style_of(sys.stderr), "  ", "")
     lines += [f"The agent says: {line}" for trouble in report.troubles for line in trouble.splitlines()]
     for pid, name in sorted(report.ended.unseen.items()):
         lines.append(

@@ -14,12 +14,15 @@ from ttmem.sources.joins import place_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     Json = dict[str, Any]
 
 COUNTED = ("dram", "l1", "l1_small", "trace", "cb")  # the kinds that tt-metal's counters know
+# Those that the account and the counters must agree on. Not circular buffers: the account holds what each program asked
+# for, the counters the space they share.
+COMPARED = COUNTED[:4]
 _UNCOUNTED = [kind for kind in blank.KINDS if kind not in COUNTED]
 _POOL = {"dram": "dram", "trace": "dram", "l1": "l1", "l1_small": "l1", "cb": "l1"}
 _FACTS = ("serial", "asic_id", "firmware", "pcie", "telemetry")
@@ -32,13 +35,13 @@ def merge(
     machine: Json,
     *,
     before: dict[str, joins.Memory] | None = None,
-    doubted: Container[tuple[int, str]] = (),
+    differing: Mapping[tuple[int, str], dict[str, tuple[int, int]]] | None = None,
     may_see: Callable[[int | None], bool] = lambda uid: True,
 ) -> Json:
     """The snapshot of both.
 
-    ``before`` remembers which unique id belongs to which PCI address, and is added to. ``doubted`` are the (pid, chip)
-    of which tt-metal's counters have said something else than the account for more than a moment.
+    ``before`` remembers which unique id belongs to which PCI address, and is added to. ``differing`` are the lasting
+    differences between account and counters, by pid and chip: see `differences`.
     """
     found = joined(picture, machine, {} if before is None else before)
     if before is not None:
@@ -62,22 +65,8 @@ def merge(
         "processes": processes.rows,
         "sums": sums(rows, processes.rows),
     }
-    merged["notes"] = [*picture["notes"], *notes.of(merged, machine, [file for file, _ in files], doubted)]
+    merged["notes"] = [*picture["notes"], *notes.of(merged, machine, [file for file, _ in files], differing or {})]
     return merged
-
-
-def differences(picture: Json) -> Iterator[tuple[int, str, str, int, int]]:
-    """(pid, chip, kind, tracked, counted) wherever the account and tt-metal's counters disagree on a live process.
-
-    Not on circular buffers: the account holds what each program asked for, the counters the space they share.
-    """
-    for process in picture["processes"]:
-        if process["state"] == "tracked":
-            for share in process["chips"]:
-                for kind in COUNTED[:4] if share["shm"] else ():
-                    tracked, counted = share["kinds"].get(kind), share["shm"][kind]
-                    if tracked is not None and tracked != counted:
-                        yield process["pid"], share["uid"], kind, tracked, counted
 
 
 # -- chips ---------------------------------------------------------------------------------------------------------
@@ -176,7 +165,8 @@ def _describe(row: Json, chip: Json) -> None:
 def _files(
     machine: Json, rows: list[Json], by_place: dict[str, Json], found: dict[str, joins.Join]
 ) -> list[tuple[Json, Json]]:
-    """tt-metal's counters, each with the row of its chip. A file that says nothing of anybody makes no new row."""
+    """tt-metal's counters, each with the row of its chip. A file that says nothing of anybody alive makes no new row:
+    tt-metal never removes one, so a machine may have many of chips that it has no more, or of mock devices."""
     by_uid = {row["uid"]: row for row in rows}
     out = []
     for file in machine["shm"]:
@@ -184,7 +174,7 @@ def _files(
         place, how = found.get(uid, (None, None))
         row = by_uid.get(uid) or by_place.get(place or "")
         if row is None:
-            if file["state"] != "ok" or not (any(file["live"].values()) or _left_over(file) or _alive(file)):
+            if file["state"] != "ok" or not _alive(file):
                 continue
             row = by_uid[uid] = _behind(file, uid, machine, by_place, {place for place, _ in found.values()})
             rows.append(row)
@@ -214,11 +204,6 @@ def _behind(file: Json, uid: str, machine: Json, by_place: dict[str, Json], join
 
 def _alive(file: Json) -> bool:
     return any(slot["state"] == "live" for slot in file["slots"])
-
-
-def _left_over(file: Json) -> bool:
-    """Does it still count something of somebody who is gone?"""
-    return any(file["stale"][kind] for kind in COUNTED[:4])
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------

@@ -34,12 +34,14 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
     Sees,
+    Uncertain,
     Viewed,
 )
 from ttmem.account.geometry import Arch, Geometry
 from ttmem.account.grid import MAX_Y, ROW, CoreRange, mask_of
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KINDS
+from ttmem.account.uncertainty import REASONS
 from ttmem.account.validation import InvalidValue, check
 from ttmem.wire import native
 from ttmem.wire.native import (
@@ -207,6 +209,13 @@ def _sees(record: bytes, stacks: Stacks) -> Sees:
     return Sees(int(kinds), _words(trouble))
 
 
+def _uncertain(record: bytes, stacks: Stacks) -> Uncertain:
+    reason, count = json.loads(body_in(record))
+    if reason not in REASONS or not isinstance(count, int) or not 0 < count < 1 << 64:
+        raise NativeError(f"{reason!r}, {count!r} is no reason with a count")
+    return Uncertain(reason, count)
+
+
 def _audited(record: bytes, stacks: Stacks) -> Audited:
     allocator, *pairs, mismatches = json.loads(body_in(record))
     ours, theirs, free, banks = ((int(a), int(b)) for a, b in pairs)
@@ -219,10 +228,10 @@ def _chip(record: bytes) -> ChipInfo:
     text = {name: fields.get(name) for name in ("pci", "board")}
     if not isinstance(fields["uid"], str) or not all(v is None or isinstance(v, str) for v in text.values()):
         raise ValueError("uid, pci and board must be text")
-    text = {name: cut_text(value, MAX_NAME) for name, value in text.items()}
+    text = {name: _name(value) for name, value in text.items()}
     kmd, remote = fields.get("kmd"), fields.get("remote")
     return ChipInfo(
-        cut_text(fields["uid"], MAX_NAME) or "",
+        _name(fields["uid"]) or "",
         text["pci"],
         None if kmd is None else int(kmd),
         Arch(fields.get("arch", 0)),
@@ -230,6 +239,11 @@ def _chip(record: bytes) -> ChipInfo:
         None if remote is None else bool(remote),
         None if geometry is None else _geometry(geometry),
     )
+
+
+def _name(text: str | None) -> str | None:
+    """A name of limited length; half a surrogate pair, which JSON can hold and no terminal or file can, is replaced."""
+    return None if text is None else text[:MAX_NAME].encode("utf-8", "replace").decode()
 
 
 def _geometry(values: list[Any]) -> Geometry:
@@ -255,6 +269,7 @@ _DECODERS: dict[int, Callable[[bytes, Stacks], Event]] = {
     native.RESYNC_END: lambda r, _: ResyncEnd(value_in(r)),
     native.LOST: lambda r, _: Lost(value_in(r)),
     native.SEES: _sees,
+    native.UNCERTAIN: _uncertain,
     native.AUDITED: _audited,
     native.MARK: lambda r, _: Mark(read_text(body_in(r))),
     native.PHASE_BEGAN: _phase,

@@ -32,6 +32,7 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
     Sees,
+    Uncertain,
     Viewed,
 )
 from ttmem.account.grid import ranges_of
@@ -166,6 +167,7 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     ResyncBegin: lambda e: number_record(native.RESYNC_BEGIN, 0, e.generation),
     ResyncEnd: lambda e: number_record(native.RESYNC_END, 0, e.generation),
     Lost: lambda e: number_record(native.LOST, 0, e.events),
+    Uncertain: lambda e: body_record(native.UNCERTAIN, 0, json.dumps(e).encode()),
     Sees: lambda e: body_record(native.SEES, 0, json.dumps(e).encode()),
     Audited: lambda e: body_record(native.AUDITED, e.device, json.dumps(e[1:]).encode()),
     Mark: lambda e: body_record(native.MARK, 0, packed_text(e.text)),

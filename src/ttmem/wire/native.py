@@ -23,7 +23,7 @@ PROGRAM_COMPILED, PHASE_BEGAN, PHASE_ENDED, VIEWED = 0x8E, 0x8F, 0x90, 0x91
 # Only in event files: what the server itself found out.
 CHIP_FOUND, REJECTED, CLAIMED, PROCESS_EXITED, PEAKS_RESET = 0xA0, 0xA1, 0xA2, 0xA3, 0xA4
 # Only in event files: what the agent said through its ring.
-SEES, AUDITED, FAILED, DESCRIBED = 0xA6, 0xA7, 0xA8, 0xA9
+SEES, AUDITED, FAILED, DESCRIBED, UNCERTAIN = 0xA6, 0xA7, 0xA8, 0xA9, 0xAA
 FROM_CLIENTS = frozenset((*range(ALLOCATED, SYNC + 1), PROGRAM_COMPILED, PHASE_BEGAN, PHASE_ENDED, VIEWED))
 
 PREFIX_FORM = Struct("<BBHi")

@@ -238,6 +238,11 @@ class Ring:
         code, offset = _HEADER[name]
         return int(code.unpack(self._bytes(offset, code.size))[0])
 
+    def fields(self, *names: str) -> dict[str, int]:
+        """Several fields, of one moment."""
+        header = self._bytes(0, HEADER_SIZE)
+        return {name: int(_HEADER[name][0].unpack_from(header, _HEADER[name][1])[0]) for name in names}
+
     def text(self, name: str) -> str:
         code, offset = _HEADER[name]
         return bytes(code.unpack(self._bytes(offset, code.size))[0]).split(b"\0", 1)[0].decode("utf-8", "replace")

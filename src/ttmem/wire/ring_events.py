@@ -30,10 +30,12 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
     Sees,
+    Uncertain,
 )
 from ttmem.account.kinds import KINDS, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
+from ttmem.account.uncertainty import REASONS
 from ttmem.account.validation import MAX_BANKS, MAX_COUNT, check, check_reserved
 from ttmem.wire.ring import (
     BINARY,
@@ -98,7 +100,7 @@ class RingFold:
         self._audits: dict[int, int] = {}  # place -> audits seen
         self._extras: dict[tuple[int, ...], Extra] = {}  # the same few are met over and over
         self._batch: list[tuple[int, ...]] = []
-        self._unkept = 0
+        self._counted = dict.fromkeys(REASONS, 0)  # what was reported of the agent's counters
         self._generation = 0
         self._greeted = False
         self.sizes: list[Sizes] | None = None  # of each allocator there ever was, for whoever wants them
@@ -202,15 +204,22 @@ class RingFold:
             _, self._batch = self.ring.read(limit)
         self._newest = clock_gettime_ns(CLOCK_MONOTONIC)
         self.records += len(self._batch)
-        full = self.ring.field("table_full")
-        if full > self._unkept:  # live, but in no table: counted as lost
-            yield self._now(), Lost(min(full - self._unkept, MAX_COUNT))
-            self.lost += full - self._unkept
-            self._unkept = full
+        yield from self._uncertain()
+
+    def _uncertain(self) -> Iterator[tuple[float, Event]]:
+        """What the agent counted since the last look that makes its numbers uncertain."""
+        for reason, count in self.ring.fields(*self._counted).items():
+            new = min(count - self._counted[reason], MAX_COUNT)
+            if new > 0:
+                self._counted[reason] = count
+                yield self._now(), Uncertain(reason, new)
+                if reason == "table_full":  # live, but in no table: counted as lost
+                    yield self._now(), Lost(new)
+                    self.lost += new
 
     def counters(self) -> dict[str, int]:
         """What the agent itself found odd."""
-        return {name: self.ring.field(name) for name in COUNTERS}
+        return self.ring.fields(*COUNTERS)
 
     def _one(self, record: tuple[int, ...]) -> Iterator[tuple[float, Event]]:
         """The events of one record: one for each chip."""

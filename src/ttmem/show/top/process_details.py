@@ -18,7 +18,7 @@ from ttmem.show.top.rows import Row
 Json = dict[str, Any]
 Said = tuple[str, str]  # sentence, style
 _TICKS = os.sysconf("SC_CLK_TCK")
-_DIFFERENCES = 3
+_PEAKS = 3
 
 
 def born(process: Json, booted: float) -> float | None:
@@ -91,36 +91,17 @@ def _memory(process: Json, names: Names) -> Iterator[Said]:
         yield held + (f"; what it has of {names.several(silent)} is not known" if silent else ""), ""
     peaks = [
         f"{names.short(share['uid'])}: DRAM {human(share['peak_dram'])}, L1 {human(share['peak_l1'])}"
-        for share in shares[:_DIFFERENCES]
+        for share in shares[:_PEAKS]
         if share["peak_dram"] is not None or share["peak_l1"] is not None
     ]
     if peaks:
-        more = f"; and {_more(shares)}" if len(shares) > _DIFFERENCES else ""
+        more = f"; and {_more(shares)}" if len(shares) > _PEAKS else ""
         yield "Peaks on chip " + "; ".join(peaks) + more, ""
-    differing = [text for share in shares if (text := _difference(share, names))]
-    if differing:
-        more = f"; and on {_more(differing)}" if len(differing) > _DIFFERENCES else ""
-        yield "tt-metal's own counters differ: " + "; ".join(differing[:_DIFFERENCES]) + more, "warn"
 
 
 def _more(listed: list[Any]) -> str:
-    count = len(listed) - _DIFFERENCES
+    count = len(listed) - _PEAKS
     return f"{count} more chip{'s' if count > 1 else ''}"
-
-
-def _difference(share: Json, names: Names) -> str:
-    """Where tt-metal counts something else than what is tracked."""
-    if share["source"] != "server" or not share["shm"]:
-        return ""
-    parts = []
-    for kind, counted in share["shm"].items():
-        tracked = share["kinds"].get(kind)
-        if counted is not None and counted != (tracked or 0):
-            texts = [human(counted), human(tracked)]
-            if texts[0] == texts[1]:
-                texts = [f"{counted:,} B", f"{tracked:,} B"]
-            parts.append(f"{kind} {texts[0]} (tracked {texts[1]})")
-    return f"chip {names.short(share['uid'])} {', '.join(parts)}" if parts else ""
 
 
 def _trouble(process: Json) -> Iterator[Said]:

@@ -27,7 +27,7 @@ _LEGEND = {
     "*": "* all cached programs, which share L1 in time",
     "+": "+ at least: not known of every chip",
     "<": "< at most: peaks of several chips added",
-    "!": "! a source has trouble, see below",
+    "!": "! a source has trouble, or numbers are uncertain: see below",
 }
 
 
@@ -178,7 +178,7 @@ class Scene:
         if name == "user":
             return self._style.clean(user_of(process)), style
         if name == "state":
-            trouble = any(source["trouble"] for source in process["sources"])
+            trouble = process["uncertain"] or any(source["trouble"] for source in process["sources"])
             return process["state"] + self._mark(" !" if trouble else ""), _STATES.get(process["state"], "")
         if name == "chips":
             return self._names.several(uids) or "-", style

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent counted that makes its numbers uncertain: it reaches the account, every screen and every verdict."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.test_leaks import Scene
+from tests.unit.test_leaks import buffer as leaked
+from tests.unit.test_metrics import page
+from tests.unit.test_rings import Agent, Reader, agent, agents, reader  # noqa: F401
+from tests.unit.test_run_report import Story, buffer, story  # noqa: F401
+from tests.unit.test_snapshot import Account
+from tests.unit.test_top_overview import looked
+from tests.unit.test_top_processes import Screen
+from ttmem.account.events import (
+    Allocated,
+    Audited,
+    DeviceOpened,
+    Event,
+    Extra,
+    Freed,
+    ProcessExited,
+    Uncertain,
+)
+from ttmem.account.geometry import BOARDS
+from ttmem.account.identity import ChipInfo
+from ttmem.account.kinds import Kind
+from ttmem.account.ledger import Ledger
+from ttmem.account.parties import Source
+from ttmem.account.snapshot import snapshot
+from ttmem.account.uncertainty import REASONS, added
+from ttmem.account.validation import MAX_COUNT
+from ttmem.api.dump import DumpBuilder, remaining_text
+from ttmem.api.leaks import leaks_text
+from ttmem.cli import run as run_command
+from ttmem.doctor.picture import losses
+from ttmem.server import metrics
+from ttmem.show.reports import tracked
+from ttmem.show.smi import render as render_smi
+from ttmem.show.summary import render as render_run
+from ttmem.show.text import Style
+from ttmem.show.top.overview import Overview
+from ttmem.show.top.rows import Size
+from ttmem.wire.journal import JournalReader, JournalWriter
+
+Json = dict[str, Any]
+COMPLETE = Audited(0, 1, (4096, 0), (4096, 0), (9, 9), (12, 64))
+HALF = COMPLETE._replace(theirs=(8192, 0))
+EACH = pytest.mark.parametrize("reason", list(REASONS))
+
+
+# -- from the agent's memory to the account -------------------------------------------------------------------------
+
+
+@EACH
+def test_what_the_agent_counts_reaches_the_account(agent: Agent, reader: Reader, reason: str) -> None:  # noqa: F811
+    agent.opened()
+    agent.put(**{reason: 3})  # before anybody looks
+    process = reader.adopt(agent).process
+    reader.follow()
+    assert process.uncertain == {reason: 3}
+    agent.put(**{reason: 5})  # while nothing else is new
+    reader.follow()
+    reader.follow()
+    assert process.uncertain == reader.ledger.uncertain == {reason: 5}
+
+
+def test_what_is_counted_last_is_read_when_the_process_is_dead(agent: Agent, reader: Reader) -> None:  # noqa: F811
+    agent.opened()
+    process = reader.adopt(agent).process
+    reader.follow()
+    agent.put(replaced=143)
+    reader.rings.finish(1)  # type: ignore[arg-type]
+    assert process.uncertain == {"replaced": 143}
+
+
+def test_another_program_in_the_same_process_counts_on(agents: Callable[[], Agent], reader: Reader) -> None:  # noqa: F811
+    for count in (2, 1):
+        one = agents()
+        one.opened()
+        one.put(failures=count)
+        process = reader.adopt(one).process
+        reader.follow()
+    assert process.uncertain == {"failures": 3}
+
+
+def test_a_full_table_is_a_loss_as_well(agent: Agent, reader: Reader) -> None:  # noqa: F811
+    agent.put(table_full=7)
+    reader.adopt(agent)
+    reader.follow()
+    assert reader.rings.counts()[1] == reader.anomalies()["dropped"] == 7
+
+
+def test_other_counters_are_no_reason(agent: Agent, reader: Reader) -> None:  # noqa: F811
+    """Names that were not kept change no number."""
+    agent.put(blobs_full=7)
+    process = reader.adopt(agent).process
+    reader.follow()
+    assert not process.uncertain
+    assert "earlier_frees" not in REASONS, "frees of buffers that are older than the agent"
+
+
+def test_a_counter_that_goes_back_is_not_believed(agent: Agent, reader: Reader) -> None:  # noqa: F811
+    process = reader.adopt(agent).process
+    for count in (9, 0, 9, 2**64 - 1):
+        agent.put(replaced=count)
+        reader.follow()
+    assert process.uncertain == {"replaced": 9 + MAX_COUNT}  # no more than that at a time
+
+
+# -- the snapshot ---------------------------------------------------------------------------------------------------
+
+
+def told(*events: Event, audit: Audited = COMPLETE) -> tuple[Account, Source]:
+    account = Account()
+    source = account.source()
+    geometry = BOARDS["n150"]._replace(live=True)
+    extra = Extra(12 * 4096, 0, 1)
+    account.apply(
+        source,
+        DeviceOpened(0, ChipInfo("777", board="n150", geometry=geometry)),
+        Allocated(0, Kind.DRAM, 0x1000, 4000, 0, 0, extra),
+        audit,
+        *events,
+    )
+    return account, source
+
+
+@EACH
+@pytest.mark.parametrize(("audit", "share"), [(COMPLETE, None), (HALF, 0.5)])
+def test_the_rows_of_chip_and_process(reason: str, audit: Audited, share: float | None) -> None:
+    picture = told(Uncertain(reason, 2), Uncertain(reason, 1), audit=audit)[0].picture()
+    (chip,), (process,), (note,) = picture["chips"], picture["processes"], picture["notes"]
+    assert chip["memory"]["completeness"] == share
+    assert chip["memory"]["uncertain"] == [{"pid": process["pid"], "reason": reason, "count": 3}]
+    assert process["uncertain"] == [{"reason": reason, "count": 3}]
+    assert (note["what"], note["pid"]) == ("uncertain", process["pid"])
+    assert f"{reason} 3 ({REASONS[reason]})" in note["text"]
+
+
+def test_without_a_reason_it_is_complete() -> None:
+    picture = told()[0].picture()
+    assert picture["chips"][0]["memory"]["completeness"] == 1.0
+    assert (picture["chips"][0]["memory"]["uncertain"], picture["processes"][0]["uncertain"]) == ([], [])
+    assert picture["notes"] == []
+
+
+def test_a_dead_process_keeps_its_reasons_and_the_chip_does_not() -> None:
+    account, source = told(Uncertain("replaced", 3))
+    account.apply(source, ProcessExited())
+    picture = account.picture()
+    assert picture["processes"][0]["uncertain"] == [{"reason": "replaced", "count": 3}]
+    assert picture["chips"][0]["memory"]["uncertain"] == [], "what is there now is certain: nothing"
+    assert "which has exited" in picture["notes"][0]["text"]
+
+
+def test_a_replay_shows_the_same() -> None:
+    account, file = Account(), io.BytesIO()
+    writer, source = JournalWriter(file), account.source()
+    for event in (DeviceOpened(0, ChipInfo("777")), Uncertain("unknown_frees", 2), Uncertain("failures", 1)):
+        account.apply(source, event)
+        writer.write(1.0, source, event)
+    writer.flush()
+    file.seek(0)
+    ledger = Ledger()
+    JournalReader(file).replay(ledger)
+    again = snapshot(ledger, time="now", host="replay")["processes"][0]["uncertain"]
+    assert again == account.picture()["processes"][0]["uncertain"]
+    assert again == [{"reason": "unknown_frees", "count": 2}, {"reason": "failures", "count": 1}]
+
+
+# -- screens --------------------------------------------------------------------------------------------------------
+
+
+def joined(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [60, 100, 160])
+def test_smi(width: int) -> None:
+    text = joined(render_smi(told()[0].picture(), Style(width)))
+    assert "100 % of what the allocators say" in text
+    assert "uncertain" not in text
+    text = joined(render_smi(told(Uncertain("replaced", 143))[0].picture(), Style(width)))
+    assert "100 %" not in text
+    assert "uncertain: the agent counted replaced 143" in text
+    assert "tracked !" in text
+    assert "Note: pid 42: its numbers are uncertain; its agent counted replaced 143 (buffers allocated where" in text
+
+
+def test_smi_beside_an_audit_that_disagrees() -> None:
+    text = joined(render_smi(told(Uncertain("failures", 1), audit=HALF)[0].picture(), Style(120)))
+    assert "50 % of what the allocators say; uncertain: the agent counted failures 1" in text
+
+
+def test_many_uncertain_processes_take_one_note() -> None:
+    account = Account()
+    for pid in range(1, 30):
+        account.apply(account.source(pid), DeviceOpened(0, ChipInfo("777")), Uncertain("replaced", pid))
+    assert "(28 more like this; --json has them)" in joined(render_smi(account.picture(), Style(120)))
+
+
+def test_top() -> None:
+    picture = told(Uncertain("replaced", 143))[0].picture()
+    rows = joined(" ".join(Screen(picture).rows()))
+    assert "tracked !" in rows
+    assert "Note: pid 42: its numbers are uncertain; its agent counted replaced 143" in rows
+    overview = joined(looked(Overview(), picture, Size(120, 60), ascii=False))
+    assert "uncertain: the agent counted replaced 143" in overview
+    assert "100 %" not in overview
+
+
+def test_dump() -> None:
+    account, source = told(Uncertain("replaced", 143))
+    account.apply(source, Freed(0, Kind.DRAM, 0x1000, 0, 0, 1))
+    dump = DumpBuilder().result(time="now", anomalies={}, uncertain=added(account.ledger.processes.values()))
+    assert dump["uncertain"] == [{"reason": "replaced", "count": 143}]
+    text = remaining_text(dump)
+    assert "everything that is known to have been allocated has been freed" in text
+    assert "Total remaining buffers: 0 (uncertain: replaced 143)" in text
+
+
+def test_doctor() -> None:
+    class Asked:
+        picture = told(Uncertain("replaced", 143))[0].picture()
+
+    (said,) = losses(Asked())  # type: ignore[arg-type]
+    assert said.level == "warning"
+    assert "uncertain: its agent counted replaced 143" in said.found
+
+
+def test_reports_of_tt_metal_are_not_compared() -> None:
+    amounts, why = tracked(told(Uncertain("replaced", 143))[0].picture())
+    assert (amounts, why) == ({}, "what the server tracks is uncertain, the agent counted replaced 143")
+
+
+def test_metrics() -> None:
+    account, source = told(Uncertain("replaced", 143))
+    account.apply(source, ProcessExited())
+    found = page(account, metrics.Totals(account.ledger, pids=False), account.picture())
+    assert found["ttmem_uncertain_total", "replaced"] == 143
+    assert found["ttmem_uncertain_total", "failures"] == 0
+
+
+# -- verdicts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_leaks(held: bool) -> None:
+    scene = Scene()
+    one, other = scene.process(1, source="agent"), scene.process(2, source="agent")
+    scene.tell(one, 500, DeviceOpened(0, ChipInfo("777")), leaked(0x1000, 10), Uncertain("unknown_frees", 2))
+    scene.tell(other, 500, DeviceOpened(0, ChipInfo("778")), leaked(0x1000, 10))
+    if not held:
+        scene.tell(one, 400, Freed(0, Kind.DRAM, 0x1000))
+        scene.tell(other, 400, Freed(0, Kind.DRAM, 0x1000))
+    found = scene.find()
+    assert found["uncertain"] == [{"reason": "unknown_frees", "count": 2}]
+    assert found["doubts"][0].startswith("the agent counted unknown_frees 2 (frees of buffers")
+    what = "leak: 2 groups, 20 B in 2 buffers" if held else "no leak"
+    assert leaks_text(found).splitlines()[-1] == f"verdict: uncertain (unknown_frees 2): {what}"
+    assert scene.find(pids=frozenset({2}))["uncertain"] == scene.find(chip="778")["uncertain"] == []
+    assert scene.find(chip="777")["uncertain"] == found["uncertain"]
+    scene.tell(one, 1, ProcessExited())
+    assert scene.find()["uncertain"] == [], "nothing of it can leak any more"
+
+
+@pytest.fixture
+def verdict(story: Story, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:  # noqa: F811
+    def say(code: int = 0, **options: Any) -> tuple[int, str]:
+        story.collector.ingest.rings.records = 1
+        asked = argparse.Namespace(**{"fail_on_leak": False, "max_l1": None, "max_dram": None, **options})
+        return run_command._verdict(asked, story.report(code)), capsys.readouterr().err
+
+    return say
+
+
+@EACH
+@pytest.mark.parametrize("options", [{"fail_on_leak": True}, {"max_l1": 0}, {"max_dram": 0}, {"max_dram": 1 << 40}])
+def test_a_run(story: Story, verdict: Any, reason: str, options: Json) -> None:  # noqa: F811
+    """5, whatever else was found, and also of a process that has exited."""
+    source = story.process(1)
+    story.tell(source, 1, buffer(Kind.DRAM, 0x1000, 10), buffer(Kind.L1, 0x1000, 10))
+    assert verdict(**options)[0] in (0, 3, 4)
+    story.tell(source, 2, Uncertain(reason, 1_234))
+    story.ends(source)
+    code, said = verdict(**options)
+    assert code == 5
+    assert f"verdict: the result is uncertain: the agent counted {reason} 1,234" in said
+    assert verdict(77, **options)[0] == 77, "the command's own failure comes first"
+    assert verdict() == (0, ""), "nobody asked"
+
+
+@pytest.mark.parametrize(("share", "beside"), [(1.0, ""), (0.75, "75 % complete, "), (None, "")])
+def test_the_summary_of_a_run(story: Story, share: float | None, beside: str) -> None:  # noqa: F811
+    source = story.process(1)
+    story.tell(source, 1, buffer(Kind.DRAM, 0x1000, 10), Freed(0, Kind.DRAM, 0x1000, 0, 0, 1))
+    story.tell(source, 1, Uncertain("replaced", 143), Uncertain("failures", 1))
+    story.collector.ingest.rings._completeness = [share] if share is not None else []
+    story.ends(source)
+    report = story.report()
+    lines = render_run(report).splitlines()
+    assert lines[1].endswith(f"; {beside}uncertain: replaced 143, failures 1")
+    assert "left at the end: nothing (uncertain: replaced 143, failures 1)" in lines
+    assert "100 %" not in "\n".join(lines)
+    assert f"uncertain: replaced 143: {REASONS['replaced']}" in joined("\n".join(lines))
+    data = report.data()
+    assert data["completeness"] == (None if share == 1.0 else share)
+    assert data["uncertain"] == [{"reason": "replaced", "count": 143}, {"reason": "failures", "count": 1}]
+
+
+def test_the_pictures_of_a_run_have_it_too(story: Story) -> None:  # noqa: F811
+    source = story.process(1)
+    story.tell(source, 1, buffer(Kind.DRAM, 0x1000, 10), Uncertain("replaced", 143))
+    story.ends(source)
+    data = story.report().data()
+    for name in ("peak", "final"):
+        assert data[name]["processes"][0]["uncertain"] == [{"reason": "replaced", "count": 143}]
+        assert data[name]["chips"][0]["memory"]["uncertain"][0]["count"] == 143
+
+
+def test_a_file_with_an_unknown_reason_is_refused_with_a_sentence() -> None:
+    from ttmem.wire.decode import decode
+    from ttmem.wire.encode import encode
+    from ttmem.wire.native import NativeError
+
+    assert decode(encode(Uncertain("replaced", 1))) == Uncertain("replaced", 1)
+    for event in (Uncertain("mood", 1), Uncertain("replaced", 0), Uncertain("replaced", -1)):
+        with pytest.raises(NativeError, match="is no reason with a count"):
+            decode(encode(event))
