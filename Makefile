@@ -83,7 +83,7 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 bench: $(VENV)/.agent  ## measure beside the yardsticks; missed budgets are printed as missed
 	@$(BIN)/python -m benchmarks
 
-fuzz: $(VENV)/.dev  ## fuzz the decoders until stopped (FUZZ_SECONDS=60 for a limit)
+fuzz: $(VENV)/.dev  ## fuzz decoders, account and server until stopped (FUZZ_SECONDS=60 for a limit)
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 pictures: $(VENV)/.agent  ## make the pictures of the documents anew, from real screens

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fuzzing of everything that takes bytes from outside: decoders, the account behind them, event files.
+"""Fuzzing of everything that takes bytes from outside: decoders, the account behind them, event files, a whole server.
 
-`python -m tests.fuzz` runs until stopped and prints the seed of a failing case; the tests run 100,000 cases of it.
+Four kinds of case, each drawn from its seed: damaged bytes (here), well-formed input with extreme values against a
+server's parts (fuzz_lab), the same against a real server (fuzz_server), and malformed files for `ttmem import`
+(fuzz_imports). `python -m tests.fuzz` runs them in turns
+until stopped and prints the seed of a failing case; the tests run 100,000 cases of the first and some of the others.
 """
 
 from __future__ import annotations
@@ -9,16 +12,24 @@ from __future__ import annotations
 import argparse
 import io
 import random
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
+from tests import fuzz_imports
+from tests.fuzz_server import server_case
+from tests.support import ROOT
 from ttmem.account.books import Limits
 from ttmem.account.events import Allocated, DeviceOpened, Event, Extra, Freed, ResyncBegin, ResyncEnd
 from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import KINDS, POOL_OF, Confidence
 from ttmem.account.ledger import Ledger
 from ttmem.account.snapshot import counts
+from ttmem.account.validation import InvalidValue
 from ttmem.wire import handshake, native
 from ttmem.wire.decode import NativeStream, decode
 from ttmem.wire.encode import encode
@@ -28,6 +39,14 @@ from ttmem.wire.stream import LegacyStream
 
 CASES_PER_LEDGER = 40
 _PID = 4242
+
+
+class CaseFailed(AssertionError):
+    """A case that shows a fault; its seed makes it again."""
+
+    def __init__(self, seed: int | str, why: str) -> None:
+        super().__init__(f"case with seed {seed} failed: {why}")
+        self.seed = seed
 
 
 def legacy_bytes(rng: random.Random) -> bytes:
@@ -131,7 +150,7 @@ def one_native(rng: random.Random, ledger: Ledger) -> None:
                     handshake.sync_token(record)
                 else:
                     ledger.apply(1.0, source, decode(record))
-    except native.NativeError:
+    except (native.NativeError, InvalidValue):
         pass  # said in words, which is all one can ask
 
 
@@ -164,27 +183,98 @@ def run(cases: int, seed: int, deadline: float | None = None) -> int:
         try:
             rng.choice(TARGETS)(rng, ledger)
         except Exception as error:
-            raise AssertionError(f"case with seed {seed + number} failed: {type(error).__name__}: {error}") from error
+            raise CaseFailed(seed + number, f"{type(error).__name__}: {error}") from error
     raise AssertionError("unreachable")
+
+
+def run_grammar(cases: int, seed: int, deadline: float | None = None, *arguments: str) -> int:
+    """Cases of fuzz_lab, in a process of their own: one that hangs or takes all memory must not take ours."""
+    command = [sys.executable, "-m", "tests.fuzz_lab", "--seed", str(seed), "--cases", str(cases), *arguments]
+    with (
+        tempfile.TemporaryFile("w+") as err,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True, cwd=ROOT) as child,
+    ):
+        assert child.stdout is not None
+        done, name = 0, "none"
+        for line in child.stdout:
+            done, name = done + 1, line.strip()
+            if deadline is not None and time.monotonic() > deadline:
+                child.terminate()
+                child.wait()
+                return done
+        if child.wait():
+            err.seek(0)
+            raise CaseFailed(name, err.read()[-4000:])
+    return done
+
+
+def run_server(cases: int, seed: int, deadline: float | None = None) -> int:
+    """Cases against a real server, each with one of its own."""
+    for number in range(cases):
+        if deadline is not None and time.monotonic() > deadline:
+            return number
+        with tempfile.TemporaryDirectory(prefix="ttmem-") as name:
+            try:
+                server_case(seed + number, Path(name))
+            except Exception as error:
+                raise AssertionError(
+                    f"case with seed {seed + number} failed: {type(error).__name__}: {error}"
+                ) from error
+    return cases
+
+
+def run_imports(cases: int, seed: int, end: float | None) -> int:
+    """Files that are malformed, for `ttmem import`."""
+    for number in range(cases):
+        if end is not None and time.monotonic() > end:
+            return number
+        try:
+            fuzz_imports.run(seed + number, cases=1)
+        except fuzz_imports.Failure as failure:
+            raise CaseFailed(seed + number, str(failure)) from None
+    return cases
+
+
+# kind -> what runs it, and how many cases in one turn
+KINDS_OF_CASE: dict[str, tuple[Callable[[int, int, float | None], int], int]] = {
+    "bytes": (run, 10_000),
+    "grammar": (run_grammar, 200),
+    "server": (run_server, 2),
+    "imports": (run_imports, 50),
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0 runs until Ctrl-C")
     parser.add_argument("--seed", type=int, default=None, help="start from this case")
+    parser.add_argument("--cases", type=int, default=0, help="stop after so many of each kind; 0: no limit")
+    parser.add_argument("--kind", choices=tuple(KINDS_OF_CASE), action="append", help="only this kind of case")
     args = parser.parse_args()
     seed = random.SystemRandom().getrandbits(40) if args.seed is None else args.seed
     end = time.monotonic() + args.seconds if args.seconds else None
-    done = 0
+    kinds = args.kind or list(KINDS_OF_CASE)
+    done = dict.fromkeys(kinds, 0)
     print(f"fuzzing from seed {seed}; Ctrl-C stops")
     try:
-        while end is None or time.monotonic() < end:
-            done += run(10_000, seed + done, end)
-            print(f"\r{done:,} cases", end="", flush=True)
+        while (end is None or time.monotonic() < end) and not (args.cases and min(done.values()) >= args.cases):
+            for kind in kinds:
+                work, share = KINDS_OF_CASE[kind]
+                wanted = min(share, args.cases - done[kind]) if args.cases else share
+                try:
+                    done[kind] += work(wanted, seed + done[kind], end) if wanted else 0
+                except CaseFailed as error:
+                    print(f"\n{error}\nagain: python -m tests.fuzz --kind {kind} --cases 1 --seed {error.seed}")
+                    return 1
+                print(f"\r{_counted(done)}", end="", flush=True)
     except KeyboardInterrupt:
         pass
-    print(f"\r{done:,} cases, no failure")
+    print(f"\r{_counted(done)}, no failure")
     return 0
+
+
+def _counted(done: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} cases of {kind}" for kind, number in done.items())
 
 
 if __name__ == "__main__":

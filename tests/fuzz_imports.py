@@ -7,16 +7,13 @@ runs some hundred cases of it. A case passes if the command writes a readable ev
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import copy
 import functools
 import io
 import json
-import os
 import random
 import sqlite3
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -238,22 +235,3 @@ def run(seed: int, cases: int | None = None, seconds: float = 0.0) -> dict[str, 
             except Failure as failure:
                 raise Failure(f"seed {seed + number}: {failure}") from None
     return found
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=0.0, help="stop after that time (default: never)")
-    parser.add_argument("--seed", type=int, help="begin with this one (default: by the clock)")
-    args = parser.parse_args()
-    seed = time.time_ns() if args.seed is None else args.seed
-    os.environ.pop("TTMEM_DEBUG", None)
-    try:
-        print(run(seed, seconds=args.seconds))
-    except Failure as failure:
-        print(failure, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -130,7 +130,12 @@ class Server:
         if self.process.poll() is None:
             self.kill(signal.SIGCONT)
             self.kill(number)
-        return self.process.wait(PATIENCE)
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # one that does not listen must not outlive its test
+            self.process.wait()
+            raise
 
 
 def process_state(pid: int) -> str:

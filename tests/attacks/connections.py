@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connects as often as it is told and keeps every connection; with a text, it sends that on each and no more."""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+from tests.attacks.client import connect, hold
+
+
+def main(path: str, count: int, text: str = "") -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count + 64:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + 64), hard))
+    socks = [connect(path) for _ in range(count)]
+    for sock in socks:
+        if text:
+            sock.sendall(text.encode().decode("unicode_escape").encode("latin-1"))
+    hold()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

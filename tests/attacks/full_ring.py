@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hands over the ring of a mesh of many chips; when told to, it fills all of it at once, and is killed."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.attacks.client import connect, hold, wait_for_sync
+from tests.ring_memory import RingMemory
+from ttmem.wire import handshake
+from ttmem.wire.ring import NO_SLOT, RECORD, RECORD_SIZE, Record, RingEvent
+
+
+def main(path: str, chips: int, records: int) -> None:
+    memory = RingMemory(slots=records, chips=chips)
+    memory.plain(chips=range(chips), uids=1000)
+    with connect(path) as sock:
+        memory.hand_over(sock)
+        sock.sendall(handshake.sync(99))
+        wait_for_sync(sock)
+        hold()
+        _fill(memory, records - 8)  # what is about to be overwritten is lost
+        hold()
+
+
+def _fill(memory: RingMemory, records: int) -> None:
+    plain = Record(0, 10**9, int(RingEvent.ALLOCATED), 0, 0, 0, 1, 0, 64, 64, NO_SLOT, 0, 0, 0, 0, 0)
+    head = memory.get("head")
+    for number in range(records):
+        head += 1
+        event = RingEvent.FREED if number % 2 else RingEvent.ALLOCATED
+        record = plain._replace(sequence=head, event=int(event), address=(number // 2 % 1000) << 12)
+        RECORD.pack_into(memory.map, memory.at["ring_at"] + head % memory.slots * RECORD_SIZE, *record)
+    memory.put(head=head)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hands over memory whose values make no sense, or that changes as no agent would change it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from tests.attacks.client import connect, hold, wait_for_sync
+from tests.fuzz_known import RINGS
+from tests.ring_memory import RingMemory
+from ttmem.wire import handshake
+from ttmem.wire.ring import NO_SLOT, RingEvent
+
+_FAR = 1 << 63
+_UINT64 = (1 << 64) - 1
+
+
+def head_jumps(memory: RingMemory) -> None:
+    """Forwards and backwards by half of all numbers there are, again and again."""
+    for jump in range(400):
+        memory.put(head=(memory.get("head") + (_FAR if jump % 2 else _UINT64)) & _UINT64)
+        time.sleep(0.005)
+
+
+def head_goes_back(memory: RingMemory) -> None:
+    for _ in range(400):
+        memory.put(head=max(1, memory.get("head") - 1))
+        memory.append(kind=0, address=64, size=64)
+        memory.put(head=1)
+        time.sleep(0.005)
+
+
+def turn_is_odd(memory: RingMemory) -> None:
+    """A place that is always being written."""
+    for turn in range(1, 2000, 2):
+        memory.put_place(0, turn=turn)
+        memory.append(kind=0, address=turn << 12, size=64)
+        time.sleep(0.001)
+
+
+def places_name_each_other(memory: RingMemory) -> None:
+    """Each says that it is part of the other."""
+    for place, other in ((0, 1), (1, 2), (2, 0), (3, 0xFFFE)):
+        memory.put_place(place, state=1, turn=2, whole=other, chips=memory.chip_list([0]), chip_count=1)
+        memory.append(RingEvent.OPENED, place=place)
+        memory.append(kind=0, place=place, address=64, size=64)
+    for place in (0, 1, 2, 3):
+        memory.append(RingEvent.CLOSED, place=place)
+
+
+def place_of_65535_chips(memory: RingMemory) -> None:
+    """As many chips as a list has room for, and a count that says still more; the same chip over and over."""
+    memory.put_place(0, chips=memory.chip_list([0, 1, 2, 3] * 512), chip_count=65535)
+    memory.append(RingEvent.OPENED, place=0)
+    for slot in range(1000):
+        memory.append(kind=0, slot=slot % 64, address=slot << 12, size=64)
+
+
+def sequence_is_wrong(memory: RingMemory) -> None:
+    for number in range(50):
+        memory.append(kind=0, address=number << 12, size=64, sequence=number * 7 + 3)
+        time.sleep(0.005)
+
+
+def table_is_wrong(memory: RingMemory) -> None:
+    """A live table that is full of things of places that do not exist."""
+    for slot in range(64):
+        memory.append(kind=0, slot=slot, address=slot << 12, size=64, place=65535, program=0)
+    memory.put(head=1 << 40, table_high=0xFFFFFFFF)
+
+
+def writes_for_ever(memory: RingMemory) -> None:
+    """Faster than anybody can read; it ends when it is killed, or after a while."""
+    print("ready", flush=True)
+    deadline = time.monotonic() + 120
+    address = 0
+    while time.monotonic() < deadline:
+        for _ in range(1000):
+            address = (address + 1) & 0xFFFF
+            memory.append(RingEvent.ALLOCATED, NO_SLOT, kind=0, address=address << 12, size=64, per_bank=64)
+            memory.append(RingEvent.FREED, NO_SLOT, kind=0, address=address << 12, size=64)
+
+
+MOTIONS: dict[str, Callable[[RingMemory], None]] = {
+    one.__name__: one
+    for one in (
+        head_jumps,
+        head_goes_back,
+        turn_is_odd,
+        places_name_each_other,
+        place_of_65535_chips,
+        sequence_is_wrong,
+        table_is_wrong,
+        writes_for_ever,
+    )
+}
+
+
+def main(path: str, name: str) -> None:
+    memory = RingMemory(slots=1024)
+    if name in RINGS:
+        RINGS[name](memory)
+    else:
+        memory.plain(chips=(0, 1, 2, 3))
+    with connect(path) as sock:
+        memory.hand_over(sock)
+        sock.sendall(handshake.sync(99))
+        wait_for_sync(sock)
+        if name in MOTIONS:
+            MOTIONS[name](memory)
+        hold()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent's memory written by hand: a sealed memfd laid out as native/src/layout.h, of any size, with any values."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import socket
+from collections.abc import Sequence
+from struct import pack_into, unpack_from
+
+from ttmem.account.kinds import Confidence
+from ttmem.wire import handshake
+from ttmem.wire.ring import (
+    BANK_COUNT,
+    BANK_FIELDS,
+    BANK_SIZE,
+    BANKS_AT,
+    CHIP_FIELDS,
+    CHIP_SIZE,
+    HEADER_FIELDS,
+    HEADER_SIZE,
+    MAGIC,
+    METERS_SIZE,
+    NO_SLOT,
+    PLACE_FIELDS,
+    PLACE_SIZE,
+    RECORD,
+    RECORD_SIZE,
+    VERSION,
+    Record,
+    RingEvent,
+)
+
+_HEADER = {name: (offset, "<" + code) for name, offset, code in HEADER_FIELDS}
+_PLACE = {name: (offset, "<" + code) for name, offset, code in PLACE_FIELDS}
+_BANK = {name: (offset, "<" + code) for name, offset, code in BANK_FIELDS}
+_CHIP = {name: (offset, "<" + code) for name, offset, code in CHIP_FIELDS}
+_UINT64 = (1 << 64) - 1
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+class RingMemory:
+    """The writer's side. Numbers are written as given; the layout itself is right unless ``put`` changes it."""
+
+    def __init__(
+        self,
+        *,
+        slots: int = 64,
+        table: int = 64,
+        places: int = 4,
+        chips: int = 4,
+        blobs: int = 1 << 16,
+        seals: int = SEALS,
+        flags: int = 0,
+    ) -> None:
+        self.slots, self.table_slots, self.places, self.chips, self.blobs = slots, table, places, chips, blobs
+        self.at = {"places_at": HEADER_SIZE}
+        self.at["chips_at"] = self.at["places_at"] + places * PLACE_SIZE
+        self.at["meters_at"] = self.at["chips_at"] + chips * CHIP_SIZE
+        self.at["ring_at"] = self.at["meters_at"] + METERS_SIZE
+        self.at["table_at"] = self.at["ring_at"] + slots * RECORD_SIZE
+        self.at["blobs_at"] = self.at["table_at"] + table * RECORD_SIZE
+        self.size = self.at["blobs_at"] + blobs
+        if flags & os.MFD_HUGETLB:
+            self.size = -(-self.size // (2 << 20)) * (2 << 20)
+        self.fd = os.memfd_create("ring", os.MFD_ALLOW_SEALING | flags)
+        os.ftruncate(self.fd, self.size)
+        self.map = mmap.mmap(self.fd, self.size)
+        self.put(
+            magic=MAGIC, version=VERSION, pid=os.getpid(), total=self.size, places=places, chips=chips, meters=1,
+            ring_slots=slots, table_slots=table, blobs_size=blobs, blobs_used=8, coverage=(1 << 12) - 1, **self.at,
+        )  # fmt: skip
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
+        self._blob_end = 8
+
+    def put(self, **fields: int | bytes) -> None:
+        for name, value in fields.items():
+            offset, code = _HEADER[name]
+            pack_into(code, self.map, offset, value)
+
+    def get(self, name: str) -> int:
+        offset, code = _HEADER[name]
+        return int(unpack_from(code, self.map, offset)[0])
+
+    def put_place(self, index: int, /, banks: Sequence[dict[str, int]] = (), **fields: int) -> None:
+        at = self.at["places_at"] + index * PLACE_SIZE
+        for name, value in fields.items():
+            offset, code = _PLACE[name]
+            pack_into(code, self.map, at + offset, value)
+        for which, bank in enumerate(banks[:BANK_COUNT]):
+            for name, value in bank.items():
+                offset, code = _BANK[name]
+                pack_into(code, self.map, at + BANKS_AT + which * BANK_SIZE + offset, value)
+        self.put(places_used=max(self.get("places_used"), index + 1))
+
+    def put_chip(self, index: int, /, **fields: int) -> None:
+        at = self.at["chips_at"] + index * CHIP_SIZE
+        for name, value in fields.items():
+            offset, code = _CHIP[name]
+            pack_into(code, self.map, at + offset, value)
+        self.put(chips_used=max(self.get("chips_used"), index + 1))
+
+    def blob(self, data: bytes) -> int:
+        """Add a blob; its number, or 0 if there is no room for it."""
+        start = self._blob_end
+        if start + 4 + len(data) > self.blobs:
+            return 0
+        pack_into("<I", self.map, self.at["blobs_at"] + start, len(data))
+        self.map[self.at["blobs_at"] + start + 4 : self.at["blobs_at"] + start + 4 + len(data)] = data
+        self._blob_end = (start + 4 + len(data) + 7) & ~7
+        self.put(blobs_used=self._blob_end)
+        return start
+
+    def chip_list(self, numbers: Sequence[int]) -> int:
+        return self.blob(b"".join(number.to_bytes(2, "little") for number in numbers))
+
+    def append(self, event: int = RingEvent.ALLOCATED, slot: int = NO_SLOT, **fields: int) -> Record:
+        """As the agent does it, with the table brought up to date where the record has a slot in it."""
+        head = self.get("head")
+        following = (head + 1) & _UINT64
+        plain = dict.fromkeys(Record._fields, 0) | {"sequence": following, "event": int(event), "slot": slot}
+        record = Record(**(plain | fields))
+        RECORD.pack_into(self.map, self.at["ring_at"] + following % self.slots * RECORD_SIZE, *record)
+        self.put(head=following)
+        if slot < self.table_slots:
+            at = self.at["table_at"] + slot * RECORD_SIZE
+            if event in (RingEvent.ALLOCATED, RingEvent.PROGRAM):
+                RECORD.pack_into(self.map, at, *record)
+                self.put(table_high=max(self.get("table_high"), slot + 1))
+            elif event in (RingEvent.FREED, RingEvent.DESTROYED):
+                pack_into("<Q", self.map, at, 0)
+        return record
+
+    def plain(self, *, chips: Sequence[int] = (0,), grid: tuple[int, int] = (8, 8), uids: int = 0) -> None:
+        """One open mesh of chips with these numbers, as an agent on an n150 would describe it."""
+        mask = sum(1 << 64 * y + x for y in range(grid[1]) for x in range(grid[0]))
+        cores = self.blob(mask.to_bytes(64 * 8, "little"))
+        for index, number in enumerate(chips):
+            self.put_chip(index, unique_id=uids + index if uids else 0, number=number, arch=2, board=3)
+        banks = [
+            {"size": 1 << 30, "banks": 12, "unit": 32},
+            {"size": 1360544, "banks": 64, "unit": 32},
+            {"banks": 1},
+            {"size": 32768, "banks": 64, "unit": 32},
+            {"size": 1 << 20, "banks": 12, "unit": 32},
+        ]
+        self.put_place(
+            0, banks, turn=2, state=1, mesh=0, whole=0, chips=self.chip_list(range(len(chips))),
+            chip_count=len(chips), arch=2, cores=cores, l1_size=1499136, l1_base=104928, dram_base=64, map_end=35168,
+        )  # fmt: skip
+        self.append(RingEvent.OPENED, place=0)
+
+    def hand_over(self, sock: socket.socket, *, fd: int | None = None) -> None:
+        """Say hello as an agent does, with the descriptor."""
+        socket.send_fds(sock, [handshake.hello("agent", Confidence.EXACT)], [self.fd if fd is None else fd])
+
+    def close(self) -> None:
+        self.map.close()
+        os.close(self.fd)
