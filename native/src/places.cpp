@@ -134,8 +134,7 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
     home.rows = home.columns = 1;
     if (mesh) {
         mesh_id = metal.call<uint32_t>(kCall_mesh_id, device);
-        std::vector<void*> devices = metal.call<std::vector<void*>>(kCall_mesh_devices, device);
-        for (void* chip : devices) {
+        for (void* chip : metal.copy_of<std::vector<void*>>(kCall_mesh_devices, device)) {
             home.chips.push_back(chip_index(metal, chip));
         }
         home.columns = static_cast<uint32_t>(home.chips.size());

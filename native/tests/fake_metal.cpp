@@ -374,7 +374,7 @@ public:
 };
 EthernetKernel::~EthernetKernel() = default;
 
-std::string Kernel::name() const { return "kernel_" + std::to_string(number); }
+std::string Kernel::name() const { return "kernels/longer_than_a_short_string_" + std::to_string(number); }
 bool Kernel::is_on_logical_core(const xy_pair& core) const {
     return core.x >= spec.x && core.x <= spec.x_end && core.y >= spec.y && core.y <= spec.y_end;
 }
