@@ -47,6 +47,7 @@ namespace ttmem {
     X(buffer_per_bank, "_ZNK2tt8tt_metal6Buffer21aligned_size_per_bankEv")                                            \
     X(buffer_page, "_ZNK2tt8tt_metal6Buffer17aligned_page_sizeEv")                                                    \
     X(buffer_cores, "_ZNK2tt8tt_metal6Buffer9num_coresEv")                                                            \
+    X(buffer_per_core, "_ZN2tt8tt_metal12experimental19per_core_allocation22is_per_core_allocationERKNS0_6BufferE")   \
     X(alignment, "_ZNK2tt8tt_metal13AllocatorImpl13get_alignmentENS0_10BufferTypeE")                                  \
     X(num_banks, "_ZNK2tt8tt_metal13AllocatorImpl13get_num_banksERKNS0_10BufferTypeE")                                \
     X(bank_size, "_ZNK2tt8tt_metal13AllocatorImpl13get_bank_sizeERKNS0_10BufferTypeE")                                \
