@@ -229,10 +229,10 @@ void Agent::free_slot(uint32_t slot, uint8_t flags) noexcept {
 void Agent::keep(uint16_t index, const Seen& seen) noexcept {
     Home& home = homes_[index];
     uint8_t type = static_cast<uint8_t>(seen.kind);
-    bool per_core = (seen.flags & kPerCore) != 0;
-    uint64_t key = per_core ? seen.object : key_of(index, seen.kind, seen.address);
-    Map& known = per_core ? objects_ : buffers_;
-    if (const uint32_t* taken = known.find(key)) {  // its free escaped us
+    bool per_core = __builtin_expect((seen.flags & kPerCore) != 0, 0);
+    uint64_t key = key_of(index, seen.kind, seen.address);
+    const uint32_t* taken = per_core ? objects_.find(seen.object) : buffers_.find(key);
+    if (__builtin_expect(taken != nullptr, 0)) {  // its free escaped us
         free_slot(*taken, 0);
         store.header()->replaced++;
     }
@@ -249,9 +249,11 @@ void Agent::keep(uint16_t index, const Seen& seen) noexcept {
         r.name = operation(store);
     });
     if (slot != kNoSlot) {
-        known.insert(key, slot);
         if (per_core) {
-            object_of_[slot] = key;
+            objects_.insert(seen.object, slot);
+            object_of_[slot] = seen.object;
+        } else {
+            buffers_.insert(key, slot);
         }
         made(slot, store.table()[slot]);
         home.ours[type] += reserved;
@@ -267,18 +269,24 @@ uint16_t Agent::freeing(const Metal& metal, void* allocator, void* buffer) {
     bool per_core = per_core_.load(std::memory_order_relaxed) && type == 1 && is_per_core(metal, buffer);
     Locked held(store.lock);
     uint16_t index = find_allocator(allocator);
-    const uint32_t* slot = nullptr;
-    if (per_core) {
-        slot = objects_.find(reinterpret_cast<uint64_t>(buffer));
+    if (__builtin_expect(per_core, 0)) {
+        if (const uint32_t* own = objects_.find(reinterpret_cast<uint64_t>(buffer))) {
+            free_slot(*own, 0);
+            return index;
+        }
     } else if (index != kNowhere && type <= 4) {
-        slot = buffers_.find(key_of(index, static_cast<Kind>(type), address));
+        uint64_t key = key_of(index, static_cast<Kind>(type), address);
+        if (const uint32_t* slot = buffers_.find(key)) {
+            uint32_t found = *slot;
+            homes_[index].ours[type] -= store.table()[found].per_bank;
+            homes_[index].buffers--;
+            buffers_.erase(key);
+            store.free(found, 0);
+            return index;
+        }
     }
-    if (slot == nullptr) {
-        free_unknown(index, allocator, type, per_bank);
-        return kNowhere;
-    }
-    free_slot(*slot, 0);
-    return index;
+    free_unknown(index, allocator, type, per_bank);
+    return kNowhere;
 }
 
 void Agent::freed(const Metal& metal, void* allocator, uint16_t index) {

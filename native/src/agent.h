@@ -143,12 +143,12 @@ private:
     uint16_t chip_index(const Metal& metal, void* device);
     uint16_t free_place() const noexcept;
     void count_earlier(const Metal& metal, const Place& place, Home& home, const Seen* first);
-    void free_unknown(uint16_t index, void* allocator, uint32_t type, uint64_t per_bank) noexcept;
+    [[gnu::cold]] void free_unknown(uint16_t index, void* allocator, uint32_t type, uint64_t per_bank) noexcept;
     void set_place(uint16_t index, const Place& place, Home&& home);
     uint16_t part_of(uint16_t home, const uint32_t range[4]);
     bool is_per_core(const Metal& metal, void* buffer) const;
     [[gnu::hot]] void keep(uint16_t index, const Seen& seen) noexcept;
-    [[gnu::hot]] void free_slot(uint32_t slot, uint8_t flags) noexcept;
+    void free_slot(uint32_t slot, uint8_t flags) noexcept;
     void close_home(uint16_t index);
     void free_all(uint16_t index);
     bool audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected);
