@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tests import fuzz_grammar as grammar
 from tests.fuzz_grammar import WITNESS_UID, Ask, Numbers
@@ -387,9 +387,9 @@ async def case(seed: int) -> None:
     await (file_case if seed % 4 == 3 else account_case)(seed)
 
 
-async def _guarded(name: str, seconds: float, work: Callable[[], Any]) -> str | None:
+async def _guarded(name: str, seconds: float, work: Callable[[], Any], progress: TextIO) -> str | None:
     """Run one case; what is wrong with it. One that does not end ends the process, with the stack of every thread."""
-    print(name, flush=True)
+    print(name, file=progress, flush=True)
     faulthandler.dump_traceback_later(seconds, exit=True)
     try:
         await work()
@@ -404,14 +404,14 @@ async def _guarded(name: str, seconds: float, work: Callable[[], Any]) -> str | 
     return None
 
 
-async def _main(args: argparse.Namespace) -> int:
+async def _main(args: argparse.Namespace, progress: TextIO) -> int:
     failed = 0
     if args.known is not None:
         cases = [(args.known, partial(account_case, args.seed, KNOWN[args.known]))]
     else:
         cases = [(str(seed), partial(case, seed)) for seed in range(args.seed, args.seed + args.cases)]
     for name, work in cases:
-        wrong = await _guarded(name, args.case_seconds, work)
+        wrong = await _guarded(name, args.case_seconds, work, progress)
         if wrong is not None:
             failed += 1
             print(f"case {name}: {wrong}", file=sys.stderr, flush=True)
@@ -429,7 +429,9 @@ def main() -> int:
     parser.add_argument("--go-on", action="store_true", help="do not stop at the first case that fails")
     args = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    return asyncio.run(_main(args))
+    with open(os.dup(1), "w") as progress, open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)  # where a server's log goes: it has the dumps that are asked for
+        return asyncio.run(_main(args, progress))
 
 
 if __name__ == "__main__":
