@@ -13,7 +13,7 @@ from tests.mock.wheel import remove_statistics, wheel
 
 from benchmarks.report import Report, spread
 from ttmem.agent import require
-from ttmem.run.collect import Collector
+from ttmem.run.session import Collector
 
 PROGRAMS = Path(__file__).parent / "programs"
 EVENTS = 2_000_000

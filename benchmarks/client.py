@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.ingest import running
 from benchmarks.report import Report, spread
 from ttmem import AllocationClient
-from ttmem.wire.legacy import Type, request
+from ttmem.wire.legacy_records import Type, request
 
 EVENTS = 20_000
 

@@ -20,15 +20,15 @@ from typing import Any
 from tests.pictures import counters, driver_chip, holder, machine, slot
 
 from benchmarks.report import Report, spread
-from ttmem.account.events import Allocated, DeviceOpened, Extra, ProgramCompiled, ProgramRun
-from ttmem.account.geometry import BOARDS
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.api.client import get
-from ttmem.server.cores import Cores
+from ttmem.documents.cores import Cores
+from ttmem.model.events import Allocated, DeviceOpened, Extra, ProgramCompiled, ProgramRun
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
 from ttmem.server.daemon import Options, Server
+from ttmem.wire.api_client import get
 from ttmem.wire.endpoint import api_path
 
 _BUDGET_MS = 20.0

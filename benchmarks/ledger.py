@@ -13,10 +13,10 @@ from benchmarks.report import Report, spread
 
 _MEASURE = """
 import json, sys, time
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.account.snapshot import snapshot
+from ttmem.documents.snapshot import snapshot
 
 def resident():
     with open("/proc/self/statm") as file:

@@ -15,10 +15,10 @@ from tests import machines
 from tests.counters import content, mapping, slot
 
 from benchmarks.report import Report, spread
-from ttmem.account import blank
-from ttmem.sources.holders import Holders
+from ttmem.documents import unknown_rows as blank
+from ttmem.documents.merge import merge
+from ttmem.sources.device_holders import Holders
 from ttmem.sources.machine import Machine
-from ttmem.sources.merge import merge
 
 _PROCESSES = 500
 _HOLDERS = 8

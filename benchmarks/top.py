@@ -30,9 +30,9 @@ from tests.support import ROOT
 from tests.terminal import Terminal
 
 from benchmarks.report import Report, spread
-from ttmem.run.stage import Stage, stage
+from ttmem.demo.stage import Stage, stage
+from ttmem.documents.merge import merge
 from ttmem.sim.workloads import parts_of
-from ttmem.sources.merge import merge
 from ttmem.wire.endpoint import api_path
 
 _PROGRAMS = Path(__file__).with_name("programs")

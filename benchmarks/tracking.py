@@ -16,14 +16,14 @@ from tests.mock.wheel import remove_statistics, wheel
 
 from benchmarks.ingest import running
 from benchmarks.report import Report, spread
-from ttmem.account.grid import CoreRange
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.graph_tracker import GraphTracker
 from ttmem.collect.l1_tracker import L1Tracker
+from ttmem.model.core_sets import CoreRange
 from ttmem.sim.device import Place, create_device
 from ttmem.sim.program import Program
 from ttmem.sim.workloads.operations import matmul
-from ttmem.wire.legacy import Type, request
+from ttmem.wire.legacy_records import Type, request
 
 PROGRAMS = Path(__file__).parent / "programs"
 CALLS = 2_000

@@ -17,14 +17,14 @@ from typing import NamedTuple
 from tests.mock.program import Program
 from tests.mock.wheel import wheel
 from tests.support import PATIENCE
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import KERNEL_KINDS, KINDS, Confidence, Kind
+from ttmem.account.allocations import Thing
+from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.account.things import Thing
 from ttmem.agent import require
-from ttmem.wire.ring import PER_CORE, PROGRAM_FRAME, SHARED, Record, Ring, RingEvent
-from ttmem.wire.ring_events import RingFold
+from ttmem.ingest.ring_fold import RingFold
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import KERNEL_KINDS, KINDS, Confidence, Kind
+from ttmem.wire.agent_ring import PER_CORE, PROGRAM_FRAME, SHARED, Record, Ring, RingEvent
 
 _HELLO = 4096  # more than an agent says
 _PEER = struct.Struct("3i")

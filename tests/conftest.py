@@ -25,7 +25,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import PATIENCE, LegacyClient, Server
-from ttmem.doctor import agent, locate, places, scene
+from ttmem.doctor import agent_checks as agent
+from ttmem.doctor import context as scene
+from ttmem.doctor import endpoints as places
+from ttmem.doctor import locate
 
 _KEPT = ("TTMEM_TESTS", "TTMEM_RENEW_SCREENS")
 _DROPPED = ("TT_", "TTNN_", "TTMEM_", "LC_", "XDG_", "PYTHON", "TEXTUAL_")  # how their names begin

@@ -23,19 +23,20 @@ from pathlib import Path
 from tests import fuzz_imports
 from tests.fuzz_server import server_case
 from tests.support import ROOT
-from ttmem.account.books import Limits
-from ttmem.account.events import Allocated, DeviceOpened, Event, Extra, Freed, ResyncBegin, ResyncEnd
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import KINDS, POOL_OF, Confidence
 from ttmem.account.ledger import Ledger
-from ttmem.account.snapshot import counts
-from ttmem.account.validation import InvalidValue
-from ttmem.wire import handshake, native
-from ttmem.wire.decode import NativeStream, decode
-from ttmem.wire.encode import encode
-from ttmem.wire.journal import JournalError, JournalReader, JournalWriter
-from ttmem.wire.legacy import SIZES, Type, event_of, request, short_request
-from ttmem.wire.stream import LegacyStream
+from ttmem.account.live_set import counts
+from ttmem.account.state import Limits
+from ttmem.model.events import Allocated, DeviceOpened, Event, Extra, Freed, ResyncBegin, ResyncEnd
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import KINDS, POOL_OF, Confidence
+from ttmem.model.validation import InvalidValue
+from ttmem.recording.event_file import JournalError, JournalReader, JournalWriter
+from ttmem.wire import client_records as native
+from ttmem.wire import handshake
+from ttmem.wire.client_decode import NativeStream, decode
+from ttmem.wire.client_encode import encode
+from ttmem.wire.legacy_records import SIZES, Type, event_of, request, short_request
+from ttmem.wire.legacy_stream import LegacyStream
 
 CASES_PER_LEDGER = 40
 _PID = 4242

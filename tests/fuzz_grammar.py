@@ -15,12 +15,13 @@ from struct import pack
 from typing import Any, NamedTuple
 
 from tests.ring_memory import RingMemory
-from ttmem.account.kinds import KINDS, Confidence
-from ttmem.wire import handshake, native
-from ttmem.wire.journal import MAGIC as JOURNAL_MAGIC
-from ttmem.wire.journal import VERSION as JOURNAL_VERSION
-from ttmem.wire.legacy import SIZES, Type, request, short_request
-from ttmem.wire.ring import BANK_COUNT, RingEvent
+from ttmem.model.kinds import KINDS, Confidence
+from ttmem.recording.event_file import MAGIC as JOURNAL_MAGIC
+from ttmem.recording.event_file import VERSION as JOURNAL_VERSION
+from ttmem.wire import client_records as native
+from ttmem.wire import handshake
+from ttmem.wire.agent_ring import BANK_COUNT, RingEvent
+from ttmem.wire.legacy_records import SIZES, Type, request, short_request
 
 WITNESS_UID = "77"  # of the chip that the witness uses; an attacker may name it too
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.hostile import HOSTILE, unprintable
-from ttmem.account.geometry import BOARDS
 from ttmem.account.ledger import Ledger
 from ttmem.cli import main as ttmem
-from ttmem.wire.journal import JournalError, JournalReader
+from ttmem.model.geometry import BOARDS
+from ttmem.recording.event_file import JournalError, JournalReader
 
 DATA = Path(__file__).parent / "data" / "imports"
 _FORMS = ("n150_capture.json", "n150_virtual.json", "n300_report.json", "n300_db.sql")

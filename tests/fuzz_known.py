@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from tests.fuzz_grammar import Numbers
 from tests.ring_memory import RingMemory
-from ttmem.account.events import Allocated, DeviceOpened, Extra, ProgramRun
-from ttmem.account.geometry import Arch, Geometry
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Confidence, Kind
-from ttmem.wire import handshake, native
-from ttmem.wire.encode import encode
-from ttmem.wire.ring import RingEvent
+from ttmem.model.events import Allocated, DeviceOpened, Extra, ProgramRun
+from ttmem.model.geometry import Arch, Geometry
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.wire import client_records as native
+from ttmem.wire import handshake
+from ttmem.wire.agent_ring import RingEvent
+from ttmem.wire.client_encode import encode
 
 if TYPE_CHECKING:
     from tests.fuzz_lab import Lab, Party

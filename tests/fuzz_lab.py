@@ -31,20 +31,20 @@ from tests import fuzz_grammar as grammar
 from tests.fuzz_grammar import WITNESS_UID, Ask, Numbers
 from tests.fuzz_known import KNOWN, Attack
 from tests.ring_memory import RingMemory
-from ttmem.account.events import Allocated, DeviceOpened, Extra, ProgramRun
-from ttmem.account.geometry import BOARDS
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.account.snapshot import snapshot
 from ttmem.cli import main as ttmem
-from ttmem.server.connection import Connection
+from ttmem.documents.snapshot import snapshot
+from ttmem.ingest.client_connection import Connection
+from ttmem.ingest.peers import Owner
+from ttmem.model.events import Allocated, DeviceOpened, Extra, ProgramRun
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.recording.event_file import JournalReader
 from ttmem.server.daemon import Options, Server
-from ttmem.server.http import HttpError, Request
-from ttmem.server.owners import Owner
+from ttmem.server.http_server import HttpError, Request
 from ttmem.wire import handshake
-from ttmem.wire.encode import encode
-from ttmem.wire.journal import JournalReader
+from ttmem.wire.client_encode import encode
 
 WITNESS = 1  # pids of the parties
 ATTACKER = 501

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ttmem.account.events import Event
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.allocations import Thing
 from ttmem.account.ledger import Ledger
-from ttmem.account.things import Thing
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.graph_tracker import GraphTracker
+from ttmem.model.events import Event
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
 from ttmem.sim.device import Place
 from ttmem.sim.truth import held
-from ttmem.wire.decode import decode
-from ttmem.wire.encode import encode
+from ttmem.wire.client_decode import decode
+from ttmem.wire.client_encode import encode
 
 
 class Heard:

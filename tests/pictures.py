@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ttmem.account.events import Allocated, DeviceOpened, Event
-from ttmem.account.geometry import BOARDS
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.account.snapshot import snapshot
+from ttmem.documents.snapshot import snapshot
+from ttmem.model.events import Allocated, DeviceOpened, Event
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
 
 Json = dict[str, Any]
 KINDS = ("dram", "l1", "l1_small", "trace", "cb")

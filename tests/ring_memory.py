@@ -10,9 +10,9 @@ import socket
 from collections.abc import Sequence
 from struct import pack_into, unpack_from
 
-from ttmem.account.kinds import Confidence
+from ttmem.model.kinds import Confidence
 from ttmem.wire import handshake
-from ttmem.wire.ring import (
+from ttmem.wire.agent_ring import (
     BANK_COUNT,
     BANK_FIELDS,
     BANK_SIZE,

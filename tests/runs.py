@@ -190,8 +190,8 @@ WATCHED = """
 import sys
 from ttmem import cli
 from ttmem.run import launch
-from ttmem.run.collect import Collector
-from ttmem.sources import processes
+from ttmem.run.session import Collector
+from ttmem.sources import process_lookup as processes
 
 find, turn, log = processes.device_users, Collector.turn, open(sys.argv.pop(1), "a", buffering=1)
 

@@ -21,18 +21,18 @@ from rich.style import Style as Look
 
 from tests.unit.test_smi_properties import width_of
 from tests.worlds import BOOTED, NOW, TIME, World
-from ttmem.account import blank
+from ttmem.documents import unknown_rows as blank
 from ttmem.show.text import Style
-from ttmem.show.top.charts import Charts
-from ttmem.show.top.cores import Cores
 from ttmem.show.top.dashboard import Dashboard
-from ttmem.show.top.model import Answer, Model
-from ttmem.show.top.overview import Overview
-from ttmem.show.top.processes import Processes
-from ttmem.show.top.rows import STYLES, Row, Signs, Size, View, text_of
+from ttmem.show.top.dashboard_state import Answer, Model
+from ttmem.show.top.parts.rows import STYLES, Row, Signs, Size, View, text_of
 from ttmem.show.top.settings import Settings
-from ttmem.show.top.telemetry import Telemetry
-from ttmem.show.top.things import Things
+from ttmem.show.top.views.allocation_view import Things
+from ttmem.show.top.views.charts import Charts
+from ttmem.show.top.views.core_view import Cores
+from ttmem.show.top.views.overview import Overview
+from ttmem.show.top.views.processes import Processes
+from ttmem.show.top.views.telemetry_view import Telemetry
 
 Json = dict[str, Any]
 FILES = Path(__file__).resolve().parent / "data" / "top"

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ttmem.account.geometry import BOARDS, Arch
-from ttmem.account.kinds import Kind
+from ttmem.model.geometry import BOARDS, Arch
+from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator
 from ttmem.sim.errors import OutOfMemory, SimError
 from ttmem.sim.reports import dump_device_memory_state

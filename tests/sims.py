@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from tests.support import PATIENCE, ROOT, Server
-from ttmem.account.grid import cores_of, mask_of, parse_ranges
-from ttmem.account.kinds import KIND_BY_LABEL, POOL_OF, Pool
-from ttmem.sim.boards import MACHINES, Machine
+from ttmem.model.core_sets import cores_of, mask_of, parse_ranges
+from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF, Pool
+from ttmem.sim.board_types import MACHINES, Machine
 from ttmem.sim.workloads import WORKLOADS, parts_of
 
 _PAGE = 10_000
@@ -128,7 +128,7 @@ def workload(server: Server, name: str, machine: str, folder: Path, *, rounds: i
     """All processes of a workload on a simulated machine."""
     parts = parts_of(name, machine)
     rounds = WORKLOADS[name].rounds if rounds is None else rounds
-    command = ["-m", "ttmem.sim.runner", name, "--devices", machine, "--rounds", str(rounds), "--truth"]
+    command = ["-m", "ttmem.demo.worker", name, "--devices", machine, "--rounds", str(rounds), "--truth"]
     return Simulation(
         server, machine, folder, *([*command, "--part", str(part), "--parts", str(parts)] for part in range(parts))
     )

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ttmem.api.client import get, get_json
-from ttmem.server.http import Request
-from ttmem.server.routes import Api
+from ttmem.server.http_server import Request
+from ttmem.server.router import Api
+from ttmem.wire.api_client import get, get_json
 from ttmem.wire.endpoint import api_path
 
 ROOT = Path(__file__).resolve().parent.parent

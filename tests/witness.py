@@ -18,12 +18,12 @@ from urllib.parse import quote, urlencode
 
 from tests.fuzz_grammar import WITNESS_UID, Ask, Numbers, asks
 from tests.support import PATIENCE, ROOT, Server, wait_until
-from ttmem.account.events import Allocated, DeviceOpened, Extra, Freed, ProgramRun
-from ttmem.account.geometry import BOARDS
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.model.events import Allocated, DeviceOpened, Extra, Freed, ProgramRun
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Confidence, Kind
 from ttmem.wire import handshake
-from ttmem.wire.encode import encode
+from ttmem.wire.client_encode import encode
 
 LATENCY_SECONDS = 5.0  # for one answer, on a machine that has other tests to run; a server that is held up takes longer
 ENDING_SECONDS = 10.0

@@ -17,8 +17,15 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests import pictures
 from tests.support import answered
-from ttmem.account import blank
-from ttmem.account.events import (
+from ttmem.account.entities import Source
+from ttmem.account.ledger import Ledger
+from ttmem.documents import unknown_rows as blank
+from ttmem.documents.merge import merge
+from ttmem.ingest.clock import Clock
+from ttmem.ingest.legacy_log import LegacyLog
+from ttmem.ingest.sockets import Ingest
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.events import (
     Allocated,
     DeviceOpened,
     Event,
@@ -31,20 +38,13 @@ from ttmem.account.events import (
     ProgramCompiled,
     ProgramRun,
 )
-from ttmem.account.geometry import BOARDS, Geometry
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.server.clock import Clock
-from ttmem.server.feed import Feed, event_json
+from ttmem.model.geometry import BOARDS, Geometry
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.server.event_stream import Feed, event_json
 from ttmem.server.history import History
-from ttmem.server.ingest import Ingest
-from ttmem.server.legacy_log import LegacyLog
-from ttmem.server.lookout import Lookout
-from ttmem.server.routes import Api
-from ttmem.sources.merge import merge
+from ttmem.server.machine_poller import Lookout
+from ttmem.server.router import Api
 
 Json = dict[str, Any]
 CHIPS = (0, 1, 4, 32)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agent shares with its readers: one sealed memory file with a header, places, chips, meters, a ring, a live
-// table and blobs. src/ttmem/wire/ring.py is the same layout for Python; tests/unit/test_ring_layout.py compares the two.
+// table and blobs. src/ttmem/wire/agent_ring.py is the same layout for Python; tests/unit/test_ring_layout.py compares the two.
 //
 //   0          header
 //   places_at  places: a mesh (or a chip) with its allocator, its geometry and its last audit
@@ -46,7 +46,7 @@ enum class Event : uint8_t {
     kNamed = 13,        // more is known of the thing in that table slot: name = blob, cores as they were
 };
 
-// The first five are tt-metal's BufferType codes; the numbers are those of ttmem.account.kinds.
+// The first five are tt-metal's BufferType codes; the numbers are those of ttmem.model.kinds.
 enum class Kind : uint8_t {
     kDram = 0,
     kL1 = 1,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes through ttmem::Store for tests that read with ttmem.wire.ring, and hands its memory over on descriptor FD.
+// Writes through ttmem::Store for tests that read with ttmem.wire.agent_ring, and hands its memory over on descriptor FD.
 //
 //   ring_writer random FD SEED COUNT   COUNT random records, each printed field by field as it went into the ring
 //   ring_writer threads FD THREADS     threads that write until standard input ends

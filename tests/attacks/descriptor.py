@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tests.attacks.client import connect, hold, wait_for_sync
 from tests.ring_memory import RingMemory
-from ttmem.account.kinds import Confidence
+from ttmem.model.kinds import Confidence
 from ttmem.wire import handshake
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2

@@ -7,7 +7,7 @@ import os
 import sys
 
 from tests.attacks.client import connect, hold
-from ttmem.wire.legacy import Type, request
+from ttmem.wire.legacy_records import Type, request
 
 
 def _record(op: Type, ident: int = 0) -> bytes:

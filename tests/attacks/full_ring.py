@@ -8,7 +8,7 @@ import sys
 from tests.attacks.client import connect, hold, wait_for_sync
 from tests.ring_memory import RingMemory
 from ttmem.wire import handshake
-from ttmem.wire.ring import NO_SLOT, RECORD, RECORD_SIZE, Record, RingEvent
+from ttmem.wire.agent_ring import NO_SLOT, RECORD, RECORD_SIZE, Record, RingEvent
 
 
 def main(path: str, chips: int, records: int) -> None:

@@ -11,7 +11,7 @@ from tests.attacks.client import connect, hold, wait_for_sync
 from tests.fuzz_known import RINGS
 from tests.ring_memory import RingMemory
 from ttmem.wire import handshake
-from ttmem.wire.ring import NO_SLOT, RingEvent
+from ttmem.wire.agent_ring import NO_SLOT, RingEvent
 
 _FAR = 1 << 63
 _UINT64 = (1 << 64) - 1

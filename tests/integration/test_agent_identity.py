@@ -13,14 +13,14 @@ import pytest
 
 from tests.agents import Agent, watched
 from tests.runs import Bench, ttmem
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.account.physical import OWN_ADDRESSES, Survey
-from ttmem.account.snapshot import completeness, memory
-from ttmem.account.units import human
-from ttmem.wire.ring import NO_MESH, PER_CORE
-from ttmem.wire.ring_events import RingFold
+from ttmem.documents.snapshot import completeness, memory
+from ttmem.ingest.ring_fold import RingFold
+from ttmem.l1.core_map import OWN_ADDRESSES, Survey
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.model.units import human
+from ttmem.wire.agent_ring import NO_MESH, PER_CORE
 
 HYBRID = {"TT_METAL_ALLOCATOR_MODE_HYBRID": "1"}
 LEAKED = 3  # exit code of `ttmem run --fail-on-leak`

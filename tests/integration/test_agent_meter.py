@@ -16,10 +16,10 @@ from tests.agents import Agent, Collector, watched
 from tests.mock.boards import BOARDS
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, ROOT, wheel
-from ttmem.account.kinds import KINDS, POOL_OF, Kind, Pool
 from ttmem.agent import require
 from ttmem.collect.meters import DRAM_POOL, L1_POOL, Reading
-from ttmem.wire.ring import PROGRAM_FRAME, SHARED, Record, RingEvent
+from ttmem.model.kinds import KINDS, POOL_OF, Kind, Pool
+from ttmem.wire.agent_ring import PROGRAM_FRAME, SHARED, Record, RingEvent
 
 HERE = {"PYTHONPATH": str(ROOT / "src")}
 BUFFER_KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.agents import watched
 from tests.mock.wheel import PYTHONS
-from ttmem.account.kinds import Kind
-from ttmem.wire.ring import RingEvent
+from ttmem.model.kinds import Kind
+from ttmem.wire.agent_ring import RingEvent
 
 BOARDS = ("n150", "n300", "t3k", "p150")
 

@@ -23,7 +23,7 @@ import pytest
 from native.tests.build import ROOT, Build, build
 
 from tests.support import PATIENCE, wait_until
-from ttmem.wire.ring import BINARY, NO_MESH, PER_CORE, PROGRAM_FRAME, RAN, SHARED, Record, Ring, RingEvent
+from ttmem.wire.agent_ring import BINARY, NO_MESH, PER_CORE, PROGRAM_FRAME, RAN, SHARED, Record, Ring, RingEvent
 
 DRAM, L1, L1_SMALL, TRACE, CB, DFB, SCRATCHPAD, KERNEL, FABRIC_KERNEL, DISPATCH_KERNEL = 0, 1, 3, 4, 5, 6, 7, 8, 9, 10
 BUFFERS = {DRAM, L1, L1_SMALL, TRACE}

@@ -13,10 +13,10 @@ import pytest
 from tests.agents import Agent, Collector, watched
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS
-from ttmem.account.kinds import Kind
-from ttmem.account.parties import Chip
-from ttmem.account.snapshot import completeness, memory
-from ttmem.wire.ring import NO_MESH, Place
+from ttmem.account.entities import Chip
+from ttmem.documents.snapshot import completeness, memory
+from ttmem.model.kinds import Kind
+from ttmem.wire.agent_ring import NO_MESH, Place
 
 BUFFER_KINDS = ("DRAM", "L1", "L1_SMALL", "TRACE")
 LOOK_CLOSELY = 10  # steps between comparisons of the table with all records ever written

@@ -15,8 +15,8 @@ from tests.agents import Agent, Kernel, watched
 from tests.mock.boards import BOARDS
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, wheel
-from ttmem.account import things
-from ttmem.account.kinds import KERNEL_KINDS, POOL_OF, Kind, Pool
+from ttmem.account import allocations as things
+from ttmem.model.kinds import KERNEL_KINDS, POOL_OF, Kind, Pool
 
 RING_SIZE = 70656
 TINY_RING = 64  # the least that both architectures align to

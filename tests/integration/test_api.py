@@ -21,20 +21,21 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests import machines
 from tests.support import PATIENCE, ROOT, LegacyClient, Server, answered, wait_until
-from ttmem.account.events import Allocated, PhaseBegan, PhaseEnded, ProcessExited
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import KINDS, Confidence, Kind
 from ttmem.account.ledger import Ledger
 from ttmem.account.phases import phases_json
-from ttmem.api.client import ApiError
-from ttmem.server import past, slices
-from ttmem.server.clock import Clock
-from ttmem.server.feed import Feed
+from ttmem.ingest import time_slices as slices
+from ttmem.ingest.clock import Clock
+from ttmem.ingest.legacy_log import LegacyLog
+from ttmem.ingest.sockets import Ingest
+from ttmem.model.events import Allocated, PhaseBegan, PhaseEnded, ProcessExited
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import KINDS, Confidence, Kind
+from ttmem.server import routes_history as past
+from ttmem.server.event_stream import Feed
 from ttmem.server.history import History
-from ttmem.server.ingest import Ingest
-from ttmem.server.legacy_log import LegacyLog
-from ttmem.server.lookout import Lookout
-from ttmem.server.routes import Api
+from ttmem.server.machine_poller import Lookout
+from ttmem.server.router import Api
+from ttmem.wire.api_client import ApiError
 
 Legacy = Callable[..., LegacyClient]
 MIB = 1 << 20
@@ -212,7 +213,7 @@ def test_other_users_command_lines_and_tags_are_private(serve: Callable[..., Ser
     assert server.process_of(os.getpid())["command"]
     os.chmod(folder, 0o711)
     script = (
-        "import os, socket, sys, json; from ttmem.api.client import get; import encodings.ascii;"
+        "import os, socket, sys, json; from ttmem.wire.api_client import get; import encodings.ascii;"
         "os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(65534);"
         "[print(get(p, socket_path=sys.argv[1]).decode()) for p in sys.argv[3:]]"
     )

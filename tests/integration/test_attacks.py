@@ -28,10 +28,10 @@ from tests.fuzz_known import RECORDS, RINGS
 from tests.ring_memory import RingMemory
 from tests.support import PATIENCE, ROOT, Server, wait_until
 from tests.witness import ENDING_SECONDS, LATENCY_SECONDS, Witness, answer, attack, read_answer, routes, rss, said
-from ttmem.account.events import Allocated, DeviceOpened, Extra, Mark, PhaseBegan
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Kind
-from ttmem.wire.ring import RingEvent
+from ttmem.model.events import Allocated, DeviceOpened, Extra, Mark, PhaseBegan
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Kind
+from ttmem.wire.agent_ring import RingEvent
 
 Serve = Callable[..., Server]
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="needs root to act as another user")

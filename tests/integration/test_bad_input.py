@@ -14,15 +14,16 @@ from pathlib import Path
 import pytest
 
 from tests.support import PATIENCE, LegacyClient, Server, wait_until
-from ttmem.account.events import Mark, PhaseBegan
-from ttmem.account.kinds import Confidence
 from ttmem.account.ledger import Ledger
-from ttmem.server import ingest as server_ingest
-from ttmem.server.ingest import Ingest
-from ttmem.server.legacy_log import LegacyLog
-from ttmem.wire import handshake, native
-from ttmem.wire.encode import encode
-from ttmem.wire.legacy import Type, request
+from ttmem.ingest import sockets as server_ingest
+from ttmem.ingest.legacy_log import LegacyLog
+from ttmem.ingest.sockets import Ingest
+from ttmem.model.events import Mark, PhaseBegan
+from ttmem.model.kinds import Confidence
+from ttmem.wire import client_records as native
+from ttmem.wire import handshake
+from ttmem.wire.client_encode import encode
+from ttmem.wire.legacy_records import Type, request
 
 Legacy = Callable[..., LegacyClient]
 
@@ -150,9 +151,9 @@ def test_the_dead_are_heard_to_the_end(folder: Path, monkeypatch: pytest.MonkeyP
     ingest = Ingest(ledger, LegacyLog(quiet=True), now=lambda: 0.0)
     program = (
         "import socket, sys\n"
-        "from ttmem.account.events import Allocated\n"
-        "from ttmem.account.kinds import Confidence, Kind\n"
-        "from ttmem.wire.encode import encode\n"
+        "from ttmem.model.events import Allocated\n"
+        "from ttmem.model.kinds import Confidence, Kind\n"
+        "from ttmem.wire.client_encode import encode\n"
         "from ttmem.wire.handshake import hello\n"
         "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
         "records = [encode(Allocated(0, Kind.DRAM, i << 12, 64)) for i in range(1, 41)]\n"

@@ -82,7 +82,7 @@ def test_smi_and_dump_show_what_the_server_knows(server: Server, legacy: Callabl
 
 
 def test_a_stopped_server_is_named_as_such(server: Server) -> None:
-    from ttmem.api.client import ApiError, get
+    from ttmem.wire.api_client import ApiError, get
 
     with server.stopped(), pytest.raises(ApiError, match=r"does not answer within 0\.2 s; is it stopped\?"):
         get("/snapshot", socket_path=server.api, timeout=0.2)

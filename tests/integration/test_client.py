@@ -17,10 +17,10 @@ import pytest
 
 from tests.support import PATIENCE, Server, wait_until
 from ttmem import AllocationClient
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Kind
 from ttmem.collect import wrappers
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Kind
 
 Serve = Callable[..., Server]
 
@@ -97,7 +97,7 @@ def test_two_processes_that_both_say_device_0(server: Server, client: Allocation
     client.report_allocation(device_id=0, size=100, buffer_type="dram", buffer_id=0x1000)
     assert client.flush(PATIENCE)
     script = (
-        "import sys; from ttmem import AllocationClient; from ttmem.account.identity import ChipInfo;"
+        "import sys; from ttmem import AllocationClient; from ttmem.model.identity import ChipInfo;"
         "c = AllocationClient(enabled=True, socket_path=sys.argv[1]);"
         "c.report_allocation(device_id=0, size=50, buffer_type='dram', buffer_id=0x1000);"
         "sys.argv[2:] and c.report_device_open(device_id=0, chip=ChipInfo(sys.argv[2])); assert c.flush(60)"

@@ -25,13 +25,16 @@ from tests import machines
 from tests.mock.wheel import remove_statistics, statistics
 from tests.mock.wheel import wheel as stock
 from tests.support import PATIENCE, PATIENT_DOCTOR, LegacyClient, Server, wait_until
-from ttmem.account.events import Allocated, Lost, Mark
-from ttmem.account.kinds import Confidence, Kind
-from ttmem.doctor import picture, places, server, workload
-from ttmem.doctor import wheel as ttnn
+from ttmem.doctor import endpoints as places
+from ttmem.doctor import server_checks as server
+from ttmem.doctor import snapshot_checks as picture
+from ttmem.doctor import wheel_checks as ttnn
+from ttmem.doctor import workload_checks as workload
+from ttmem.doctor.context import Scene
 from ttmem.doctor.findings import Said
-from ttmem.doctor.scene import Scene
-from ttmem.wire.encode import encode
+from ttmem.model.events import Allocated, Lost, Mark
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.wire.client_encode import encode
 from ttmem.wire.endpoint import LEGACY_PATH
 from ttmem.wire.handshake import hello
 

@@ -20,15 +20,25 @@ from tests.agents import Collector, watched
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, ROOT
 from tests.runs import PATIENCE, Bench, ttmem
-from ttmem.account.causes import Cause
-from ttmem.account.events import Failed, Freed, ProgramDestroyed
-from ttmem.account.kinds import Kind
-from ttmem.explain import verdicts as v
-from ttmem.explain.failures import BELOW, FIXED, FREE_IN_BANK, PART_BELOW, Beyond, Clash, NoRoom, OutOfMemory, RingFull
-from ttmem.explain.messages import parse
-from ttmem.explain.moment import verdict_at
-from ttmem.explain.verdicts import Advice, Verdict
-from ttmem.wire.journal import JournalWriter
+from ttmem.analyze import verdicts as v
+from ttmem.analyze.failure_context import verdict_at
+from ttmem.analyze.failure_messages import parse
+from ttmem.analyze.failure_types import (
+    BELOW,
+    FIXED,
+    FREE_IN_BANK,
+    PART_BELOW,
+    Beyond,
+    Clash,
+    NoRoom,
+    OutOfMemory,
+    RingFull,
+)
+from ttmem.analyze.hold_reasons import Cause
+from ttmem.analyze.verdicts import Advice, Verdict
+from ttmem.model.events import Failed, Freed, ProgramDestroyed
+from ttmem.model.kinds import Kind
+from ttmem.recording.event_file import JournalWriter
 
 UNIT = 32  # of a bank of Wormhole
 

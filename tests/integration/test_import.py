@@ -17,15 +17,15 @@ import pytest
 
 from tests.agents import watched
 from tests.mock.wheel import ROOT
-from ttmem.account.events import Allocated, Event, Failed
-from ttmem.account.kinds import KINDS, Kind
+from ttmem.account.allocations import Thing
+from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Process, Source
-from ttmem.account.things import Thing
-from ttmem.explain.failures import Clash, NoRoom
-from ttmem.explain.moment import verdict_at
-from ttmem.explain.verdicts import Verdict
-from ttmem.wire.journal import JournalReader
+from ttmem.analyze.failure_context import verdict_at
+from ttmem.analyze.failure_types import Clash, NoRoom
+from ttmem.analyze.verdicts import Verdict
+from ttmem.model.events import Allocated, Event, Failed
+from ttmem.model.kinds import KINDS, Kind
+from ttmem.recording.event_file import JournalReader
 
 FORMS = {"capture.json": "graph capture", "report.json": "graph report", "db": "report database, schema 3.5"}
 Import = Callable[..., "Imported"]

@@ -16,9 +16,9 @@ import pytest
 from tests.agents import Agent, watched
 from tests.mock.wheel import PYTHONS, remove_statistics, wheel
 from tests.support import ROOT, Server
-from ttmem.account.grid import mask_of, parse_ranges
-from ttmem.account.kinds import KIND_BY_LABEL, KINDS, Kind
 from ttmem.agent import require
+from ttmem.model.core_sets import mask_of, parse_ranges
+from ttmem.model.kinds import KIND_BY_LABEL, KINDS, Kind
 
 PARTS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
 Buffers = Counter[tuple[int, Kind, int, int, "int | None"]]  # chip, kind, address, size, reserved

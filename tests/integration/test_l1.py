@@ -21,13 +21,13 @@ from tests.mock.wheel import PYTHONS
 from tests.sims import program, workload
 from tests.support import PATIENCE, ROOT, Server, wait_until
 from ttmem import AllocationClient
-from ttmem.account.geometry import BOARDS
-from ttmem.account.grid import CoreRange, cores_of, mask_of
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Kind
-from ttmem.account.physical import L1Map, Survey, parted
-from ttmem.account.segments import Segment, has_data, segments
-from ttmem.api.client import ApiError
+from ttmem.l1.core_map import L1Map, Survey, parted
+from ttmem.l1.core_segments import Segment, has_data, segments
+from ttmem.model.core_sets import CoreRange, cores_of, mask_of
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Kind
+from ttmem.wire.api_client import ApiError
 
 Json = dict[str, Any]
 GRID = mask_of([CoreRange(0, 0, 7, 7)])

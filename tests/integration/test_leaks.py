@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support import PATIENCE, LegacyClient, Server, wait_until
-from ttmem.api.client import ApiError
+from ttmem.wire.api_client import ApiError
 
 MIB = 1 << 20
 WORKER = """

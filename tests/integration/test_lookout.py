@@ -23,19 +23,19 @@ from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, statistics, wheel
 from tests.support import LegacyClient, Server, wait_until
 from tests.unit.test_top_processes import Screen
-from ttmem.account import blank
-from ttmem.account.books import Limits
-from ttmem.account.events import Allocated, DeviceOpened
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.account.units import human
+from ttmem.account.state import Limits
 from ttmem.agent import require
-from ttmem.server import lookout
-from ttmem.show.smi import render
+from ttmem.documents import unknown_rows as blank
+from ttmem.model.events import Allocated, DeviceOpened
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.model.units import human
+from ttmem.server import machine_poller as lookout
+from ttmem.show.smi_screen import render
 from ttmem.sources import machine as machine_module
 from ttmem.sources.machine import Machine
-from ttmem.sources.processes import start_and_state
+from ttmem.sources.process_lookup import start_and_state
 
 Json = dict[str, Any]
 Serve = Callable[..., Server]

@@ -18,9 +18,9 @@ from tests.unit.test_top_feed import Api
 from ttmem.cli import main
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
-from ttmem.show.top.feed import Feed
-from ttmem.show.top.model import Model
-from ttmem.show.top.rows import Signs, Size, text_of
+from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.parts.data_feed import Feed
+from ttmem.show.top.parts.rows import Signs, Size, text_of
 from ttmem.show.top.settings import Settings
 from ttmem.show.top.start import views_of
 

@@ -24,7 +24,7 @@ from tests.mock.wheel import ROOT, wheel
 from tests.runs import figures, reserved, taken
 from tests.support import Server, wait_until
 from ttmem.agent import require
-from ttmem.sources.processes import start_and_state
+from ttmem.sources.process_lookup import start_and_state
 
 Json = dict[str, Any]
 Sizes = tuple[int, int]  # DRAM and L1

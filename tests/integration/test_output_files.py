@@ -15,9 +15,9 @@ import pytest
 
 from tests.support import PATIENCE, Server
 from tests.unit.test_imports import DATA
+from ttmem.recording.event_file import MAGIC
 from ttmem.server.daemon import Options, ServeError
 from ttmem.server.daemon import Server as Daemon
-from ttmem.wire.journal import MAGIC
 
 SOURCE = "import sys\nprint('my program')\n"
 CAPTURE = str(DATA / "n300_report.json")

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.support import PATIENCE, Server, wait_until
-from ttmem.api.client import ApiError
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.memory import phase
+from ttmem.wire.api_client import ApiError
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_replayed_run_has_its_phases(serve: Callable[..., Server], folder: Any
     """What the event file keeps is enough to tell them again."""
     from ttmem.account.ledger import Ledger
     from ttmem.account.phases import phases_json
-    from ttmem.wire.journal import JournalReader
+    from ttmem.recording.event_file import JournalReader
 
     file = folder / "run.events"
     server = serve("--quiet", "--record", str(file), name="recording")

@@ -37,9 +37,9 @@ from tests.runs import (
     wait_for_account,
 )
 from tests.support import Server, wait_until
-from ttmem.account.kinds import KINDS, Kind
-from ttmem.account.units import human
 from ttmem.agent import require
+from ttmem.model.kinds import KINDS, Kind
+from ttmem.model.units import human
 
 SIGNALLED = {signal.SIGKILL: 137, signal.SIGSEGV: 139, signal.SIGABRT: 134, signal.SIGTERM: 143}
 PARTS = {kind.label for kind in KINDS if Kind.CB <= kind < Kind.FIRMWARE}

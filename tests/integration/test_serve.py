@@ -145,7 +145,7 @@ def _replay(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_recording_folds_to_the_same_picture(serve: Serve, legacy: Legacy, folder: Path) -> None:
     from ttmem import AllocationClient
-    from ttmem.account.identity import ChipInfo
+    from ttmem.model.identity import ChipInfo
 
     record = folder / "events.ttmem"
     server = serve("--quiet", "--record", str(record))

@@ -21,7 +21,7 @@ import pytest
 from tests.mock.program import Program
 from tests.mock.wheel import Wheel, wheel
 from tests.support import wait_until
-from ttmem.sources.shm import Counters
+from ttmem.sources.metal_counters import Counters
 
 Json = dict[str, Any]
 Start = Callable[..., Program]
@@ -327,7 +327,7 @@ def test_mappings_of_another_user() -> None:
                 code = f"""
 import os, sys
 sys.path[:0] = {sys.path!r}
-from ttmem.sources.shm import Counters
+from ttmem.sources.metal_counters import Counters
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 (slot,) = [file for file in Counters().look()["files"] if file["path"] == {str(path)!r}][0]["slots"]
 print(slot["state"], "mappings" in slot["why"])

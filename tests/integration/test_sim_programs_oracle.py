@@ -14,10 +14,10 @@ import pytest
 
 from tests.mock.program import Program
 from tests.mock.wheel import wheel
-from ttmem.account.grid import CoreRange
-from ttmem.account.kinds import Kind
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.graph_tracker import GraphTracker
+from ttmem.model.core_sets import CoreRange
+from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import Buffer, allocate_tensor
 from ttmem.sim.device import Place, create_device
 from ttmem.sim.errors import Clash, SimError

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests import machines
-from ttmem.account.geometry import BOARDS
+from ttmem.model.geometry import BOARDS
 
 Json = dict[str, Any]
 Row = tuple[int, str | None, str, str, bool | None]  # driver's number, board, arch, state, held

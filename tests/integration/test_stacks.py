@@ -18,16 +18,16 @@ from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, ROOT, wheel
 from tests.runs import Bench
 from tests.support import Server, wait_until
-from ttmem.account.groups import operation_of, stack_of
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import KIND_BY_LABEL, Confidence, Kind
+from ttmem.account.allocations import Thing
 from ttmem.account.ledger import Ledger
-from ttmem.account.snapshot import thing as described
-from ttmem.account.things import Thing
 from ttmem.agent import require
-from ttmem.wire.journal import JournalReader
-from ttmem.wire.ring import Ring, RingEvent
-from ttmem.wire.ring_events import RingFold
+from ttmem.analyze.breakdown import operation_of, stack_of
+from ttmem.documents.snapshot import thing as described
+from ttmem.ingest.ring_fold import RingFold
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import KIND_BY_LABEL, Confidence, Kind
+from ttmem.recording.event_file import JournalReader
+from ttmem.wire.agent_ring import Ring, RingEvent
 
 DEPTH, DEEPEST = 24, 64
 PATH = 300  # bytes of a path

@@ -20,9 +20,9 @@ from tests.integration.test_agent_oracle import Oracle
 from tests.integration.test_agent_programs import Layout, binaries, captured_layout, elfs, our_layout, programs_of
 from tests.mock.program import Program
 from tests.mock.wheel import ROOT, VERSION, Wheel, wheel
-from ttmem.account.kinds import Kind
-from ttmem.doctor.hooks import look
-from ttmem.doctor.needs import NEEDS
+from ttmem.doctor.hook_coverage import look
+from ttmem.doctor.required_symbols import NEEDS
+from ttmem.model.kinds import Kind
 
 PYTHON = "3.10"
 PAGE = ROOT / "docs" / "compatibility.md"

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.unit.test_rings import Agent
 
-from ttmem.account.kinds import Confidence
+from ttmem.model.kinds import Confidence
 from ttmem.wire.handshake import hello
 
 

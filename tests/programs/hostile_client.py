@@ -7,12 +7,12 @@ import ctypes
 import socket
 import sys
 
-from ttmem.account.events import Allocated, DeviceOpened, Event, Extra, Mark, PhaseBegan, ProgramCompiled
-from ttmem.account.geometry import BOARDS
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.model.events import Allocated, DeviceOpened, Event, Extra, Mark, PhaseBegan, ProgramCompiled
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Confidence, Kind
 from ttmem.wire import handshake
-from ttmem.wire.encode import encode
+from ttmem.wire.client_encode import encode
 
 PR_SET_NAME = 15
 EVIL = "\x1b]0;evil\x07\x1b[2J\r\n\u202e\x9b31m\x7f[bold]"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulated T3K with two sub-meshes that hand out the same addresses as the mesh.
 
-Driven as `python -m ttmem.sim.runner --truth` is.
+Driven as `python -m ttmem.demo.worker --truth` is.
 """
 
 from __future__ import annotations

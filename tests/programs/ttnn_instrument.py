@@ -13,9 +13,9 @@ from typing import Any
 import ttnn  # type: ignore[import-not-found]
 from ttnn_bench import CONVOLUTION, MESHES, Reporter, account, close_board, first_line, open_board, parser
 
-from ttmem.account.grid import format_ranges, ranges_of
-from ttmem.collect.descriptors import descriptor_sizes
 from ttmem.collect.instrument import instrument
+from ttmem.collect.program_descriptor import descriptor_sizes
+from ttmem.model.core_sets import format_ranges, ranges_of
 
 DRAM, L1 = ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG
 TILE, ROW_MAJOR = ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT

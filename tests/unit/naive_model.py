@@ -11,10 +11,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ttmem.account import events as ev
-from ttmem.account.geometry import Arch, Geometry, board_geometry
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind, Pool
+from ttmem.model import events as ev
+from ttmem.model.geometry import Arch, Geometry, board_geometry
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind, Pool
 
 KEPT = 20
 LARGEST_SIZE = 100 << 30

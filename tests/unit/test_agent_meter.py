@@ -10,11 +10,11 @@ from struct import calcsize, pack_into
 import pytest
 from native.tests.build import ROOT
 
-from ttmem.account.kinds import Kind
 from ttmem.collect import agent_meter
 from ttmem.collect.agent_meter import AgentMeter
 from ttmem.collect.meters import Meter, Reading
-from ttmem.wire.ring import GAUGES
+from ttmem.model.kinds import Kind
+from ttmem.wire.agent_ring import GAUGES
 
 ENTRIES = (ROOT / "native" / "src" / "entries.cpp").read_text()
 FORMAT = "<iI" + "Q" * 4 * len(GAUGES)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import pytest
 
 from tests.heard import Heard
-from ttmem.account.grid import CoreRange
-from ttmem.account.kinds import Kind
 from ttmem.collect import allocation_tracker
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.graph_tracker import GraphTracker
+from ttmem.model.core_sets import CoreRange
+from ttmem.model.kinds import Kind
 
 GRID, LEFT = CoreRange(0, 0, 7, 7), CoreRange(0, 0, 3, 7)
 CHIP = "assumed:0"

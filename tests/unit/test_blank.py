@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ttmem.account import blank
-from ttmem.account.events import Allocated, ChipFound
-from ttmem.account.geometry import Arch
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import KINDS, Confidence, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.account.snapshot import snapshot
+from ttmem.documents import unknown_rows as blank
+from ttmem.documents.snapshot import snapshot
+from ttmem.model.events import Allocated, ChipFound
+from ttmem.model.geometry import Arch
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import KINDS, Confidence, Kind
 
 
 def keys(value: Any) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from ttmem.account.causes import Cause, cause_of
-from ttmem.account.events import Allocated, Extra
-from ttmem.account.geometry import BOARDS
-from ttmem.account.grid import core_id
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import KINDS, Confidence, Kind
 from ttmem.account.ledger import Ledger
+from ttmem.analyze.hold_reasons import Cause, cause_of
+from ttmem.model.core_sets import core_id
+from ttmem.model.events import Allocated, Extra
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import KINDS, Confidence, Kind
 
 BY_KIND = {
     Kind.DRAM: Cause.HELD,

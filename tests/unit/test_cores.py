@@ -11,13 +11,13 @@ import pytest
 
 from tests.support import PATIENCE
 from tests.unit.test_physical import GRID, N150, Account
-from ttmem.account.events import Allocated, Extra, Freed, ProgramRun
-from ttmem.account.kinds import Kind
-from ttmem.account.physical import Survey
-from ttmem.account.snapshot import snapshot
-from ttmem.server import cores
-from ttmem.server.cores import Cores
-from ttmem.server.http import Request
+from ttmem.documents import cores
+from ttmem.documents.cores import Cores
+from ttmem.documents.snapshot import snapshot
+from ttmem.l1.core_map import Survey
+from ttmem.model.events import Allocated, Extra, Freed, ProgramRun
+from ttmem.model.kinds import Kind
+from ttmem.server.http_server import Request
 
 Json = dict[str, Any]
 

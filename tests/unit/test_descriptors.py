@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.kinds import Kind
-from ttmem.collect.descriptors import descriptor_sizes, report_descriptor
+from ttmem.collect.program_descriptor import descriptor_sizes, report_descriptor
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.kinds import Kind
 
 BASE = 105824
 

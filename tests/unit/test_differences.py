@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pictures import Account, counters, machine, slot
-from ttmem.account.events import Allocated, Freed
-from ttmem.account.kinds import Kind
-from ttmem.sources.differences import LASTS_SECONDS, Differences
-from ttmem.sources.merge import merge
+from ttmem.documents.differences import LASTS_SECONDS, Differences
+from ttmem.documents.merge import merge
+from ttmem.model.events import Allocated, Freed
+from ttmem.model.kinds import Kind
 
 Json = dict[str, Any]
 MIB = 1 << 20

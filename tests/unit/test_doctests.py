@@ -21,7 +21,7 @@ WITH_EXAMPLES = [name for name in MODULES if ">>> " in (PACKAGE.parent / (name.r
 
 
 def test_there_are_examples() -> None:
-    assert {"ttmem.account.ledger", "ttmem.account.units", "ttmem.collect.client"} <= set(WITH_EXAMPLES)
+    assert {"ttmem.account.ledger", "ttmem.model.units", "ttmem.collect.client"} <= set(WITH_EXAMPLES)
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)

@@ -14,9 +14,9 @@ from tests import machines
 from tests.support import ROOT
 from ttmem.doctor import checks
 from ttmem.doctor.checks import CHECKS, document, examine, exit_code, verdict
+from ttmem.doctor.context import Scene
 from ttmem.doctor.findings import LEVELS, Finding, Said, broken, ok, unknown, warning
-from ttmem.doctor.scene import Scene
-from ttmem.show.doctor import render, verdict_line
+from ttmem.show.doctor_text import render, verdict_line
 
 pytestmark = pytest.mark.usefixtures("patient_doctor")
 

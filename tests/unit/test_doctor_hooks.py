@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from ttmem.doctor.hooks import IN_ITS_STEAD, MISSING, THERE, UNSEEN, Coverage, look
-from ttmem.doctor.needs import CALLS, HOOKS, IN_PLACE, INSTEAD, NEEDS, OLDER
-from ttmem.show.wheel import data, render, verdict_line
+from ttmem.doctor.hook_coverage import IN_ITS_STEAD, MISSING, THERE, UNSEEN, Coverage, look
+from ttmem.doctor.required_symbols import CALLS, HOOKS, IN_PLACE, INSTEAD, NEEDS, OLDER
+from ttmem.show.wheel_text import data, render, verdict_line
 
 EVERYTHING = [need.what for need in NEEDS]
 NAMES = {**HOOKS, **CALLS, **OLDER}

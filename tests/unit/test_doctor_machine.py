@@ -13,9 +13,11 @@ import pytest
 
 from tests import machines
 from tests.counters import content, mapping, slot
-from ttmem.doctor import container, machine, memory
+from ttmem.doctor import container_checks as container
+from ttmem.doctor import machine_checks as machine
+from ttmem.doctor import shm_checks as memory
+from ttmem.doctor.context import Scene
 from ttmem.doctor.findings import Said
-from ttmem.doctor.scene import Scene
 
 pytestmark = pytest.mark.usefixtures("patient_doctor")
 

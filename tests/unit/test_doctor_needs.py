@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from tests.support import ROOT
-from ttmem.doctor.needs import CALLS, EXTRAS, FIRST_PROGRAMS, HOOKS, IN_PLACE, INSTEAD, NEEDS, OLDER
+from ttmem.doctor.required_symbols import CALLS, EXTRAS, FIRST_PROGRAMS, HOOKS, IN_PLACE, INSTEAD, NEEDS, OLDER
 
 HEADER = (ROOT / "native/src/metal.h").read_text()
 SOURCE = (ROOT / "native/src/metal.cpp").read_text()

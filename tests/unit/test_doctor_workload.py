@@ -18,9 +18,11 @@ import ttmem
 from tests import machines
 from tests.counters import content, mapping, slot
 from ttmem.agent import NAME, VARIABLE, require
-from ttmem.doctor import agent, wheel, workload
+from ttmem.doctor import agent_checks as agent
+from ttmem.doctor import wheel_checks as wheel
+from ttmem.doctor import workload_checks as workload
+from ttmem.doctor.context import Scene
 from ttmem.doctor.findings import Said
-from ttmem.doctor.scene import Scene
 
 pytestmark = pytest.mark.usefixtures("patient_doctor")
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.events import Allocated, Event, Extra
-from ttmem.account.grid import CoreRange, core_id, mask_of
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.api.dump import DumpBuilder, Viewer, kernels_text, remaining_text
-from ttmem.api.words import anomaly_line
+from ttmem.documents.common_text import anomaly_line
+from ttmem.documents.dump import DumpBuilder, Viewer, kernels_text, remaining_text
+from ttmem.model.core_sets import CoreRange, core_id, mask_of
+from ttmem.model.events import Allocated, Event, Extra
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
 
 MIB = 1 << 20
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.events import Allocated, DeviceClosed, Freed, ProcessExited
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
+from ttmem.ingest.clock import Clock
+from ttmem.model.events import Allocated, DeviceClosed, Freed, ProcessExited
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
 from ttmem.server import dumps
-from ttmem.server.clock import Clock
 from ttmem.server.dumps import Dumps
-from ttmem.wire.legacy import Type
+from ttmem.wire.legacy_records import Type
 
 BOTH = (Type.DUMP_REMAINING, Type.DUMP_KERNELS)
 

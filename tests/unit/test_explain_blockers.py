@@ -8,10 +8,10 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.causes import Cause
-from ttmem.account.kinds import Kind
-from ttmem.explain import blockers
-from ttmem.explain.scene import Bank, Block
+from ttmem.analyze import minimal_frees as blockers
+from ttmem.analyze.hold_reasons import Cause
+from ttmem.analyze.process_layout import Bank, Block
+from ttmem.model.kinds import Kind
 from ttmem.sim.free_list import FreeList
 
 LAW = settings(max_examples=100)

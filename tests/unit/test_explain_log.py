@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import ROOT
-from ttmem.explain.failures import Clash, CutsInto, OutOfMemory
-from ttmem.explain.log import KEPT, LogScan, Mention
+from ttmem.analyze.failure_types import Clash, CutsInto, OutOfMemory
+from ttmem.analyze.log_scanner import KEPT, LogScan, Mention
 
 LAW = settings(max_examples=60)
 

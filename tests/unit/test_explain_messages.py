@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import ROOT
-from ttmem.account.grid import CoreRange
-from ttmem.account.kinds import Kind
-from ttmem.explain import refusals
-from ttmem.explain.failures import BELOW, FIXED, Clash, Failure, NoRoom, OutOfMemory, RingFull
-from ttmem.explain.messages import find, parse
+from ttmem.analyze import op_messages as refusals
+from ttmem.analyze.failure_messages import find, parse
+from ttmem.analyze.failure_types import BELOW, FIXED, Clash, Failure, NoRoom, OutOfMemory, RingFull
+from ttmem.model.core_sets import CoreRange
+from ttmem.model.kinds import Kind
 
 LAW = settings(max_examples=40)
 

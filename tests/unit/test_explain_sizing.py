@@ -6,8 +6,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.explain.sizing import Figures, advise
-from ttmem.explain.verdicts import AT_LEAST, EXACT
+from ttmem.analyze.sizing import Figures, advise
+from ttmem.analyze.verdicts import AT_LEAST, EXACT
 from ttmem.sim.free_list import FreeList
 
 LAW = settings(max_examples=100)

@@ -10,17 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.events import Allocated, DeviceOpened, Extra, Failed, ProgramCompiled
-from ttmem.account.geometry import BOARDS
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.account.printable import printable
-from ttmem.explain import data
-from ttmem.explain import verdicts as v
-from ttmem.explain.failures import (
+from ttmem.analyze import verdicts as v
+from ttmem.analyze.failure_context import verdict_at
+from ttmem.analyze.failure_types import (
     BELOW,
     FIXED,
     FREE_IN_BANK,
@@ -37,11 +31,17 @@ from ttmem.explain.failures import (
     TraceFull,
     TraceOverlap,
 )
-from ttmem.explain.moment import verdict_at
-from ttmem.explain.scene import Scene, scene_of
-from ttmem.explain.verdicts import Advice, Verdict, verdict_on
-from ttmem.explain.words import headline, sentences
-from ttmem.show.explain import render
+from ttmem.analyze.process_layout import Scene, scene_of
+from ttmem.analyze.verdicts import Advice, Verdict, verdict_on
+from ttmem.documents import explanation as data
+from ttmem.documents.explanation_text import headline, sentences
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.events import Allocated, DeviceOpened, Extra, Failed, ProgramCompiled
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.model.printable import printable
+from ttmem.show.explain_text import render
 from ttmem.show.text import Style
 
 N150 = BOARDS["n150"]._replace(live=True, l1_small_size=32768)

@@ -8,8 +8,8 @@ import pytest
 from tests import fuzz
 from tests.fuzz_grammar import Numbers, event_file, native_records
 from tests.fuzz_known import KNOWN
-from ttmem.wire.decode import NativeStream
-from ttmem.wire.journal import JournalReader
+from ttmem.recording.event_file import JournalReader
+from ttmem.wire.client_decode import NativeStream
 
 CASES = 50
 

@@ -5,17 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ttmem.account.geometry import (
-    BOARDS,
-    NOC_GRIDS,
-    Arch,
-    Geometry,
-    board_geometry,
-    noc_capacity,
-    noc_limits,
-    region_at,
-)
-from ttmem.account.kinds import Kind
+from ttmem.model.geometry import BOARDS, NOC_GRIDS, Arch, Geometry, board_geometry, noc_capacity, noc_limits, region_at
+from ttmem.model.kinds import Kind
 
 # name: grid x, y, cores, L1 per core, map end, ring, base, allocatable per core, DRAM banks, bytes each, total L1
 FIGURES = {

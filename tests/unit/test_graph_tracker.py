@@ -11,13 +11,13 @@ from typing import NamedTuple
 import pytest
 
 from tests.heard import Heard
-from ttmem.account.events import Allocated, Freed, ProgramRun
-from ttmem.account.geometry import BOARDS
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Kind
-from ttmem.account.units import human
 from ttmem.collect.graph_tracker import BACKTRACE_VARIABLE, GraphTracker, devices_of
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.events import Allocated, Freed, ProgramRun
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Kind
+from ttmem.model.units import human
 
 GRID, LEFT = CoreRange(0, 0, 7, 7), CoreRange(0, 0, 3, 7)
 CHIP = "assumed:0"

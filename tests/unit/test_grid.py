@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.grid import (
+from ttmem.model.core_sets import (
     CoreAddress,
     CoreRange,
     core_id,

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ttmem.account import groups
-from ttmem.account.events import Allocated, Event, Extra, ProgramCompiled
-from ttmem.account.groups import KEYS, Groups
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import BUFFER_KINDS, Confidence, Kind
 from ttmem.account.ledger import Ledger
+from ttmem.analyze import breakdown as groups
+from ttmem.analyze.breakdown import KEYS, Groups
+from ttmem.model.events import Allocated, Event, Extra, ProgramCompiled
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import BUFFER_KINDS, Confidence, Kind
 
 STACK = "/v/site-packages/ttnn/decorators.py:1 __call__\n/me/model.py:{} forward\n/me/main.py:9 <module>"
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pictures import WELL, driver_chip
-from ttmem.account.events import Allocated, DeviceOpened, Extra, Freed, ProgramRun
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import KINDS, Confidence, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.account.snapshot import snapshot
+from ttmem.documents.snapshot import snapshot
+from ttmem.model.events import Allocated, DeviceOpened, Extra, Freed, ProgramRun
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import KINDS, Confidence, Kind
 from ttmem.server.history import AT_ONCE, DRAM_TAKEN, L1_TAKEN, MOST_SERIES, TELEMETRY, History, Tier
 
 A, B = ("chip", "dram"), ("chip", "l1")

@@ -16,7 +16,7 @@ import pytest
 
 from tests import machines
 from tests.unit.test_open_files import HOLD, WAIT, device, running, show, with_other_devices
-from ttmem.sources.holders import Holders
+from ttmem.sources.device_holders import Holders
 
 Json = dict[str, Any]
 

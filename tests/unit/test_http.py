@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ttmem.server.http import HttpServer, Request, Response
+from ttmem.server.http_server import HttpServer, Request, Response
 
 PIECES, PIECE = 40, 256 * 1024
 QUESTION = b"GET / HTTP/1.1\r\nHost: ttmem\r\nConnection: close\r\n\r\n"

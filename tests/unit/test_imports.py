@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.events import Allocated, DeviceOpened, Failed, Freed, ProgramDestroyed, Sees
-from ttmem.account.geometry import BOARDS, Arch
-from ttmem.account.grid import mask_from
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Process, Source
-from ttmem.explain.moment import verdict_at
-from ttmem.explain.verdicts import Verdict
-from ttmem.imports.events import BEFORE, Translation, step_at
-from ttmem.imports.files import find, read
+from ttmem.analyze.failure_context import verdict_at
+from ttmem.analyze.verdicts import Verdict
+from ttmem.imports.board_lookup import Machine, describe
+from ttmem.imports.detection import find, read
 from ttmem.imports.graph import Call, NotACapture, Recording
-from ttmem.imports.machine import Machine, describe
-from ttmem.imports.summary import summary, write
-from ttmem.wire.journal import JournalReader
+from ttmem.imports.import_result import summary, write
+from ttmem.imports.to_events import BEFORE, Translation, step_at
+from ttmem.model.core_sets import mask_from
+from ttmem.model.events import Allocated, DeviceOpened, Failed, Freed, ProgramDestroyed, Sees
+from ttmem.model.geometry import BOARDS, Arch
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.recording.event_file import JournalReader
 
 DATA = Path(__file__).parent.parent / "data" / "imports"
 ACCOUNTS = json.loads((DATA / "accounts.json").read_text())

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.unit.test_ttnn_graph import PROGRAM, buffer, cb, dfb, operation
-from ttmem.account.kinds import Kind
 from ttmem.collect.instrument import Instrument, instrument
+from ttmem.model.kinds import Kind
 
 
 class Recorder:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.pictures import driver_chip
-from ttmem.sources.joins import find, place_of, remember
+from ttmem.documents.chip_matching import find, place_of, remember
 
 Join = tuple[str, str]
 Uses = list[tuple[dict[str, Any], set[str]]]

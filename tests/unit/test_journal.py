@@ -12,17 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.test_native import EVENT, EVENTS
-from ttmem.account import events as ev
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.account.peaks import peaks
-from ttmem.account.snapshot import snapshot
-from ttmem.wire import journal, native
-from ttmem.wire.decode import decode
-from ttmem.wire.encode import encode
-from ttmem.wire.journal import MAGIC, VERSION, JournalError, JournalReader, JournalWriter
+from ttmem.documents.peaks import peaks
+from ttmem.documents.snapshot import snapshot
+from ttmem.model import events as ev
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.recording import reader as journal
+from ttmem.recording.event_file import MAGIC, VERSION, JournalError, JournalReader, JournalWriter
+from ttmem.wire import client_records as native
+from ttmem.wire.client_decode import decode
+from ttmem.wire.client_encode import encode
 
 SOURCE, STACK = 0xB0, 0xB1
 HEADER = 16

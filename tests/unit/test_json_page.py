@@ -10,12 +10,13 @@ from typing import Any
 
 from tests import machines
 from tests.pictures import Account, counters, driver_chip, holder, machine, slot, unreadable
-from ttmem.account import blank
-from ttmem.account.events import Allocated, Failed, ProcessExited, Uncertain
-from ttmem.account.kinds import KINDS, Kind
-from ttmem.sources import notes, umd
+from ttmem.documents import notes
+from ttmem.documents import unknown_rows as blank
+from ttmem.documents.merge import merge
+from ttmem.model.events import Allocated, Failed, ProcessExited, Uncertain
+from ttmem.model.kinds import KINDS, Kind
+from ttmem.sources import umd
 from ttmem.sources.machine import Machine
-from ttmem.sources.merge import merge
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 MIB = 1 << 20
@@ -88,7 +89,7 @@ def test_every_key_is_on_the_page_and_every_key_of_the_page_exists(folder: Path)
 def test_every_kind_of_note_is_on_the_page() -> None:
     source = Path(notes.__file__).read_text()
     made = set(re.findall(r'(?:yield|_note\(|yield \(\n\s+)\s*"([a-z-]+)"', source))
-    made |= {"uncertain"}  # of account/snapshot.py
+    made |= {"uncertain"}  # of documents/snapshot.py
     made |= {f"shm-{state}" for state in ("unreadable", "unready", "unsupported", "garbage")}
     row = next(line for line in PAGE.read_text().splitlines() if line.startswith("| `notes[].what`"))
     assert set(re.findall(r"`([a-z-]+)`", row)) == made

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ttmem.account.kinds import (
+from ttmem.model.kinds import (
     BUFFER_KINDS,
     FAMILY_OF,
     KERNEL_KINDS,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.unit.test_sender import in_time, interrupted
-from ttmem.account.grid import CoreRange, mask_of
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.l1_tracker import L1Tracker
+from ttmem.model.core_sets import CoreRange, mask_of
 
 KIB = 1024
 # As the guide prints it: an empty line before and after.

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from tests.unit.test_physical import GRID, N150, Account
 from tests.unit.test_smi_properties import anything, width_of
 from tests.unit.test_smi_screens import RENEW
-from ttmem.account.events import Allocated, ProgramCompiled, ProgramRun
-from ttmem.account.geometry import BOARDS
-from ttmem.account.grid import ROW, CoreRange, core_id, mask_of
-from ttmem.account.kinds import Confidence, Kind
-from ttmem.server.cores import Cores
-from ttmem.server.http import Request
-from ttmem.show.l1view import WORDS, render, worst_core
+from ttmem.documents.cores import Cores
+from ttmem.model.core_sets import ROW, CoreRange, core_id, mask_of
+from ttmem.model.events import Allocated, ProgramCompiled, ProgramRun
+from ttmem.model.geometry import BOARDS
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.server.http_server import Request
+from ttmem.show.l1_text import WORDS, render, worst_core
 from ttmem.show.text import Style
 
 SCREENS = Path(__file__).resolve().parent.parent / "data" / "l1"

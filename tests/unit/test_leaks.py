@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.books import Limits
-from ttmem.account.events import (
+from ttmem.account.entities import Source
+from ttmem.account.ledger import Ledger
+from ttmem.account.state import Limits
+from ttmem.documents import leaks
+from ttmem.documents.leaks import LISTED, LeakFinder, leaks_text
+from ttmem.model.events import (
     Allocated,
     DeviceOpened,
     Event,
@@ -23,15 +27,11 @@ from ttmem.account.events import (
     ProcessExited,
     Sees,
 )
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.account.units import human
-from ttmem.api import leaks
-from ttmem.api.leaks import LISTED, LeakFinder, leaks_text
-from ttmem.server.http import Request
-from ttmem.server.routes import Api
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.model.units import human
+from ttmem.server.http_server import Request
+from ttmem.server.router import Api
 
 KIB, MIB = 1 << 10, 1 << 20
 NOW = 1000.0

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from ttmem.account.books import Limits
-from ttmem.account.events import (
+from ttmem.account.entities import Source
+from ttmem.account.ledger import Ledger
+from ttmem.account.state import Limits
+from ttmem.model.events import (
     Allocated,
     ChipFound,
     DeviceClosed,
@@ -20,11 +22,9 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
 )
-from ttmem.account.geometry import BOARDS
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
 
 N150 = BOARDS["n150"]
 

@@ -14,20 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.naive_model import KEPT, Best, Item, Key, NaiveAccount, Party, Sum, Voice, largest
-from ttmem.account import events as ev
-from ttmem.account.books import Limits
-from ttmem.account.geometry import BOARDS, Arch
-from ttmem.account.grid import CoreRange, core_id, mask_of
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import BUFFER_KINDS, KIND_BY_LABEL, KINDS, POOL_OF, Confidence, Kind, Pool
+from ttmem.account.allocations import Thing
+from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Process, Source
-from ttmem.account.peaks import peaks
 from ttmem.account.phases import phases_json
-from ttmem.account.snapshot import snapshot
-from ttmem.account.things import Thing
+from ttmem.account.state import Limits
 from ttmem.account.totals import NOT_YET, Peak, Total
-from ttmem.wire.journal import JournalReader, JournalWriter
+from ttmem.documents.peaks import peaks
+from ttmem.documents.snapshot import snapshot
+from ttmem.model import events as ev
+from ttmem.model.core_sets import CoreRange, core_id, mask_of
+from ttmem.model.geometry import BOARDS, Arch
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import BUFFER_KINDS, KIND_BY_LABEL, KINDS, POOL_OF, Confidence, Kind, Pool
+from ttmem.recording.event_file import JournalReader, JournalWriter
 
 LAW = settings(max_examples=60, report_multiple_bugs=False)
 LESS = settings(LAW, max_examples=100)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.events import Allocated, Freed
-from ttmem.account.kinds import KINDS, Kind
-from ttmem.wire import legacy
-from ttmem.wire.legacy import DeviceInfo, Type, Usage, event_of, reply, request, short_request
+from ttmem.model.events import Allocated, Freed
+from ttmem.model.kinds import KINDS, Kind
+from ttmem.wire import legacy_records as legacy
+from ttmem.wire.legacy_records import DeviceInfo, Type, Usage, event_of, reply, request, short_request
 
 LAW = settings(max_examples=60)
 FORMATS = {

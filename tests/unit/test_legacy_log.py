@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.events import Allocated, Event, Freed, Mark, ProcessExited, ProgramRun
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.server import legacy_log
-from ttmem.server.legacy_log import STYLES, LegacyLog, mega
+from ttmem.ingest import legacy_log
+from ttmem.ingest.legacy_log import STYLES, LegacyLog, mega
+from ttmem.model.events import Allocated, Event, Freed, Mark, ProcessExited, ProgramRun
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
 
 PATIENCE = 30.0
 PID = 4242

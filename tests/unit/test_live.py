@@ -10,7 +10,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.events import (
+from ttmem.account.ledger import Ledger
+from ttmem.collect.live_table import LiveTable
+from ttmem.model.core_sets import core_id
+from ttmem.model.events import (
     Allocated,
     DeviceClosed,
     DeviceOpened,
@@ -27,12 +30,9 @@ from ttmem.account.events import (
     ResyncEnd,
     Viewed,
 )
-from ttmem.account.geometry import BOARDS
-from ttmem.account.grid import core_id
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import BUFFER_KINDS, POOL_OF, Confidence, Kind, Pool
-from ttmem.account.ledger import Ledger
-from ttmem.collect.live import LiveTable
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import BUFFER_KINDS, POOL_OF, Confidence, Kind, Pool
 
 LAW = settings(max_examples=200, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 BUFFERS = [*BUFFER_KINDS, Kind.FIRMWARE]

@@ -19,12 +19,12 @@ import pytest
 import ttmem
 from tests.support import wait_until
 from tests.unit.test_meters import Allocators
-from ttmem.account.events import Event, PhaseBegan, PhaseEnded
 from ttmem.collect import client as client_module
 from ttmem.collect import memory, memory_reporter
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.memory import NoMeter, phase
 from ttmem.collect.memory_reporter import MemoryReporter
+from ttmem.model.events import Event, PhaseBegan, PhaseEnded
 
 
 @pytest.fixture(autouse=True)

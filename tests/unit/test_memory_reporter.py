@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.events import Event, Viewed
-from ttmem.account.kinds import Kind
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.memory_reporter import KINDS, MemoryReporter, running
+from ttmem.model.events import Event, Viewed
+from ttmem.model.kinds import Kind
 
 MB = 1_000_000
 NUMBERS = count()

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pictures import KINDS, Account, counters, driver_chip, holder, machine, slot, unreadable
-from ttmem.account import blank
-from ttmem.account.events import Allocated, ChipFound, DeviceOpened, Extra, ProcessExited, Sees
-from ttmem.account.geometry import BOARDS, Arch
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import KINDS as ALL_KINDS
-from ttmem.account.kinds import Confidence, Kind
-from ttmem.sources.merge import merge
+from ttmem.documents import unknown_rows as blank
+from ttmem.documents.merge import merge
+from ttmem.model.events import Allocated, ChipFound, DeviceOpened, Extra, ProcessExited, Sees
+from ttmem.model.geometry import BOARDS, Arch
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import KINDS as ALL_KINDS
+from ttmem.model.kinds import Confidence, Kind
 
 Json = dict[str, Any]
 MIB = 1 << 20

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.events import PhaseBegan
-from ttmem.account.kinds import Kind
 from ttmem.collect.client import AllocationClient
+from ttmem.collect.client_totals import Tally
 from ttmem.collect.memory_reporter import MemoryReporter
 from ttmem.collect.meters import ClientMeter, Meter, Reading, ReporterMeter
-from ttmem.collect.tally import Tally
+from ttmem.model.events import PhaseBegan
+from ttmem.model.kinds import Kind
 
 
 @pytest.fixture

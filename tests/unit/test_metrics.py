@@ -8,8 +8,8 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.test_snapshot import MIB, Account, busy
-from ttmem.account.events import Allocated, Freed, PeaksReset, ProcessExited
-from ttmem.account.kinds import Kind
+from ttmem.model.events import Allocated, Freed, PeaksReset, ProcessExited
+from ttmem.model.kinds import Kind
 from ttmem.server import metrics
 
 SERVER = {"accepted": 3, "clients": 2, "since": 5.0, "version": "1.2.3"}

@@ -11,17 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.account import events as ev
-from ttmem.account.geometry import Arch, Geometry
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import KINDS, Confidence, Kind
-from ttmem.account.uncertainty import REASONS
-from ttmem.account.validation import InvalidValue
-from ttmem.wire import handshake, native
-from ttmem.wire.decode import NativeStream, _mask_of_packed, decode
-from ttmem.wire.encode import encode
-from ttmem.wire.native import NativeError
+from ttmem.model import events as ev
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.geometry import Arch, Geometry
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import KINDS, Confidence, Kind
+from ttmem.model.uncertain_reasons import REASONS
+from ttmem.model.validation import InvalidValue
+from ttmem.wire import client_records as native
+from ttmem.wire import handshake
+from ttmem.wire.client_decode import NativeStream, _mask_of_packed, decode
+from ttmem.wire.client_encode import encode
+from ttmem.wire.client_records import NativeError
 
 LAW = settings(max_examples=200, report_multiple_bugs=False)
 

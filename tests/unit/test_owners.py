@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ttmem.server import owners as module
-from ttmem.server.owners import Owner, Owners
+from ttmem.ingest import peers as module
+from ttmem.ingest.peers import Owner, Owners
 
 PATIENCE = 30.0
 Spawn = Callable[[], "subprocess.Popen[bytes]"]

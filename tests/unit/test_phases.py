@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.books import Limits
-from ttmem.account.events import (
+from ttmem.account.ledger import Ledger
+from ttmem.account.phases import phases_json
+from ttmem.account.state import Limits
+from ttmem.model.events import (
     Allocated,
     DeviceClosed,
     DeviceOpened,
@@ -22,10 +24,8 @@ from ttmem.account.events import (
     ResyncBegin,
     ResyncEnd,
 )
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import KINDS, Confidence, Kind
-from ttmem.account.ledger import Ledger
-from ttmem.account.phases import phases_json
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import KINDS, Confidence, Kind
 
 DRAM, L1 = Kind.DRAM, Kind.L1
 Row = dict[str, Any]

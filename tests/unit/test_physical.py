@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.events import Allocated, DeviceOpened, Extra, Freed, ProgramCompiled, ProgramDestroyed, ProgramRun
-from ttmem.account.geometry import BOARDS, Arch, Geometry
-from ttmem.account.grid import CoreRange, core_id, mask_of
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.l1map import FloorFinder, Headroom
 from ttmem.account.ledger import Ledger
-from ttmem.account.physical import (
+from ttmem.documents.snapshot import memory
+from ttmem.l1.core_map import (
     NO_ADDRESS,
     NO_CORES,
     NO_LAUNCH,
@@ -29,9 +24,14 @@ from ttmem.account.physical import (
     Survey,
     parted,
 )
-from ttmem.account.segments import Segment, has_data, segments
-from ttmem.account.snapshot import memory
-from ttmem.account.spans import Spans, union
+from ttmem.l1.core_segments import Segment, has_data, segments
+from ttmem.l1.headroom import FloorFinder, Headroom
+from ttmem.model.address_ranges import Spans, union
+from ttmem.model.core_sets import CoreRange, core_id, mask_of
+from ttmem.model.events import Allocated, DeviceOpened, Extra, Freed, ProgramCompiled, ProgramDestroyed, ProgramRun
+from ttmem.model.geometry import BOARDS, Arch, Geometry
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
 
 SMALL = Geometry(Arch.WORMHOLE_B0, 3, 2, 2048, 256, 96, 12, 1 << 30, l1_small_size=128, live=True)
 N150 = BOARDS["n150"]._replace(live=True)

@@ -22,35 +22,42 @@ from tests.unit.test_explain_verdicts import GRID, N150, Account
 from tests.unit.test_explain_verdicts import full as out_of_memory
 from tests.unit.test_imports import DATA, OUT_OF_MEMORY
 from tests.unit.test_run_report import Story, buffer, part
-from ttmem.account.events import Failed, ProgramCompiled, Sees
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.printable import printable, printable_bytes, printable_data, printable_lines
-from ttmem.api.dump import kernels_text, remaining_text
-from ttmem.api.leaks import leaks_text
+from ttmem.analyze.failure_types import Clash
+from ttmem.analyze.verdicts import verdict_on
 from ttmem.cli import import_, replay
 from ttmem.doctor.findings import Finding
-from ttmem.doctor.hooks import Coverage, Function, Kinds
-from ttmem.explain.failures import Clash
-from ttmem.explain.verdicts import verdict_on
-from ttmem.imports.events import Translation
-from ttmem.imports.files import read as read_capture
-from ttmem.imports.summary import summary as import_summary
+from ttmem.doctor.hook_coverage import Coverage, Function, Kinds
+from ttmem.documents.dump import kernels_text, remaining_text
+from ttmem.documents.leaks import leaks_text
+from ttmem.imports.detection import read as read_capture
+from ttmem.imports.import_result import summary as import_summary
+from ttmem.imports.to_events import Translation
+from ttmem.model.events import Failed, ProgramCompiled, Sees
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.model.printable import printable, printable_bytes, printable_data, printable_lines
 from ttmem.server import metrics
 from ttmem.server.daemon import Options, Server
-from ttmem.show import csv, doctor, explain, groups, l1view, reports, smi, wheel
-from ttmem.show.summary import render as summary
+from ttmem.show import breakdown_table as groups
+from ttmem.show import doctor_text as doctor
+from ttmem.show import explain_text as explain
+from ttmem.show import l1_text as l1view
+from ttmem.show import reports_text as reports
+from ttmem.show import smi_csv as csv
+from ttmem.show import smi_screen as smi
+from ttmem.show import wheel_text as wheel
+from ttmem.show.run_text import render as summary
 from ttmem.show.text import Style
-from ttmem.show.top.charts import Charts
-from ttmem.show.top.cores import Cores
 from ttmem.show.top.dashboard import Dashboard
-from ttmem.show.top.model import Answer, Model
-from ttmem.show.top.overview import Overview
-from ttmem.show.top.processes import Processes
-from ttmem.show.top.rows import Signs, Size, text_of
+from ttmem.show.top.dashboard_state import Answer, Model
+from ttmem.show.top.parts.rows import Signs, Size, text_of
 from ttmem.show.top.settings import Settings
-from ttmem.show.top.telemetry import Telemetry
-from ttmem.show.top.things import Things
+from ttmem.show.top.views.allocation_view import Things
+from ttmem.show.top.views.charts import Charts
+from ttmem.show.top.views.core_view import Cores
+from ttmem.show.top.views.overview import Overview
+from ttmem.show.top.views.processes import Processes
+from ttmem.show.top.views.telemetry_view import Telemetry
 
 Json = dict[str, Any]
 STYLES = (Style(200, colour=True), Style(60, ascii=True))
@@ -92,7 +99,7 @@ def _chip_of(chips: int) -> str:
 
 
 def _peaks() -> Any:
-    from ttmem.account.peaks import peaks
+    from ttmem.documents.peaks import peaks
 
     return json.loads(json.dumps(peaks(world(1).ledger)))
 
@@ -286,8 +293,8 @@ def test_metrics_page() -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_messages_and_statistics_of_the_server(form: str, capfd: pytest.CaptureFixture[str], folder: Path) -> None:
-    from ttmem.account.events import Allocated, DeviceOpened
-    from ttmem.account.identity import ChipInfo
+    from ttmem.model.events import Allocated, DeviceOpened
+    from ttmem.model.identity import ChipInfo
 
     server = Server(Options(str(folder / "s"), legacy_path=None, log_format=form, machine=None))
     source = server.ledger.source(1.0, ProcessInfo(7, 1, name=HOSTILE), HOSTILE, Confidence.REPORTED)

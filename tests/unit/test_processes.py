@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import ttmem
-from ttmem.account.identity import ProcessInfo
-from ttmem.sources import processes
+from ttmem.model.identity import ProcessInfo
+from ttmem.sources import process_lookup as processes
 
 
 def lay_out(root: Path, pid: int, **files: bytes) -> None:
@@ -193,9 +193,7 @@ def test_the_dead(letter: str, threads: int, dead: bool) -> None:
 
 def test_what_a_screen_can_spare_is_not_imported() -> None:
     """`ttmem smi` without a server starts with these modules, and has little time to."""
-    heavy = "{'typing', 'dataclasses', 'threading', 'subprocess', 'pathlib', 'shutil', 'ttmem.account.identity'}"
-    program = (
-        f"import sys; old = set(sys.modules); import ttmem.sources.holders; print({heavy} & (set(sys.modules) - old))"
-    )
+    heavy = "{'typing', 'dataclasses', 'threading', 'subprocess', 'pathlib', 'shutil', 'ttmem.model.identity'}"
+    program = f"import sys; old = set(sys.modules); import ttmem.sources.device_holders; print({heavy} & (set(sys.modules) - old))"
     run = subprocess.run([sys.executable, "-S", "-c", program], env=ENV, check=True, capture_output=True, text=True)
     assert run.stdout == "set()\n"

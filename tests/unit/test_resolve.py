@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.pictures import counters, slot
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.server.resolve import chips_of_slots, chips_of_visible
+from ttmem.ingest.device_numbers import chips_of_slots, chips_of_visible
+from ttmem.model.identity import ChipInfo, ProcessInfo
 
 Json = dict[str, Any]
 

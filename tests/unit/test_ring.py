@@ -20,8 +20,8 @@ from struct import pack_into, unpack_from
 import pytest
 from native.tests.build import build
 
-from ttmem.account.validation import InvalidValue
-from ttmem.wire.ring import (
+from ttmem.model.validation import InvalidValue
+from ttmem.wire.agent_ring import (
     BANKS_AT,
     CHIP_SIZE,
     GAUGES,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""native/src/layout.h and ttmem.wire.ring are one layout: field by field, and on random records both ways."""
+"""native/src/layout.h and ttmem.wire.agent_ring are one layout: field by field, and on random records both ways."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from struct import calcsize
 import pytest
 from native.tests.build import CACHE, ROOT, build
 
-from ttmem.account.kinds import Kind
-from ttmem.wire import ring
-from ttmem.wire.ring import RECORD, RECORD_FIELDS, Record, Ring, RingEvent
+from ttmem.model.kinds import Kind
+from ttmem.wire import agent_ring as ring
+from ttmem.wire.agent_ring import RECORD, RECORD_FIELDS, Record, Ring, RingEvent
 
 HEADER = ROOT / "native" / "src" / "layout.h"
 PYTHON_FIELDS = {

@@ -16,18 +16,19 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.events import Allocated, Event, PhaseBegan, PhaseEnded, Sees
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.allocations import Thing
+from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.account.things import Thing
-from ttmem.run.report import cause_of
-from ttmem.server import rings
-from ttmem.server.ingest import Ingest
-from ttmem.server.legacy_log import LegacyLog
-from ttmem.wire.ring import (
+from ttmem.ingest import rings
+from ttmem.ingest.legacy_log import LegacyLog
+from ttmem.ingest.ring_fold import RingFold
+from ttmem.ingest.sockets import Ingest
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.events import Allocated, Event, PhaseBegan, PhaseEnded, Sees
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.run.result import cause_of
+from ttmem.wire.agent_ring import (
     BANK_SIZE,
     BANKS_AT,
     BINARY,
@@ -50,7 +51,6 @@ from ttmem.wire.ring import (
     RingError,
     RingEvent,
 )
-from ttmem.wire.ring_events import RingFold
 
 SLOTS, TABLE, PLACES, CHIPS, BLOBS = 16, 64, 8, 8, 8192
 OFFSETS = {name: (offset, code) for name, offset, code in HEADER_FIELDS}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support import wait_until
-from ttmem.sources.rounds import Rounds
+from ttmem.sources.polling import Rounds
 
 SHORT = 1.0  # of jobs that hang for as long as the test wants; enough for the quick ones beside them
 LONG = 30.0  # of jobs that must not be thought to hang on a busy machine
@@ -189,7 +189,7 @@ def test_no_more_threads_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_job_that_hangs_keeps_no_program_from_ending() -> None:
     program = """
 import os
-from ttmem.sources.rounds import Rounds
+from ttmem.sources.polling import Rounds
 inside, outside = os.pipe()
 print(Rounds(0.05).run({0: lambda: os.read(inside, 1)})[0].hangs)
 """

@@ -12,9 +12,9 @@ import pytest
 
 from ttmem.agent import AgentMissing
 from ttmem.run import launch
-from ttmem.run.collect import Collector
 from ttmem.run.environment import RUN_SOCKET, preload, variables
-from ttmem.sources import processes
+from ttmem.run.session import Collector
+from ttmem.sources import process_lookup as processes
 
 METAL = b"7f00-7f01 r-xp 00000000 00:1 1 /opt/ttnn/lib/libtt_metal.so\n"
 DEVICE = b"7f02-7f03 rw-s 00000000 00:5 2 /dev/tenstorrent/0\n"

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ttmem.account.events import (
+from ttmem.account.entities import Source
+from ttmem.model.events import (
     Allocated,
     DeviceClosed,
     DeviceOpened,
@@ -20,15 +21,14 @@ from ttmem.account.events import (
     ProcessExited,
     Sees,
 )
-from ttmem.account.geometry import Arch, board_geometry
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import KERNEL_KINDS, KINDS, Confidence, Kind, Pool
-from ttmem.account.parties import Source
-from ttmem.run import collect
-from ttmem.run.collect import Collector
+from ttmem.model.geometry import Arch, board_geometry
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import KERNEL_KINDS, KINDS, Confidence, Kind, Pool
+from ttmem.run import session as collect
 from ttmem.run.launch import Ended
-from ttmem.run.report import Report, cause_of
-from ttmem.show.summary import render
+from ttmem.run.result import Report, cause_of
+from ttmem.run.session import Collector
+from ttmem.show.run_text import render
 
 KIB = 1024
 GEOMETRY = board_geometry("n150", Arch.WORMHOLE_B0)

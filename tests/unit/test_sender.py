@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 
 from tests.support import PATIENCE, wait_until
-from ttmem.account.events import Allocated, Event, Freed, Mark
-from ttmem.account.kinds import Confidence, Kind
 from ttmem.collect import sender
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.sender import Sender
-from ttmem.wire import handshake, native
-from ttmem.wire.decode import NativeStream, decode
+from ttmem.model.events import Allocated, Event, Freed, Mark
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.wire import client_records as native
+from ttmem.wire import handshake
+from ttmem.wire.client_decode import NativeStream, decode
 
 LIMIT, THREADS, ROUNDS = 256, 3, 20_000
 HELLO = handshake.hello("client", Confidence.REPORTED)

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from tests import machines
 from tests.counters import NOW, SIZE, UID, content, mapping, slot
 from tests.support import wait_until
-from ttmem.sources import shm
-from ttmem.sources.shm import Counters
+from ttmem.sources import metal_counters as shm
+from ttmem.sources.metal_counters import Counters
 
 KINDS = ("dram", "l1", "l1_small", "trace", "cb")
 PIB = 1 << 50

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.sequences import Replay, lines_of
-from ttmem.account.geometry import BOARDS
-from ttmem.account.kinds import Kind
+from ttmem.model.geometry import BOARDS
+from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator, MemoryView, PagePlace, bank_cores
 from ttmem.sim.errors import OutOfMemory, SimError
 from ttmem.sim.tensors import Dtype, Layout, MemoryConfig, MemoryLayout, Need, TensorSpec

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from ttmem.account.geometry import BOARDS, NOC_GRIDS, Arch
-from ttmem.account.grid import core_id, split_core_id
-from ttmem.sim.boards import MACHINES, SILICON, Board, Dispatch, Machine, machine_named
+from ttmem.model.core_sets import core_id, split_core_id
+from ttmem.model.geometry import BOARDS, NOC_GRIDS, Arch
+from ttmem.sim.board_types import MACHINES, SILICON, Board, Dispatch, Machine, machine_named
 from ttmem.sim.errors import SimError
 
 EVERY = pytest.mark.parametrize("machine", MACHINES.values(), ids=list(MACHINES))

@@ -10,9 +10,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.heard import Heard
-from ttmem.account.events import DeviceOpened
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.kinds import Kind
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.events import DeviceOpened
+from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import Buffer, InterleavedBufferConfig, allocate_tensor, create_buffer, deallocate_buffer
 from ttmem.sim.device import Device, close_device, create_device, opened
 from ttmem.sim.errors import Clash, SimError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ttmem.sim.boards import MACHINES, machine_named
+from ttmem.sim.board_types import MACHINES, machine_named
 from ttmem.sim.driver import Driver, has_driver
 from ttmem.sources.machine import Machine
 from ttmem.sources.telemetry import Telemetry

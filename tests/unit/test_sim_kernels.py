@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.grid import CoreRange, cores_of, mask_of
+from ttmem.model.core_sets import CoreRange, cores_of, mask_of
 from ttmem.sim.errors import RingTooSmall
 from ttmem.sim.kernels import (
     PROCESSORS,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.heard import Heard
-from ttmem.account.events import Allocated, Freed
-from ttmem.account.kinds import Kind
+from ttmem.model.events import Allocated, Freed
+from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import (
     Buffer,
     InterleavedBufferConfig,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.grid import CoreRange, mask_of
+from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.sim.errors import Clash
 from ttmem.sim.placement import Tracks, rectangles
 

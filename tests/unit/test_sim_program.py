@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from tests.heard import Heard
-from ttmem.account.events import ProgramCompiled, ProgramDestroyed, ProgramRun
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.kinds import Kind
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.events import ProgramCompiled, ProgramDestroyed, ProgramRun
+from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import Buffer, InterleavedBufferConfig, create_buffer
 from ttmem.sim.device import Device, create_device
 from ttmem.sim.errors import Clash, RingTooSmall, SimError

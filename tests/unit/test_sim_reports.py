@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ttmem.account.geometry import BOARDS
-from ttmem.account.kinds import Kind
+from ttmem.model.geometry import BOARDS
+from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator
 from ttmem.sim.reports import dump_device_memory_state
 from ttmem.sim.tensors import TensorSpec

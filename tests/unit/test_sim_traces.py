@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ttmem.account.geometry import BOARDS
-from ttmem.account.kinds import Kind
+from ttmem.model.geometry import BOARDS
+from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator
 from ttmem.sim.errors import SimError, TraceRegionTooSmall
 from ttmem.sim.traces import Trace, Traces

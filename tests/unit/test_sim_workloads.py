@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.kinds import Kind
 from ttmem.collect.client import ENABLE_VARIABLE
+from ttmem.model.kinds import Kind
 from ttmem.sim import device as devices
 from ttmem.sim import truth
-from ttmem.sim.boards import MACHINES
+from ttmem.sim.board_types import MACHINES
 from ttmem.sim.device import SYSTEM_KERNELS, Place, default_tracker
 from ttmem.sim.errors import SimError
 from ttmem.sim.workloads import HELD, WORKLOADS, Part, find, parts_of

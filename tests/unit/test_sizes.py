@@ -8,9 +8,9 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ttmem.account.bank_fragmentation import Gap, Scatter
+from ttmem.account.size_extremes import Sizes
 from ttmem.sim.free_list import FreeList
-from ttmem.wire.scatter import Gap, Scatter
-from ttmem.wire.sizes import Sizes
 
 L1, L1_SMALL = 1, 3
 

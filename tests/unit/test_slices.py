@@ -11,11 +11,11 @@ from time import monotonic
 
 import pytest
 
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.allocations import Thing
 from ttmem.account.ledger import Ledger
-from ttmem.account.things import Thing
-from ttmem.server.slices import SLICE, in_turns, slices
+from ttmem.ingest.time_slices import SLICE, in_turns, slices
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
 
 
 def few_large(ledger: Ledger, count: int) -> None:

@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from tests import pictures
-from ttmem.account import blank
-from ttmem.account.events import (
+from ttmem.account.entities import Source
+from ttmem.account.ledger import Ledger
+from ttmem.documents import unknown_rows as blank
+from ttmem.documents.merge import merge
+from ttmem.documents.snapshot import snapshot
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.events import (
     Allocated,
     ChipFound,
     DeviceOpened,
@@ -22,16 +27,11 @@ from ttmem.account.events import (
     Sees,
     Viewed,
 )
-from ttmem.account.geometry import BOARDS, Arch
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
-from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.account.snapshot import snapshot
-from ttmem.show.smi import render
+from ttmem.model.geometry import BOARDS, Arch
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.show.smi_screen import render
 from ttmem.show.text import Style
-from ttmem.sources.merge import merge
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 GRID = mask_of([CoreRange(0, 0, 10, 9)])

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tests import machines
 from tests.unit.test_smi_screens import alone, n300, t3k, tracked
-from ttmem.account import blank
-from ttmem.show import csv
-from ttmem.show.chips import percent
-from ttmem.show.pick import UnknownChip, only
-from ttmem.show.smi import render
+from ttmem.documents import unknown_rows as blank
+from ttmem.show import smi_csv as csv
+from ttmem.show.chip_selector import UnknownChip, only
+from ttmem.show.chip_table import percent
+from ttmem.show.smi_screen import render
 from ttmem.show.text import Column, Style, fit_line, style_of, table, wrap
 
 Json = dict[str, Any]

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pictures import Account, counters, driver_chip, holder, machine, slot
-from ttmem.account import blank
-from ttmem.account.events import Allocated, Extra, ProgramRun
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.kinds import Kind
-from ttmem.account.uncertainty import REASONS
-from ttmem.show.smi import render
+from ttmem.documents import unknown_rows as blank
+from ttmem.documents.merge import merge
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.events import Allocated, Extra, ProgramRun
+from ttmem.model.kinds import Kind
+from ttmem.model.uncertain_reasons import REASONS
+from ttmem.show.smi_screen import render
 from ttmem.show.text import Style
-from ttmem.sources.merge import merge
 
 Json = dict[str, Any]
 UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}

@@ -18,12 +18,12 @@ import pytest
 from tests import machines
 from tests.counters import content, mapping, slot
 from tests.unit import test_smi
-from ttmem.account import blank
-from ttmem.account.snapshot import snapshot
-from ttmem.show import smi
+from ttmem.documents import unknown_rows as blank
+from ttmem.documents.merge import merge
+from ttmem.documents.snapshot import snapshot
+from ttmem.show import smi_screen as smi
 from ttmem.show.text import Style
 from ttmem.sources.machine import Machine
-from ttmem.sources.merge import merge
 
 SCREENS = Path(__file__).resolve().parent.parent / "data" / "screens"
 RENEW = os.environ.get("TTMEM_RENEW_SCREENS") == "1"

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.blank import ANOMALIES
-from ttmem.account.events import (
+from ttmem.account.entities import Source
+from ttmem.account.ledger import Ledger
+from ttmem.documents.peaks import peaks
+from ttmem.documents.snapshot import Moment, snapshot
+from ttmem.documents.unknown_rows import ANOMALIES
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.events import (
     Allocated,
     ChipFound,
     Claimed,
@@ -24,14 +29,9 @@ from ttmem.account.events import (
     Sees,
     Uncertain,
 )
-from ttmem.account.geometry import BOARDS, Arch
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import KINDS, Confidence, Kind
-from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.account.peaks import peaks
-from ttmem.account.snapshot import Moment, snapshot
+from ttmem.model.geometry import BOARDS, Arch
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import KINDS, Confidence, Kind
 
 MIB = 1 << 20
 GRID = mask_of([CoreRange(0, 0, 10, 9)])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ttmem.wire.stream import LegacyStream
+from ttmem.wire.legacy_stream import LegacyStream
 
 LAW = settings(max_examples=200, report_multiple_bugs=False)
 LESS = settings(LAW, max_examples=100)

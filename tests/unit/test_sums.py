@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from tests import machines
 from tests.pictures import Account, counters, driver_chip, holder, machine, slot
-from ttmem.account import blank
-from ttmem.account.events import ProcessExited
-from ttmem.account.sums import STATES, sums
-from ttmem.show.smi import render
+from ttmem.documents import unknown_rows as blank
+from ttmem.documents.host_totals import STATES, sums
+from ttmem.documents.merge import merge
+from ttmem.model.events import ProcessExited
+from ttmem.show.smi_screen import render
 from ttmem.show.text import Style
-from ttmem.sources import processes
-from ttmem.sources.merge import merge
+from ttmem.sources import process_lookup as processes
 
 Json = dict[str, Any]
 MIB = 1 << 20

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ttmem.account.geometry import Arch
-from ttmem.account.identity import ChipInfo
+from ttmem.model.geometry import Arch
+from ttmem.model.identity import ChipInfo
 from ttmem.sources import sysfs
 
 

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from tests.pictures import WELL
 from tests.screens import beside, checked, files_of, phases, plain
 from tests.unit.test_smi_properties import pictures
-from ttmem.account import blank
 from ttmem.account.ledger import Ledger
+from ttmem.documents import unknown_rows as blank
 from ttmem.server.history import History
-from ttmem.show.chips import level
-from ttmem.show.top.charts import WINDOWS, Charts, grid
-from ttmem.show.top.model import Answer, Model
-from ttmem.show.top.rows import Signs, Size
+from ttmem.show.chip_table import level
+from ttmem.show.top.dashboard_state import Answer, Model
+from ttmem.show.top.parts.rows import Signs, Size
+from ttmem.show.top.views.charts import WINDOWS, Charts, grid
 
 T, MIB = 1_794_800_040.0, 1 << 20
 SERVER = {"pid": 1, "since": "then", "events": 1, "version": "1", "clients": 1, "lost_to_readers": 0}

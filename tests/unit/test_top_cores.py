@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from tests.screens import INNER, beside, checked, files_of, forms, lines
 from tests.unit.test_l1view import SCENES, answer, answers, clash, decode, legacy
 from tests.unit.test_physical import Account
-from ttmem.account import blank
-from ttmem.account.events import Allocated
-from ttmem.account.geometry import BOARDS
-from ttmem.account.kinds import Kind
-from ttmem.show.top.cores import Cores
-from ttmem.show.top.heat import HEADROOM, USED
-from ttmem.show.top.model import Answer, Model
-from ttmem.show.top.rows import HEAT, Row, Signs, Size
+from ttmem.documents import unknown_rows as blank
+from ttmem.model.events import Allocated
+from ttmem.model.geometry import BOARDS
+from ttmem.model.kinds import Kind
+from ttmem.show.top.dashboard_state import Answer, Model
+from ttmem.show.top.parts.heat_map import HEADROOM, USED
+from ttmem.show.top.parts.rows import HEAT, Row, Signs, Size
+from ttmem.show.top.views.core_view import Cores
 
 Json = dict[str, Any]
 

@@ -18,9 +18,9 @@ import pytest
 
 from tests import machines
 from tests.support import PATIENCE, wait_until
-from ttmem.account import blank
-from ttmem.show.top import feed as module
-from ttmem.show.top.feed import Feed, News
+from ttmem.documents import unknown_rows as blank
+from ttmem.show.top.parts import data_feed as module
+from ttmem.show.top.parts.data_feed import Feed, News
 
 Json = dict[str, Any]
 SNAPSHOT = blank.picture("2026-01-02T03:04:05.678901Z", "box")

@@ -14,9 +14,9 @@ from tests.screens import picture_of as picture
 from tests.unit.test_smi_properties import pictures, width_of
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
+from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.frame import COMMON, age, footer, header, tab_at
-from ttmem.show.top.model import Model
-from ttmem.show.top.rows import Row, Signs, Size, text_of
+from ttmem.show.top.parts.rows import Row, Signs, Size, text_of
 from ttmem.show.top.settings import Settings
 
 Json = dict[str, Any]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.pictures import Account
-from ttmem.show.top.feed import Answer
-from ttmem.show.top.grouplist import BY
-from ttmem.show.top.model import Model
-from ttmem.show.top.rows import Signs, Size, text_of
-from ttmem.show.top.things import Things
+from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.parts.breakdown_list import BY
+from ttmem.show.top.parts.data_feed import Answer
+from ttmem.show.top.parts.rows import Signs, Size, text_of
+from ttmem.show.top.views.allocation_view import Things
 
 Json = dict[str, Any]
 SIZE = Size(120, 20)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from textual.keys import _character_to_key
 
 from ttmem.show.text import Style
-from ttmem.show.top.listing import Column, Cursor, Prompt, arrange, character, clipped, heading, line
-from ttmem.show.top.rows import Row, Signs
+from ttmem.show.top.parts.listing import Column, Cursor, Prompt, arrange, character, clipped, heading, line
+from ttmem.show.top.parts.rows import Row, Signs
 
 COLUMNS = [
     Column("id", "ID", 5, 5, 0, right=True, down=True),

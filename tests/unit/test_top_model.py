@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from tests.screens import picture_of as picture
-from ttmem.account import blank
-from ttmem.show.top.model import Answer, Model
+from ttmem.documents import unknown_rows as blank
+from ttmem.show.top.dashboard_state import Answer, Model
 
 
 def uids(model: Model) -> list[str]:

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from tests.screens import beside, checked, files_of, forms, lines, many, model_of
 from tests.unit.test_smi_properties import pictures
 from tests.unit.test_smi_screens import PICTURES
-from ttmem.account import blank
-from ttmem.show.top.model import Answer, Model
-from ttmem.show.top.overview import Overview
-from ttmem.show.top.rows import Signs, Size, View, text_of
-from ttmem.show.top.telemetry import Telemetry
+from ttmem.documents import unknown_rows as blank
+from ttmem.show.top.dashboard_state import Answer, Model
+from ttmem.show.top.parts.rows import Signs, Size, View, text_of
+from ttmem.show.top.views.overview import Overview
+from ttmem.show.top.views.telemetry_view import Telemetry
 
 Json = dict[str, Any]
 SCENES = ("tracked", "crowded")

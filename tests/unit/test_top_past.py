@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests import screens
 from tests.pictures import WELL
-from ttmem.account import blank
-from ttmem.show.top.past import MOST_PHASES, NAMES, Past, Range
+from ttmem.documents import unknown_rows as blank
+from ttmem.show.top.parts.chip_history import MOST_PHASES, NAMES, Past, Range
 
 Json = dict[str, Any]
 T = 1_794_800_040.0  # a whole minute

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.show.top.past import Columns, Kept, Range
-from ttmem.show.top.plot import Frame, Line, chart, dots, draw, look, nice, plot_width, spark
-from ttmem.show.top.rows import Row, Signs, width_of
+from ttmem.show.top.parts.chip_history import Columns, Kept, Range
+from ttmem.show.top.parts.plot import Frame, Line, chart, dots, draw, look, nice, plot_width, spark
+from ttmem.show.top.parts.rows import Row, Signs, width_of
 
 BRAILLE, BLOCK, ASCII = Signs(), Signs("block"), Signs("ascii")
 # Where the eight dots of a braille sign are: Unicode numbers them by column, the seventh and eighth below.

@@ -23,11 +23,11 @@ from tests.screens import beside, checked, files_of, forms, lines
 from tests.unit.test_smi_properties import pictures
 from tests.unit.test_smi_screens import GIB, MIB, PICTURES
 from tests.unit.test_top_signals import DEAF, PLAIN, Start, born, start  # noqa: F401
-from ttmem.account import blank
-from ttmem.show.top.family import parent, tree
-from ttmem.show.top.model import Model
-from ttmem.show.top.processes import Processes
-from ttmem.show.top.rows import Row, Signs, Size
+from ttmem.documents import unknown_rows as blank
+from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.parts.process_tree import parent, tree
+from ttmem.show.top.parts.rows import Row, Signs, Size
+from ttmem.show.top.views.processes import Processes
 
 Json = dict[str, Any]
 SCENES = ("tracked", "t3k", "containers")

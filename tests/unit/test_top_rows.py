@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.test_smi_properties import width_of as cells_of
 from ttmem.show.text import BOLD, DIM, GREEN, RED, YELLOW, Style, cells
-from ttmem.show.top.rows import STYLES, Fine, Row, Signs, fitted, over, shortened, spans, text_of, width_of
+from ttmem.show.top.parts.rows import STYLES, Fine, Row, Signs, fitted, over, shortened, spans, text_of, width_of
 
 texts = st.text(st.sampled_from("ab 模型█░…é́"), max_size=12)
 NAMES = {RED: "bad", YELLOW: "warn", GREEN: "good", DIM: "dim", BOLD: "bold", "": ""}

@@ -14,7 +14,7 @@ from rich.style import Style as Look
 
 from tests.screens import FILES, KEYS, QUIET, SIZES, VIEWS, beside, checked, contrast, plain, styled, whole
 from tests.worlds import CHIPS
-from ttmem.show.top.rows import Row
+from ttmem.show.top.parts.rows import Row
 from ttmem.show.top.themes import look_of
 
 CHARTS = ("braille", "ascii")

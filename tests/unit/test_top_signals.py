@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from tests import machines
-from ttmem.account import blank
+from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.signals import Refused, check, send
-from ttmem.sources.processes import start_and_state
+from ttmem.sources.process_lookup import start_and_state
 
 NOBODY = 65534
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"

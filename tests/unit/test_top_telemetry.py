@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from tests.screens import beside, checked, files_of, forms, lines, many, model_of
 from tests.unit.test_smi_properties import pictures
 from tests.unit.test_smi_screens import PICTURES
-from ttmem.account import blank
-from ttmem.show.top.model import Model
-from ttmem.show.top.rows import Signs, Size
-from ttmem.show.top.telemetry import READINGS, Telemetry
+from ttmem.documents import unknown_rows as blank
+from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.parts.rows import Signs, Size
+from ttmem.show.top.views.telemetry_view import READINGS, Telemetry
 
 Json = dict[str, Any]
 SCENES = {"remote": "n300", "reset": "in_reset", "old": "old_driver"}

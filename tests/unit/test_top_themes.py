@@ -10,7 +10,7 @@ from rich.style import Style
 
 from tests.screens import QUIET, contrast
 from ttmem.cli import top
-from ttmem.show.top.rows import HEAT, STYLES
+from ttmem.show.top.parts.rows import HEAT, STYLES
 from ttmem.show.top.themes import THEMES, following, look_of
 
 

@@ -21,11 +21,11 @@ from tests.support import Server, wait_until
 from tests.unit.test_smi_properties import anything, pictures, sizes
 from tests.unit.test_smi_screens import GIB, MIB
 from ttmem import AllocationClient
-from ttmem.account import blank
-from ttmem.show.top import eventlist
-from ttmem.show.top.model import Answer, Model
-from ttmem.show.top.rows import Row, Signs, Size
-from ttmem.show.top.things import Things
+from ttmem.documents import unknown_rows as blank
+from ttmem.show.top.dashboard_state import Answer, Model
+from ttmem.show.top.parts import event_list as eventlist
+from ttmem.show.top.parts.rows import Row, Signs, Size
+from ttmem.show.top.views.allocation_view import Things
 
 Json = dict[str, Any]
 NOW = 1_767_323_045.0  # the second of the pictures' time

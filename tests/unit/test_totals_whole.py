@@ -8,14 +8,14 @@ from typing import NamedTuple, Union
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.account import events as ev
-from ttmem.account.identity import ChipInfo, ProcessInfo
-from ttmem.account.kinds import BUFFER_KINDS, Confidence, Kind
+from ttmem.account.allocations import Thing
+from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.account.snapshot import counts
-from ttmem.account.things import Thing
+from ttmem.account.live_set import counts
 from ttmem.account.totals import WholeTotal
+from ttmem.model import events as ev
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import BUFFER_KINDS, Confidence, Kind
 
 
 class Release(NamedTuple):

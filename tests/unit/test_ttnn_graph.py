@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.kinds import Kind
 from ttmem.collect.ttnn_graph import Buffer, Part, Program, hidden_parts, pairs, read
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.kinds import Kind
 
 BASE = 105824
 Nodes = list[dict[str, Any]]

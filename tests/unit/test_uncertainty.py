@@ -18,36 +18,28 @@ from tests.unit.test_run_report import Story, buffer, story  # noqa: F401
 from tests.unit.test_snapshot import Account
 from tests.unit.test_top_overview import looked
 from tests.unit.test_top_processes import Screen
-from ttmem.account.events import (
-    Allocated,
-    Audited,
-    DeviceOpened,
-    Event,
-    Extra,
-    Freed,
-    ProcessExited,
-    Uncertain,
-)
-from ttmem.account.geometry import BOARDS
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Kind
+from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.account.snapshot import snapshot
-from ttmem.account.uncertainty import REASONS, added
-from ttmem.account.validation import MAX_COUNT
-from ttmem.api.dump import DumpBuilder, remaining_text
-from ttmem.api.leaks import leaks_text
+from ttmem.account.uncertainty import added
 from ttmem.cli import run as run_command
-from ttmem.doctor.picture import losses
+from ttmem.doctor.snapshot_checks import losses
+from ttmem.documents.dump import DumpBuilder, remaining_text
+from ttmem.documents.leaks import leaks_text
+from ttmem.documents.snapshot import snapshot
+from ttmem.model.events import Allocated, Audited, DeviceOpened, Event, Extra, Freed, ProcessExited, Uncertain
+from ttmem.model.geometry import BOARDS
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Kind
+from ttmem.model.uncertain_reasons import REASONS
+from ttmem.model.validation import MAX_COUNT
+from ttmem.recording.event_file import JournalReader, JournalWriter
 from ttmem.server import metrics
-from ttmem.show.reports import tracked
-from ttmem.show.smi import render as render_smi
-from ttmem.show.summary import render as render_run
+from ttmem.show.reports_text import tracked
+from ttmem.show.run_text import render as render_run
+from ttmem.show.smi_screen import render as render_smi
 from ttmem.show.text import Style
-from ttmem.show.top.overview import Overview
-from ttmem.show.top.rows import Size
-from ttmem.wire.journal import JournalReader, JournalWriter
+from ttmem.show.top.parts.rows import Size
+from ttmem.show.top.views.overview import Overview
 
 Json = dict[str, Any]
 COMPLETE = Audited(0, 1, (4096, 0), (4096, 0), (9, 9), (12, 64))
@@ -326,9 +318,9 @@ def test_the_pictures_of_a_run_have_it_too(story: Story) -> None:  # noqa: F811
 
 
 def test_a_file_with_an_unknown_reason_is_refused_with_a_sentence() -> None:
-    from ttmem.wire.decode import decode
-    from ttmem.wire.encode import encode
-    from ttmem.wire.native import NativeError
+    from ttmem.wire.client_decode import decode
+    from ttmem.wire.client_encode import encode
+    from ttmem.wire.client_records import NativeError
 
     assert decode(encode(Uncertain("replaced", 1))) == Uncertain("replaced", 1)
     for event in (Uncertain("mood", 1), Uncertain("replaced", 0), Uncertain("replaced", -1)):

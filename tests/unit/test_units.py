@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.units import complete, human, parse
+from ttmem.model.units import complete, human, parse
 
 LAW = settings(max_examples=60)
 K, M, G, T, P = 1 << 10, 1 << 20, 1 << 30, 1 << 40, 1 << 50

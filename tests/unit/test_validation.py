@@ -7,14 +7,14 @@ import math
 
 import pytest
 
-from ttmem.account import events as ev
-from ttmem.account.geometry import BOARDS, Geometry
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Kind
-from ttmem.account.validation import InvalidValue, check, check_device, check_geometry, check_time
-from ttmem.wire.decode import decode
-from ttmem.wire.encode import encode
-from ttmem.wire.native import DEVICE_OPENED, body_record
+from ttmem.model import events as ev
+from ttmem.model.geometry import BOARDS, Geometry
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Kind
+from ttmem.model.validation import InvalidValue, check, check_device, check_geometry, check_time
+from ttmem.wire.client_decode import decode
+from ttmem.wire.client_encode import encode
+from ttmem.wire.client_records import DEVICE_OPENED, body_record
 
 N150 = BOARDS["n150"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.books import Limits
-from ttmem.account.events import Allocated, Audited, DeviceClosed, Event, Extra, ResyncBegin, ResyncEnd, Viewed
-from ttmem.account.identity import ProcessInfo
-from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.account.snapshot import snapshot
+from ttmem.account.state import Limits
+from ttmem.documents.snapshot import snapshot
+from ttmem.model.events import Allocated, Audited, DeviceClosed, Event, Extra, ResyncBegin, ResyncEnd, Viewed
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
 
 MB = 1_000_000
 BANKS = 64

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.grid import CoreRange, mask_of
-from ttmem.account.kinds import Confidence
 from ttmem.collect import wrappers
 from ttmem.collect.l1_tracker import L1Tracker
 from ttmem.collect.wrappers import (
@@ -18,6 +16,8 @@ from ttmem.collect.wrappers import (
     free_circular_buffer_with_tracking,
     unload_kernel_with_tracking,
 )
+from ttmem.model.core_sets import CoreRange, mask_of
+from ttmem.model.kinds import Confidence
 
 FOUR = [CoreRange(0, 0, 1, 1)]
 MASK = mask_of(FOUR)

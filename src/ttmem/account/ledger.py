@@ -11,10 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ttmem.account import devices, lives, programs, resync
-from ttmem.account.books import Books, Limits
-from ttmem.account.counting import place, remove
-from ttmem.account.events import (
+from ttmem.account import device_events as devices
+from ttmem.account import process_events as lives
+from ttmem.account import program_events as programs
+from ttmem.account import resync
+from ttmem.account.allocations import Holding, Thing
+from ttmem.account.arbitration import new_leaf
+from ttmem.account.entities import Chip, Source
+from ttmem.account.free_matching import NUMBERED, SPACE_OF, buffer_key, find_elsewhere, match
+from ttmem.account.live_set import place, remove
+from ttmem.account.state import Books, Limits
+from ttmem.account.totals import WholeTotal
+from ttmem.model.core_sets import split_core_id
+from ttmem.model.events import (
     Allocated,
     Audited,
     ChipFound,
@@ -42,15 +51,9 @@ from ttmem.account.events import (
     Uncertain,
     Viewed,
 )
-from ttmem.account.geometry import noc_limits, region_at
-from ttmem.account.grid import split_core_id
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import KINDS, Kind
-from ttmem.account.matching import NUMBERED, SPACE_OF, buffer_key, find_elsewhere, match
-from ttmem.account.parties import Chip, Source
-from ttmem.account.things import Holding, Thing
-from ttmem.account.totals import WholeTotal
-from ttmem.account.voices import new_leaf
+from ttmem.model.geometry import noc_limits, region_at
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import KINDS, Kind
 
 # Indexed by kind: comparing members of an Enum costs more.
 _IS_PART = tuple(kind >= Kind.CB and kind != Kind.FIRMWARE for kind in KINDS)
@@ -60,8 +63,8 @@ _NOWHERE = Chip(ChipInfo("nowhere"))  # where things are that were never allocat
 class Ledger(Books):
     """Who holds what.
 
-    >>> from ttmem.account.identity import ProcessInfo
-    >>> from ttmem.account.kinds import Confidence
+    >>> from ttmem.model.identity import ProcessInfo
+    >>> from ttmem.model.kinds import Confidence
     >>> ledger = Ledger()
     >>> source = ledger.source(0.0, ProcessInfo(pid=42, start=7), "legacy", Confidence.REPORTED)
     >>> _ = ledger.apply(0.0, source, Allocated(0, Kind.DRAM, 0x1000, 4096))

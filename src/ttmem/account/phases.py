@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
-from ttmem.account.kinds import KINDS, POOL_OF
 from ttmem.account.totals import Total
+from ttmem.model.kinds import KINDS, POOL_OF
 
 if TYPE_CHECKING:
-    from ttmem.account.parties import Process, Source
+    from ttmem.account.entities import Process, Source
 
 Json = dict[str, Any]
 Viewer = Callable[[Union[int, None]], bool]

@@ -6,12 +6,13 @@ What it names for the first time counts only at the end: beside what is gone it 
 
 from __future__ import annotations
 
-from ttmem.account import programs, views
-from ttmem.account.books import Books
-from ttmem.account.counting import count_arrivals, remove
-from ttmem.account.events import ResyncBegin, ResyncEnd
-from ttmem.account.lives import end_phase
-from ttmem.account.parties import Source
+from ttmem.account import allocator_views as views
+from ttmem.account import program_events as programs
+from ttmem.account.entities import Source
+from ttmem.account.live_set import count_arrivals, remove
+from ttmem.account.process_events import end_phase
+from ttmem.account.state import Books
+from ttmem.model.events import ResyncBegin, ResyncEnd
 
 
 def begin(books: Books, time: float, source: Source, event: ResyncBegin) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ttmem.account.graves import Grave
-    from ttmem.account.things import Thing
+    from ttmem.account.allocations import Thing
+    from ttmem.account.dead_processes import Grave
 
 KEPT = 20
 NOT_YET = 1 << 63  # the birth of a thing that does not count yet: later than any peak

@@ -13,7 +13,7 @@ import os
 import sys
 from importlib import import_module
 
-from ttmem.account.printable import printable
+from ttmem.model.printable import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Answered:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
             return
-        from ttmem.api.client import MALFORMED, malformed
+        from ttmem.wire.api_client import MALFORMED, malformed
 
         if isinstance(error, MALFORMED) and os.environ.get("TTMEM_DEBUG") != "1":
             raise CommandError(malformed(error, self._command)) from None

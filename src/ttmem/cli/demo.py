@@ -17,15 +17,15 @@ import time
 from importlib.util import find_spec
 from typing import Any
 
-from ttmem.account.printable import printable
-from ttmem.account.units import human
-from ttmem.api.client import ApiError
 from ttmem.cli import CommandError
-from ttmem.run.stage import Stage, StageError, Worker, stage
-from ttmem.show.smi import render
+from ttmem.demo.stage import Stage, StageError, Worker, stage
+from ttmem.model.printable import printable
+from ttmem.model.units import human
+from ttmem.show.smi_screen import render
 from ttmem.show.text import style_of
-from ttmem.sim.boards import MACHINES
+from ttmem.sim.board_types import MACHINES
 from ttmem.sim.workloads import WORKLOADS, parts_of
+from ttmem.wire.api_client import ApiError
 from ttmem.wire.endpoint import api_path
 
 _TICK = 0.05  # seconds from a step of a live workload to the next

@@ -17,13 +17,13 @@ import sys
 
 from ttmem.cli import complain
 from ttmem.doctor.checks import document, examine, exit_code
+from ttmem.doctor.context import Scene
 from ttmem.doctor.elf import NotALibrary
-from ttmem.doctor.hooks import look
-from ttmem.doctor.scene import Scene
-from ttmem.doctor.wheel import find
-from ttmem.show.doctor import render
-from ttmem.show.wheel import data
-from ttmem.show.wheel import render as wheel_text
+from ttmem.doctor.hook_coverage import look
+from ttmem.doctor.wheel_checks import find
+from ttmem.show.doctor_text import render
+from ttmem.show.wheel_text import data
+from ttmem.show.wheel_text import render as wheel_text
 
 ERROR = 2  # 1 is for warnings
 

@@ -14,11 +14,11 @@ import argparse
 import json
 import time
 
-from ttmem.account.blank import SCHEMA as snapshot_schema
-from ttmem.account.printable import printable_lines
-from ttmem.api.client import ApiError, get, get_document
-from ttmem.api.dump import SCHEMA
 from ttmem.cli import Answered, CommandError, complain
+from ttmem.documents.dump import SCHEMA
+from ttmem.documents.unknown_rows import SCHEMA as snapshot_schema
+from ttmem.model.printable import printable_lines
+from ttmem.wire.api_client import ApiError, get, get_document
 
 _ANSWER_SECONDS = 3.0
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _by(args: argparse.Namespace) -> int:
-    from ttmem.show.groups import render
+    from ttmem.show.breakdown_table import render
 
     try:
         found = get_document(f"/groups?by={args.by}&limit=10000", None, socket_path=args.api, timeout=60.0)
@@ -67,7 +67,7 @@ def _by(args: argparse.Namespace) -> int:
 
 
 def _reports(args: argparse.Namespace) -> int:
-    from ttmem.show.reports import document, render
+    from ttmem.show.reports_text import document, render
     from ttmem.sources.memory_reports import ReportError, read
 
     try:

@@ -16,20 +16,20 @@ from collections import deque
 from contextlib import nullcontext
 from typing import BinaryIO
 
-from ttmem.account.events import Failed
+from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Process
-from ttmem.account.printable import printable
+from ttmem.analyze.failure_context import verdict_at
+from ttmem.analyze.failure_messages import WHAT
+from ttmem.analyze.log_scanner import KEPT, LogScan
+from ttmem.analyze.verdicts import Verdict, verdict_on
 from ttmem.cli import CommandError
-from ttmem.explain import data
-from ttmem.explain.log import KEPT, LogScan
-from ttmem.explain.messages import WHAT
-from ttmem.explain.moment import verdict_at
-from ttmem.explain.verdicts import Verdict, verdict_on
-from ttmem.server.clock import rfc3339
-from ttmem.show.explain import render
+from ttmem.documents import explanation as data
+from ttmem.ingest.clock import rfc3339
+from ttmem.model.events import Failed
+from ttmem.model.printable import printable
+from ttmem.recording.event_file import MAGIC, JournalError, JournalReader
+from ttmem.show.explain_text import render
 from ttmem.show.text import style_of
-from ttmem.wire.journal import MAGIC, JournalError, JournalReader
 
 ERROR = 2
 _PIECE = 1 << 18

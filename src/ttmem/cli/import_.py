@@ -19,17 +19,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ttmem.account.geometry import BOARDS
-from ttmem.account.sites import short
-from ttmem.account.units import human
-from ttmem.api.client import MALFORMED
+from ttmem.account.call_sites import short
 from ttmem.cli import CommandError
-from ttmem.imports.events import Translation
-from ttmem.imports.files import find, read
+from ttmem.imports.detection import find, read
 from ttmem.imports.graph import NotACapture
-from ttmem.imports.summary import summary, write
+from ttmem.imports.import_result import summary, write
+from ttmem.imports.to_events import Translation
+from ttmem.model.geometry import BOARDS
+from ttmem.model.units import human
+from ttmem.recording.output_files import EVENTS, check_replaceable
 from ttmem.show.text import Column, Style, style_of, table, wrap
-from ttmem.wire.output_files import EVENTS, check_replaceable
+from ttmem.wire.api_client import MALFORMED
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

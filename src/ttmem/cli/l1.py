@@ -16,18 +16,17 @@ import sys
 from typing import Any
 from urllib.parse import urlencode
 
-from ttmem.account.blank import SCHEMA as snapshot_schema
 from ttmem.account.ledger import Ledger
-from ttmem.account.uncertainty import meanings_text
-from ttmem.api.client import ApiError, get_document
 from ttmem.cli import Answered, CommandError, UsageError
 from ttmem.cli.replay import replay
-from ttmem.server.cores import SCHEMA, Cores
-from ttmem.server.http import HttpError, Request
-from ttmem.show.chips import Names
-from ttmem.show.l1view import render
-from ttmem.show.pick import UnknownChip, names_of, only
+from ttmem.documents.cores import SCHEMA, Cores, parse_core
+from ttmem.documents.unknown_rows import SCHEMA as snapshot_schema
+from ttmem.model.uncertain_reasons import meanings_text
+from ttmem.show.chip_selector import UnknownChip, names_of, only
+from ttmem.show.chip_table import Names
+from ttmem.show.l1_text import render
 from ttmem.show.text import style_of, wrap
+from ttmem.wire.api_client import ApiError, get_document
 
 _PATIENCE = 60.0
 
@@ -112,13 +111,12 @@ def _text(args: argparse.Namespace, picture: Json, chip: Json, found: Json) -> s
 
 
 def _cores(ledger: Ledger, query: dict[str, str]) -> Any:
-    """What the server would answer if this were its account."""
+    """The same document as the server's, made here."""
     try:
-        answer = asyncio.run(Cores(ledger).answer(Request("GET", "/cores", query, None), lambda uid: True))
-    except HttpError as error:
-        raise CommandError(str(error)) from None
-    assert isinstance(answer.body, bytes)
-    return json.loads(answer.body)
+        core = parse_core(query["core"]) if "core" in query else None
+        return asyncio.run(Cores(ledger).document(query["chip"], core, lambda uid: True))
+    except (ValueError, LookupError) as error:
+        raise CommandError(str(error.args[0])) from None
 
 
 def _chosen(name: str | None, chips: list[dict[str, Any]], picture: dict[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import json
 import re
 from urllib.parse import urlencode
 
-from ttmem.api.client import ApiError, get_document
-from ttmem.api.leaks import OLDER, SCHEMA, leaks_text
 from ttmem.cli import Answered, CommandError
+from ttmem.documents.leaks import OLDER, SCHEMA, leaks_text
+from ttmem.wire.api_client import ApiError, get_document
 
 LEAKED, UNCERTAIN = 3, 5  # as of `ttmem run --fail-on-leak`
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}

@@ -12,21 +12,21 @@ import sys
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ttmem.account.groups import Groups
-from ttmem.account.kinds import KERNEL_KINDS
+from ttmem.account.call_sites import short
 from ttmem.account.ledger import Ledger
-from ttmem.account.peaks import peaks
-from ttmem.account.physical import numbers
-from ttmem.account.sites import short
-from ttmem.account.snapshot import snapshot
-from ttmem.account.units import human
+from ttmem.analyze.breakdown import Groups
 from ttmem.cli import CommandError, complain
-from ttmem.server.clock import rfc3339
-from ttmem.show.groups import WORDS
-from ttmem.show.groups import render as render_groups
-from ttmem.show.smi import render
+from ttmem.documents.peaks import peaks
+from ttmem.documents.snapshot import snapshot
+from ttmem.ingest.clock import rfc3339
+from ttmem.l1.core_map import numbers
+from ttmem.model.kinds import KERNEL_KINDS
+from ttmem.model.units import human
+from ttmem.recording.event_file import JournalError, JournalReader
+from ttmem.show.breakdown_table import WORDS
+from ttmem.show.breakdown_table import render as render_groups
+from ttmem.show.smi_screen import render
 from ttmem.show.text import Style, style_of, wrap
-from ttmem.wire.journal import JournalError, JournalReader
 
 _TIME_FORMS = "seconds since 1970 or a time such as 2026-01-31T12:00:00Z"
 _LISTED = 5

@@ -19,18 +19,18 @@ import os
 import socket
 import sys
 
-from ttmem.account.kinds import Pool
-from ttmem.account.printable import printable
-from ttmem.account.uncertainty import counts_text
-from ttmem.account.units import human, parse
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError
-from ttmem.run.collect import Collector
+from ttmem.model.kinds import Pool
+from ttmem.model.printable import printable
+from ttmem.model.uncertain_reasons import counts_text
+from ttmem.model.units import human, parse
+from ttmem.recording.output_files import RUN_REPORT, open_report, overwrite
 from ttmem.run.launch import LaunchError
 from ttmem.run.launch import run as launch
-from ttmem.run.report import Report
-from ttmem.show.summary import render
-from ttmem.wire.output_files import RUN_REPORT, open_report, overwrite
+from ttmem.run.result import Report
+from ttmem.run.session import Collector
+from ttmem.show.run_text import render
 
 LEAKED, OVER_BUDGET, NOT_SEEN = 3, 4, 5
 BY = ("op", "line", "shape", "kind", "program")

@@ -10,8 +10,8 @@ import argparse
 import asyncio
 
 from ttmem.cli import CommandError, complain
+from ttmem.ingest.legacy_log import STYLES
 from ttmem.server.daemon import Options, ServeError, Server
-from ttmem.server.legacy_log import STYLES
 from ttmem.server.listen import ListenError
 from ttmem.wire.endpoint import LEGACY_PATH, api_path, default_path
 

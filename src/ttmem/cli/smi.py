@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ttmem.show.look import Look
+    from ttmem.show.local_snapshot import Look
 
     Json = dict[str, Any]
 
@@ -103,7 +103,7 @@ class _View:
 
             print(self._shown(json.dumps))
         elif self._args.csv:
-            from ttmem.show import csv
+            from ttmem.show import smi_csv as csv
 
             rows = self._shown(csv.rows)
             print(rows if self._printed else csv.header() + rows, end="")
@@ -113,7 +113,7 @@ class _View:
 
     def text(self) -> str:
         """One picture as a screen."""
-        from ttmem.show.smi import render
+        from ttmem.show.smi_screen import render
         from ttmem.show.text import style_of
 
         style = style_of(sys.stdout, ascii=self._args.ascii, colour=not self._args.no_color)
@@ -131,7 +131,7 @@ class _View:
         self.empty = not picture["chips"] and not picture["processes"]
         if not self._wanted:
             return picture
-        from ttmem.show.pick import UnknownChip, only
+        from ttmem.show.chip_selector import UnknownChip, only
 
         try:
             return only(picture, self._wanted)
@@ -158,11 +158,11 @@ class _Look:
             return self._alone(found) if self._umd else found
 
     def _ask(self) -> Json | None:
-        from ttmem.account.blank import SCHEMA
-        from ttmem.api.client import ApiError, NoServer, OutOfReach, get_document
+        from ttmem.documents.unknown_rows import SCHEMA
+        from ttmem.wire.api_client import ApiError, NoServer, OutOfReach, get_document
 
         if self._api is not None:
-            from ttmem.show.look import takes_events
+            from ttmem.show.local_snapshot import takes_events
 
             if why := takes_events(self._api):
                 raise CommandError(why)
@@ -181,7 +181,7 @@ class _Look:
 
     def _alone(self, account: Json | None) -> Json:
         """What we see of the machine ourselves, with a server's account if there is one."""
-        from ttmem.show.look import Look, no_account
+        from ttmem.show.local_snapshot import Look, no_account
 
         self._look = self._look or Look(self._root)
         return self._look.picture(account or no_account(*self._absent), self._with_umd if self._umd else None)

@@ -7,9 +7,9 @@ import ctypes
 from collections.abc import Callable
 from struct import Struct
 
-from ttmem.account.kinds import KIND_BY_LABEL
 from ttmem.collect.meters import Reading
-from ttmem.wire.ring import GAUGES
+from ttmem.model.kinds import KIND_BY_LABEL
+from ttmem.wire.agent_ring import GAUGES
 
 _NO_ROOM = ctypes.c_size_t(0)
 _MOST_ROWS = 257  # all devices together, and each of as many as the agent can tell apart

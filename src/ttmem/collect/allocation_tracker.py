@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ttmem.account.grid import Cores, format_ranges, ranges_of
 from ttmem.collect.graph_tracker import GraphTracker, cores_or_none
+from ttmem.model.core_sets import Cores, format_ranges, ranges_of
 
 _idents: dict[tuple[int, int], int] = {}
 

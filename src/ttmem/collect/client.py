@@ -11,7 +11,11 @@ from collections.abc import Callable
 from operator import index
 from typing import Any
 
-from ttmem.account.events import (
+from ttmem.collect import sender_pool as shared
+from ttmem.collect.meters import Reading
+from ttmem.collect.sender import Sender
+from ttmem.model.core_sets import MAX_Y, ROW
+from ttmem.model.events import (
     Allocated,
     DeviceClosed,
     DeviceOpened,
@@ -24,14 +28,10 @@ from ttmem.account.events import (
     ProgramRun,
     Viewed,
 )
-from ttmem.account.grid import MAX_Y, ROW
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import KERNEL_KINDS, KIND_BY_LABEL, KINDS, Confidence, Kind, covers
-from ttmem.collect import shared
-from ttmem.collect.meters import Reading
-from ttmem.collect.sender import Sender
-from ttmem.wire.decode import decode
-from ttmem.wire.encode import encode
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import KERNEL_KINDS, KIND_BY_LABEL, KINDS, Confidence, Kind, covers
+from ttmem.wire.client_decode import decode
+from ttmem.wire.client_encode import encode
 from ttmem.wire.handshake import hello
 
 ENABLE_VARIABLE = "TT_ALLOC_TRACKING_ENABLED"
@@ -100,7 +100,7 @@ class AllocationClient:
         self, *, device_id: int, size: int, cb_id: int, program: int = 0, cores: int = 0, shared: bool = False,
         tag: str | None = None,
     ) -> None:  # fmt: skip
-        """A circular buffer exists. ``cores`` is a mask from ``ttmem.account.grid``, ``size`` its bytes on all of them.
+        """A circular buffer exists. ``cores`` is a mask from ``ttmem.model.core_sets``, ``size`` its bytes on all of them.
 
         ``shared`` marks a globally allocated one, which lies inside an L1 buffer and is not counted again.
         """

@@ -16,10 +16,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TextIO, TypeVar, Union
 
-from ttmem.account.grid import Cores, core_id, mask_from
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import KERNEL_KINDS, Confidence, Kind
 from ttmem.collect.client import AllocationClient
+from ttmem.model.core_sets import Cores, core_id, mask_from
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import KERNEL_KINDS, Confidence, Kind
 
 BACKTRACE_VARIABLE = "TTMEM_KERNEL_BACKTRACE"
 _KERNEL_TYPES = ("Application", "Fabric", "Dispatch")

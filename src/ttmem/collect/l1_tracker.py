@@ -8,9 +8,9 @@ import operator
 import os
 import threading
 
-from ttmem.account.grid import Cores, cores_of, mask_from
-from ttmem.account.kinds import Confidence
 from ttmem.collect.client import AllocationClient
+from ttmem.model.core_sets import Cores, cores_of, mask_from
+from ttmem.model.kinds import Confidence
 
 KERNEL_BYTES = 50 * 1024  # a guess on the safe side: code for a compute and two data movement processors
 
@@ -31,7 +31,7 @@ class L1Tracker:
     <BLANKLINE>
     L1: CBs=2.0MB, Kernels=3.1MB
 
-    ``cores`` says on which cores something lies: a mask from ``ttmem.account.grid``, ``CoreRange`` or (x, y) values. A
+    ``cores`` says on which cores something lies: a mask from ``ttmem.model.core_sets``, ``CoreRange`` or (x, y) values. A
     circular buffer then counts on each of them. With ``client=True`` the server is told as well, as an estimate; a
     server that is not there changes nothing.
     """

@@ -19,11 +19,11 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
-from ttmem.account.kinds import KIND_BY_LABEL
-from ttmem.account.units import human
 from ttmem.collect import client, memory_reporter
 from ttmem.collect.agent_meter import AgentMeter
 from ttmem.collect.meters import DRAM_POOL, L1_POOL, ClientMeter, Meter, Reading, Readings, ReporterMeter
+from ttmem.model.kinds import KIND_BY_LABEL
+from ttmem.model.units import human
 
 LABELS = (DRAM_POOL, L1_POOL, *KIND_BY_LABEL)
 _NOTHING = Reading(0, 0, 0, 0)

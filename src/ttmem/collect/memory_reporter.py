@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ttmem.account.kinds import POOL_OF, Kind, Pool
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.meters import DRAM_POOL, L1_POOL
+from ttmem.model.kinds import POOL_OF, Kind, Pool
 
 KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
 _TTNN = "ttnn"  # the workload's own; ttmem does not depend on it

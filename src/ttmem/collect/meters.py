@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ttmem.account.events import PhaseBegan, PhaseEnded
-from ttmem.account.kinds import covers
+from ttmem.model.events import PhaseBegan, PhaseEnded
+from ttmem.model.kinds import covers
 
 if TYPE_CHECKING:
     from ttmem.collect.client import AllocationClient

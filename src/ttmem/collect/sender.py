@@ -16,12 +16,12 @@ from collections import deque
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
 
-from ttmem.account.events import Event, Lost
-from ttmem.collect.line import Line
-from ttmem.collect.live import LiveTable
+from ttmem.collect.client_totals import Tally
+from ttmem.collect.live_table import LiveTable
 from ttmem.collect.meters import Reading
-from ttmem.collect.tally import Tally
-from ttmem.wire.encode import encode
+from ttmem.collect.server_connection import Line
+from ttmem.model.events import Event, Lost
+from ttmem.wire.client_encode import encode
 from ttmem.wire.endpoint import search_paths
 from ttmem.wire.handshake import sync
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ttmem.account.grid import mask_of, parse_ranges
-from ttmem.account.kinds import BUFFER_KINDS, Kind
+from ttmem.model.core_sets import mask_of, parse_ranges
+from ttmem.model.kinds import BUFFER_KINDS, Kind
 
 Node = Mapping[str, Any]
 

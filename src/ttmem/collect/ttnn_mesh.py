@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any
 
-from ttmem.account.geometry import Arch, Geometry
-from ttmem.account.identity import ChipInfo, assumed_uid
-from ttmem.account.kinds import Kind
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.ttnn_graph import Buffer, Part, Program
+from ttmem.model.geometry import Arch, Geometry
+from ttmem.model.identity import ChipInfo, assumed_uid
+from ttmem.model.kinds import Kind
 
 Place = tuple[int, int]  # kind, address
 

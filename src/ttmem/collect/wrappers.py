@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
-from ttmem.account.grid import MAX_Y, ROW, Cores, mask_from
-from ttmem.account.kinds import Confidence
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.l1_tracker import KERNEL_BYTES
+from ttmem.model.core_sets import MAX_Y, ROW, Cores, mask_from
+from ttmem.model.kinds import Confidence
 
 Result = TypeVar("Result")
 

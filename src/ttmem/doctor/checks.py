@@ -9,10 +9,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import ttmem
-from ttmem.doctor import agent, container, machine, memory, picture, server, wheel, workload
+from ttmem.doctor import agent_checks as agent
+from ttmem.doctor import container_checks as container
+from ttmem.doctor import machine_checks as machine
+from ttmem.doctor import server_checks as server
+from ttmem.doctor import shm_checks as memory
+from ttmem.doctor import snapshot_checks as picture
+from ttmem.doctor import wheel_checks as wheel
+from ttmem.doctor import workload_checks as workload
+from ttmem.doctor.context import Scene
 from ttmem.doctor.findings import LEVELS, Finding, Said
-from ttmem.doctor.scene import Scene
-from ttmem.server.clock import rfc3339
+from ttmem.ingest.clock import rfc3339
 
 SCHEMA = "ttmem.doctor/1"
 

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Union
 
-from ttmem.account.kinds import BUFFER_KINDS, Kind
-from ttmem.account.snapshot import LAYOUTS
 from ttmem.collect.ttnn_graph import Buffer, Node, Program, read
-from ttmem.imports.nodes import error_of, functions, mark_programs, operations, shapes, thrown_at
+from ttmem.documents.snapshot import LAYOUTS
+from ttmem.imports.graph_nodes import error_of, functions, mark_programs, operations, shapes, thrown_at
 from ttmem.imports.stacks import message_of
+from ttmem.model.kinds import BUFFER_KINDS, Kind
 
 MOST_DEVICES, MOST_BYTES = 1 << 16, 1 << 48  # anything above is no number of ttnn's
 TICK = 1e-6  # seconds that a node takes at least, so that no two are at one time

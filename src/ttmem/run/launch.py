@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ttmem.run.collect import Collector
 from ttmem.run.environment import variables
-from ttmem.sources import processes
+from ttmem.run.session import Collector
+from ttmem.sources import process_lookup as processes
 
 _LOOK_MS = 20  # how often rings are looked at
 _EARLY_SECONDS, _EARLY_LOOK_SECONDS, _LOOK_SECONDS = 3.0, 0.05, 1.0  # at who uses a device unseen

@@ -15,31 +15,31 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from ttmem import __version__
-from ttmem.account.events import ChipFound, Event
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Pool
+from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Source
-from ttmem.account.printable import printable
-from ttmem.account.units import human
-from ttmem.server import descriptors
-from ttmem.server.answers import LegacyAnswers
-from ttmem.server.clock import Clock, rfc3339
-from ttmem.server.feed import Feed
+from ttmem.ingest import file_descriptors as descriptors
+from ttmem.ingest.clock import Clock, rfc3339
+from ttmem.ingest.legacy_log import LegacyLog
+from ttmem.ingest.legacy_replies import LegacyAnswers
+from ttmem.ingest.sockets import TURN_SECONDS, Ingest
+from ttmem.model.events import ChipFound, Event
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Pool
+from ttmem.model.printable import printable
+from ttmem.model.units import human
+from ttmem.recording.output_files import write_whole
+from ttmem.recording.recorder import Recording
+from ttmem.server.event_stream import Feed
 from ttmem.server.guard import Guard
 from ttmem.server.history import History
-from ttmem.server.http import HttpServer
-from ttmem.server.ingest import TURN_SECONDS, Ingest
-from ttmem.server.legacy_log import LegacyLog
+from ttmem.server.http_server import HttpServer
 from ttmem.server.listen import Claim, ListenError, claim, group_id
-from ttmem.server.lookout import Lookout
-from ttmem.server.recording import Recording
-from ttmem.server.routes import Api
+from ttmem.server.machine_poller import Lookout
+from ttmem.server.router import Api
 from ttmem.sources import sysfs
-from ttmem.sources.rounds import Rounds
+from ttmem.sources.polling import Rounds
 from ttmem.wire.endpoint import LEGACY_PATH, api_path, beside
-from ttmem.wire.legacy import Type
-from ttmem.wire.output_files import write_whole
+from ttmem.wire.legacy_records import Type
 
 _TICK_SECONDS = 0.05
 _RINGS_SECONDS = 0.04  # of a tick, for what agents wrote
@@ -97,7 +97,7 @@ class Server:
         self._servers: list[asyncio.Server] = []
         if options.record is not None:
             try:
-                self._recording = Recording(options.record, self.ingest, self.warn)
+                self._recording = Recording(options.record, self.ingest.observers, self.warn)
             except OSError as error:
                 raise ServeError(f"cannot record to {options.record}: {error.strerror}") from None
         for chip in machine:

@@ -12,17 +12,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ttmem.account import snapshot as snap
-from ttmem.account.kinds import KINDS, Kind
+from ttmem.account.allocations import Thing
 from ttmem.account.ledger import Ledger
-from ttmem.account.things import Thing
 from ttmem.account.totals import NOT_YET
 from ttmem.account.uncertainty import added
-from ttmem.api.dump import DumpBuilder, kernels_text, remaining_text
-from ttmem.server.clock import Clock, rfc3339
-from ttmem.server.query import sees
-from ttmem.server.slices import SLICE, pause
-from ttmem.wire.legacy import Type
+from ttmem.documents import snapshot as snap
+from ttmem.documents.dump import DumpBuilder, kernels_text, remaining_text
+from ttmem.ingest.clock import Clock, rfc3339
+from ttmem.ingest.time_slices import SLICE, pause
+from ttmem.model.kinds import KINDS, Kind
+from ttmem.server.request import sees
+from ttmem.wire.legacy_records import Type
 
 _MAX_WAITING = 8  # dumps of different moments that clients asked for in their streams
 _MAX_CAPTURED = 200_000  # allocations that all but the first of those may refer to

@@ -7,10 +7,10 @@ from array import array
 from collections.abc import Iterable
 from typing import Any
 
-from ttmem.account.kinds import KINDS, Kind
+from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Chip
-from ttmem.account.snapshot import memory, shown_chips
+from ttmem.documents.snapshot import memory, shown_chips
+from ttmem.model.kinds import KINDS, Kind
 
 Json = dict[str, Any]
 

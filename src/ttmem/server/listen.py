@@ -10,8 +10,8 @@ import os
 import socket
 import stat
 
+from ttmem.recording.output_files import read_small
 from ttmem.wire.endpoint import beside
-from ttmem.wire.output_files import read_small
 
 BACKLOG = 1024
 

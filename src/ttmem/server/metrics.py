@@ -11,13 +11,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Pool
+from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
-from ttmem.account.parties import Chip
-from ttmem.account.printable import printable, printable_data
-from ttmem.account.snapshot import shown_chips
-from ttmem.account.uncertainty import REASONS
+from ttmem.documents.snapshot import shown_chips
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import KINDS, POOL_OF, Confidence, Pool
+from ttmem.model.printable import printable, printable_data
+from ttmem.model.uncertain_reasons import REASONS
 from ttmem.server.machine_metrics import MachineMetrics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

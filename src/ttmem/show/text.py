@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from ttmem.account.printable import printable_data
+from ttmem.model.printable import printable_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ttmem.account.grid import CoreRange
-from ttmem.account.kinds import Kind
+from ttmem.model.core_sets import CoreRange
+from ttmem.model.kinds import Kind
 from ttmem.sim import reports
 from ttmem.sim.allocator import MemoryView
-from ttmem.sim.boards import MACHINES
+from ttmem.sim.board_types import MACHINES
 from ttmem.sim.buffer import (
     Buffer,
     InterleavedBufferConfig,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from ttmem.account.geometry import Geometry
-from ttmem.account.kinds import Kind
+from ttmem.model.geometry import Geometry
+from ttmem.model.kinds import Kind
 from ttmem.sim.errors import OutOfMemory, SimError
 from ttmem.sim.free_list import FreeList, Statistics, round_up
 from ttmem.sim.tensors import Need, TensorSpec, need_of, need_of_bytes
@@ -57,7 +57,7 @@ class _Banks(NamedTuple):
 class Allocator:
     """Gives out addresses that hold in every bank of a kind, whether or not the bank gets pages.
 
-    >>> from ttmem.account.geometry import BOARDS
+    >>> from ttmem.model.geometry import BOARDS
     >>> memory = Allocator(BOARDS["n150"], dram_base=1048640, dram_alignment=32)
     >>> need = memory.need(Kind.L1, TensorSpec((1, 1, 64, 64)))
     >>> memory.allocate(Kind.L1, need)

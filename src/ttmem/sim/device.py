@@ -9,13 +9,13 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from ttmem.account.grid import CoreRange, cores_of
-from ttmem.account.identity import ChipInfo
-from ttmem.account.kinds import Confidence, Kind
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.graph_tracker import GraphTracker
+from ttmem.model.core_sets import CoreRange, cores_of
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Confidence, Kind
 from ttmem.sim.allocator import Allocator
-from ttmem.sim.boards import Machine, machine_named
+from ttmem.sim.board_types import Machine, machine_named
 from ttmem.sim.buffer import Buffer
 from ttmem.sim.driver import VARIABLE
 from ttmem.sim.errors import SimError

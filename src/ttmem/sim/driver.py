@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ttmem.account.geometry import BOARDS, Arch
-from ttmem.sim.boards import Machine, machine_named
+from ttmem.model.geometry import BOARDS, Arch
+from ttmem.sim.board_types import Machine, machine_named
 
 # Set for processes whose chips have a simulated driver: only then do they tell their numbers, because elsewhere those
 # are the numbers of real chips.

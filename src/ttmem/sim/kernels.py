@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ttmem.account.grid import CoreRange, format_ranges, mask_of, ranges_of
+from ttmem.model.core_sets import CoreRange, format_ranges, mask_of, ranges_of
 from ttmem.sim.errors import RingTooSmall
 from ttmem.sim.free_list import round_up
 

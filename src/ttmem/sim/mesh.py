@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 
 from ttmem.collect.graph_tracker import GraphTracker
-from ttmem.sim.boards import machine_named
+from ttmem.sim.board_types import machine_named
 from ttmem.sim.device import Chip, Options, Place, default_tracker
 from ttmem.sim.errors import SimError
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ttmem.account.grid import CoreRange, mask_of, ranges_of
+from ttmem.model.core_sets import CoreRange, mask_of, ranges_of
 from ttmem.sim.errors import Clash
 from ttmem.sim.free_list import round_up
 

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ttmem.account.grid import CoreRange, mask_of
+from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.sim.errors import SimError
 from ttmem.sim.kernels import Group, Kernel, RingUse, check_ring, groups_of, ring_use
 from ttmem.sim.placement import Tracks, rectangles

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ttmem.account.kinds import Kind
+from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator
 from ttmem.sim.free_list import CLASS_BASE, FreeList
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ttmem.account.kinds import Kind
+from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator, Marks
 from ttmem.sim.errors import SimError, TraceRegionTooSmall
 from ttmem.sim.free_list import round_up

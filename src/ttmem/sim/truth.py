@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from ttmem.account.grid import CoreRange, cores_of, mask_of
-from ttmem.account.kinds import BUFFER_KINDS, Kind
+from ttmem.model.core_sets import CoreRange, cores_of, mask_of
+from ttmem.model.kinds import BUFFER_KINDS, Kind
 from ttmem.sim.device import SYSTEM_KERNELS, Chip, Place
 
 _OF_ALLOCATOR = [kind for kind in BUFFER_KINDS if kind is not Kind.HOST]

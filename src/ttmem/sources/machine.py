@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 import time
 
-from ttmem.sources.holders import Holders
-from ttmem.sources.shm import Counters
+from ttmem.sources.device_holders import Holders
+from ttmem.sources.metal_counters import Counters
 from ttmem.sources.telemetry import Telemetry
 
 TYPE_CHECKING = False

@@ -15,8 +15,8 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn, TextIO, TypeVar
 
-from ttmem.account.kinds import Kind
-from ttmem.account.printable import printable
+from ttmem.model.kinds import Kind
+from ttmem.model.printable import printable
 
 KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL)
 SUMMARY, L1_SUMMARY, DETAILED = "memory_usage_summary.csv", "l1_usage_summary.csv", "detailed_memory_usage.csv"

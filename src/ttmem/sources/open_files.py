@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 
-from ttmem.sources import processes, sysfs
+from ttmem.sources import process_lookup as processes
+from ttmem.sources import sysfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

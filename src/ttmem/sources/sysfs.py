@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 
-from ttmem.account.printable import printable_bytes
+from ttmem.model.printable import printable_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ttmem.account.identity import ChipInfo
+    from ttmem.model.identity import ChipInfo
 
 _ENTRY = "tenstorrent!"
 _ARCH_BY_PCI_DEVICE = {0x401E: "wormhole_b0", 0xB140: "blackhole", 0xFACA: "grayskull"}
@@ -154,8 +154,8 @@ def _is_version(text: str) -> bool:
 def chips(root: str = "/") -> list[ChipInfo]:
     """The PCIe chips in driver order; chips behind another chip do not appear here."""
     # Only the server wants these; the screens, which start often, read the same files without them.
-    from ttmem.account.geometry import Arch
-    from ttmem.account.identity import ChipInfo
+    from ttmem.model.geometry import Arch
+    from ttmem.model.identity import ChipInfo
 
     found = []
     for number, folder in (folders(root) or {}).items():

@@ -14,7 +14,7 @@ import os
 import time
 
 from ttmem.sources import sysfs
-from ttmem.sources.rounds import Rounds
+from ttmem.sources.polling import Rounds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

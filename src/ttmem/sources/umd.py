@@ -15,7 +15,7 @@ import os
 import sys
 import time
 
-from ttmem.account.printable import printable
+from ttmem.model.printable import printable
 from ttmem.sources.telemetry import FIELDS, judge
 
 TYPE_CHECKING = False

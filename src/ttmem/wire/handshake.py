@@ -6,9 +6,9 @@ from __future__ import annotations
 from struct import error as StructError
 from typing import NamedTuple
 
-from ttmem.account.kinds import Confidence
-from ttmem.wire import native
-from ttmem.wire.native import NativeError
+from ttmem.model.kinds import Confidence
+from ttmem.wire import client_records as native
+from ttmem.wire.client_records import NativeError
 
 ANSWER_SIZE = native.NUMBER_FORM.size  # of everything a server sends
 

@@ -20,8 +20,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ttmem.show.top.dashboard import Dashboard
-from ttmem.show.top.feed import Feed, News
-from ttmem.show.top.rows import Row, Size
+from ttmem.show.top.parts.data_feed import Feed, News
+from ttmem.show.top.parts.rows import Row, Size
 from ttmem.show.top.themes import look_of
 
 _BEAT = 1.0  # seconds after which the age of a picture is looked at even if nothing comes

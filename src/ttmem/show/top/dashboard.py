@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ttmem.account.printable import printable
-from ttmem.api.client import malformed
-from ttmem.show.top.feed import News
+from ttmem.model.printable import printable
+from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.frame import footer, header, help_rows, tab_at, tabs
-from ttmem.show.top.model import Model
-from ttmem.show.top.rows import Row, Signs, Size, View, fitted
+from ttmem.show.top.parts.data_feed import News
+from ttmem.show.top.parts.rows import Row, Signs, Size, View, fitted
 from ttmem.show.top.settings import Settings
 from ttmem.show.top.themes import THEMES, following
+from ttmem.wire.api_client import malformed
 
 LEAST_INTERVAL, MOST_INTERVAL = 0.1, 10.0
 _INTERVALS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)

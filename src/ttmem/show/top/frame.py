@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ttmem.show.text import Style, cells
-from ttmem.show.top.model import Model
-from ttmem.show.top.rows import Row, Signs, Size, Span, View, fitted, width_of
+from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.parts.rows import Row, Signs, Size, Span, View, fitted, width_of
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ttmem.wire.output_files import write_whole
+from ttmem.recording.output_files import write_whole
 
 
 def default_path(env: Mapping[str, str] = os.environ) -> str:

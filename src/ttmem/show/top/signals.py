@@ -8,7 +8,7 @@ import os
 import signal
 from typing import Any
 
-from ttmem.sources.processes import is_dead, stat
+from ttmem.sources.process_lookup import is_dead, stat
 
 Json = dict[str, Any]
 

@@ -11,16 +11,16 @@ from typing import Protocol
 
 from ttmem.show.text import style_of
 from ttmem.show.top.app import Top
-from ttmem.show.top.charts import Charts
-from ttmem.show.top.cores import Cores
 from ttmem.show.top.dashboard import LEAST_INTERVAL, MOST_INTERVAL, Dashboard
-from ttmem.show.top.model import Model
-from ttmem.show.top.overview import Overview
-from ttmem.show.top.processes import Processes
-from ttmem.show.top.rows import Signs, View
+from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.parts.rows import Signs, View
 from ttmem.show.top.settings import Settings, default_path
-from ttmem.show.top.telemetry import Telemetry
-from ttmem.show.top.things import Things
+from ttmem.show.top.views.allocation_view import Things
+from ttmem.show.top.views.charts import Charts
+from ttmem.show.top.views.core_view import Cores
+from ttmem.show.top.views.overview import Overview
+from ttmem.show.top.views.processes import Processes
+from ttmem.show.top.views.telemetry_view import Telemetry
 
 _LOOK = 0.2  # seconds after which a host is asked again
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from importlib import import_module
 from typing import NamedTuple
 
-from ttmem.sim.boards import machine_named
+from ttmem.sim.board_types import machine_named
 from ttmem.sim.device import Place, create_device
 from ttmem.sim.errors import SimError
 from ttmem.sim.mesh import create_mesh_device

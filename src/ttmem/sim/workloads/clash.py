@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 
-from ttmem.account.kinds import Kind
+from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import InterleavedBufferConfig, create_buffer
 from ttmem.sim.errors import Clash
 from ttmem.sim.workloads import HELD, Part, Steps

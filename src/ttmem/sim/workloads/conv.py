@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ttmem.account.kinds import Kind
+from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import Buffer, allocate_tensor
 from ttmem.sim.program import CircularBufferConfig, Program, create_circular_buffer
 from ttmem.sim.tensors import Dtype, Layout, MemoryConfig, MemoryLayout, TensorSpec

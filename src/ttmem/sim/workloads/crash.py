@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 
-from ttmem.account.kinds import Kind
+from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import allocate_tensor
 from ttmem.sim.tensors import TensorSpec
 from ttmem.sim.workloads import Part, Steps

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ttmem.account.kinds import Kind
 from ttmem.collect.memory import phase
+from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import Buffer, allocate_tensor
 from ttmem.sim.device import Place
 from ttmem.sim.tensors import Dtype, MemoryConfig, MemoryLayout, TensorSpec

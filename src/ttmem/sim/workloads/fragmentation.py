@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ttmem.account.kinds import Kind
+from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import InterleavedBufferConfig, create_buffer
 from ttmem.sim.errors import OutOfMemory
 from ttmem.sim.workloads import HELD, Part, Steps

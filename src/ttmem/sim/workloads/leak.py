@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ttmem.account.kinds import Kind
+from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import allocate_tensor
 from ttmem.sim.tensors import TensorSpec
 from ttmem.sim.workloads import HELD, Part, Steps

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ttmem.account.grid import CoreRange
+from ttmem.model.core_sets import CoreRange
 from ttmem.sim.buffer import allocate_tensor
 from ttmem.sim.program import launch_program
 from ttmem.sim.tensors import TensorSpec

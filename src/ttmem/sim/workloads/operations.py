@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ttmem.account.grid import CoreRange
+from ttmem.model.core_sets import CoreRange
 from ttmem.sim.kernels import compute_kernel, data_movement_kernel
 from ttmem.sim.program import CircularBufferConfig, Program, create_circular_buffer
 

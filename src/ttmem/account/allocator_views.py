@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What allocators say of themselves through their process (tt-metal's memory views), beside what is tracked."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ttmem.account.allocations import Holding
+from ttmem.account.entities import Chip, Process
+from ttmem.model.events import Viewed
+from ttmem.model.kinds import Kind
+
+_UNAVAILABLE = "MemoryReporter unavailable"
+_BASIS = (
+    "reporter total minus tracked buffers; on stock ttnn this is what was not tracked, "
+    "not circular buffers or kernels"
+)  # fmt: skip
+
+
+class Agreement(NamedTuple):
+    """Bytes that the account and the allocators both know of, and that either does."""
+
+    both: int
+    either: int
+
+
+def keep(holding: Holding, event: Viewed, limit: int) -> None:
+    """The newest view of an allocator and kind counts; one of no banks says that there is none any more."""
+    key = (event.allocator, event.kind)
+    if not event.banks:
+        holding.views.pop(key, None)
+    elif key in holding.views or len(holding.views) < limit:
+        holding.views[key] = event
+    # Now, not when somebody asks: what is tracked moves on, a view does not.
+    _compare(holding, event.kind)
+
+
+def compare(holding: Holding) -> None:
+    """The views came before what they speak of was counted: look again."""
+    for kind in {kind for _, kind in holding.views}:
+        _compare(holding, kind)
+
+
+def _compare(holding: Holding, kind: Kind) -> None:
+    tracked, said = _tracked(holding.source.process, holding.chip, kind), _said(holding, kind)
+    holding.agreements.pop(kind, None)
+    if tracked is not None and said is not None:
+        holding.agreements[kind] = Agreement(min(tracked, said), max(tracked, said))
+
+
+def _said(holding: Holding, kind: Kind) -> int | None:
+    """Bytes allocated of a kind, over the allocators that were asked."""
+    found = [view.allocated * view.banks for view in holding.views.values() if view.kind is kind]
+    return sum(found) if found else None
+
+
+def _tracked(process: Process, chip: Chip, kind: Kind) -> int | None:
+    """What the process's believed source says was taken of a kind; None if it does not say of everything."""
+    leaves = [holding.leaves[kind] for holding in process.holdings() if holding.chip is chip]
+    taken = [leaf.reserved_bytes for leaf in leaves if leaf is not None and leaf.counts]
+    return None if None in taken else sum(size for size in taken if size is not None)
+
+
+def agreements(chip: Chip) -> list[Agreement]:
+    """How account and allocators agree on a chip; a process that audits itself knows better than its views."""
+    auditors = [holding for holding in chip.holdings if holding.audits]
+    found = [Agreement(*audit.agreement) for holding in auditors for audit in holding.audits.values()]
+    audited = {holding.source.process for holding in auditors}
+    for holding in chip.holdings:
+        if holding.agreements and holding.source.process not in audited:
+            found += holding.agreements.values()
+    return found
+
+
+def reporter(chip: Chip) -> dict[str, Any]:
+    """L1 by the allocators' own word, what is tracked of it, and the rest, with what that rest means."""
+    asked = [holding for holding in chip.holdings if holding.views]
+    said = [(holding, size) for holding in asked if (size := _said(holding, Kind.L1)) is not None]
+    if not said:
+        return {"total": None, "tracked": None, "inferred": None, "basis": _UNAVAILABLE}
+    heard = {holding.source.process for holding, _ in said}  # nobody spoke for the others
+    leaves = [holding.leaves[Kind.L1] for holding in chip.holdings if holding.source.process in heard]
+    counting = [leaf for leaf in leaves if leaf is not None and leaf.counts]
+    taken = [leaf.reserved_bytes for leaf in counting]
+    tracked = sum(leaf.used if None in taken else leaf.reserved for leaf in counting)
+    total = sum(size for _, size in said)
+    return {"total": total, "tracked": tracked, "inferred": max(0, total - tracked), "basis": _BASIS}

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All chips anybody has spoken of, by name: those of the machine, those a process named, those only assumed."""
+
+from __future__ import annotations
+
+from ttmem.account.entities import Chip
+from ttmem.account.totals import WholeTotal
+from ttmem.model.geometry import board_geometry
+from ttmem.model.identity import ChipInfo, assumed_uid
+
+
+class Chips(dict[str, Chip]):
+    """Chips by uid, up to a limit."""
+
+    def __init__(self, limit: int, whole: WholeTotal | None) -> None:
+        """``whole`` is a total in which the buffers of all of them are to count."""
+        super().__init__()
+        self._limit = limit
+        self._whole = whole
+
+    def has_room_for(self, uid: str) -> bool:
+        return uid in self or len(self) < self._limit
+
+    @property
+    def crowded(self) -> bool:
+        """Is it time to forget those that nobody means any more?"""
+        return 2 * len(self) > self._limit
+
+    def named_by(self, user: int | None) -> int:
+        """How many of them that user's processes named first."""
+        return sum(chip.named_by == user and not chip.found for chip in self.values())
+
+    def assumed(self, number: int, user: int | None = None) -> Chip:
+        """Device N of a process that did not say more: taken for the machine's chip N, and marked as assumed."""
+        uid = assumed_uid(number)
+        here = next((chip.info for chip in self.values() if chip.info.kmd == number and not chip.assumed), None)
+        return self._named(ChipInfo(uid) if here is None else here._replace(uid=uid), user)
+
+    def described(self, info: ChipInfo, *, user: int | None = None, believed: bool = True) -> Chip:
+        """The chip of that name. News replaces what was known of it, or only adds to it if it is not ``believed``."""
+        chip = self._named(info, user)
+        first, second = (info, chip.info) if believed else (chip.info, info)
+        chip.info = ChipInfo(
+            info.uid,
+            first.pci or second.pci,
+            second.kmd if first.kmd is None else first.kmd,
+            first.arch or second.arch,
+            first.board or second.board,
+            second.remote if first.remote is None else first.remote,
+            first.geometry or second.geometry,
+        )
+        chip.geometry = chip.info.geometry or board_geometry(chip.info.board, chip.info.arch)
+        return chip
+
+    def forget(self, chip: Chip) -> None:
+        """A chip on which nobody holds anything."""
+        if not chip.holdings and self.get(chip.uid) is chip:
+            del self[chip.uid]
+
+    def _named(self, info: ChipInfo, user: int | None) -> Chip:
+        chip = self.get(info.uid)
+        if chip is None:
+            chip = self[info.uid] = Chip(info, self._whole)
+            chip.named_by = user
+        return chip

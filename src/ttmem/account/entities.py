@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parties of the account: chips, processes, and the sources through which processes report."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ttmem.account.allocations import Holding, Program, Thing
+from ttmem.account.phases import Phases
+from ttmem.account.totals import Total, WholeTotal
+from ttmem.model.geometry import Geometry, board_geometry
+from ttmem.model.identity import ASSUMED, ChipInfo, ProcessInfo
+from ttmem.model.kinds import KINDS, Confidence, Kind, Pool, covers
+
+if TYPE_CHECKING:
+    from ttmem.account.dead_processes import Grave
+    from ttmem.model.events import Failed
+
+
+class Chip:
+    """One chip: its totals by kind and by pool, and which program ran last on which core."""
+
+    __slots__ = ("covered", "found", "geometry", "holdings", "info", "kinds", "launched", "named_by", "pools",
+                 "resident", "whole")  # fmt: skip
+
+    def __init__(self, info: ChipInfo, whole: WholeTotal | None = None) -> None:
+        self.info = info
+        self.found = False  # is it one of the machine's own, or did only a process name it
+        self.named_by: int | None = None  # the user whose process named it first
+        self.whole = whole  # over all chips, if somebody wants to know what was live at the peak
+        # Live geometry if a process told it, else the table's figures for the board.
+        self.geometry: Geometry | None = info.geometry or board_geometry(info.board, info.arch)
+        self.kinds = [Total() for _ in KINDS]
+        self.pools = [Total() for _ in Pool]
+        self.holdings: list[Holding] = []
+        self.resident: list[tuple[Program, int]] = []
+        self.launched = False  # was a launch ever seen here
+        self.covered: frozenset[Kind] = frozenset()  # what the sources heard so far would have reported
+
+    @property
+    def uid(self) -> str:
+        return self.info.uid
+
+    @property
+    def assumed(self) -> bool:
+        return self.info.uid.startswith(ASSUMED)
+
+    def totals(self) -> Iterator[Total]:
+        yield from self.kinds
+        yield from self.pools
+
+    def run(self, program: Program, cores: int) -> None:
+        """A program was launched on these cores; whatever was resident there no longer is.
+
+        Two sources of one process see the same launches: they do not push each other's programs out.
+        """
+        self.launched = True
+        here, mine, left = program.holding.source, cores, []
+        for other, mask in self.resident:
+            there = other.holding.source
+            if other is program:
+                mine |= mask
+            elif there is here or there.process is not here.process:
+                left.append((other, mask & ~cores))
+            else:
+                left.append((other, mask))
+        self.resident = [(other, mask) for other, mask in left if mask]
+        self.resident.append((program, mine))
+
+    def evict(self, program: Program) -> None:
+        self.resident = [(other, mask) for other, mask in self.resident if other is not program]
+
+    def leaving(self, holding: Holding) -> list[tuple[Program, int]]:
+        """Take a holding's programs off the cores; returns which were on which."""
+        gone = [(program, mask) for program, mask in self.resident if program.holding is holding]
+        self.resident = [(program, mask) for program, mask in self.resident if program.holding is not holding]
+        return gone
+
+    def resident_bytes(self, kind: Kind) -> int | None:
+        """Bytes of a kind that belong to the program last run on each core; None if no launch was ever seen."""
+        if not self.launched:
+            return None
+        total = 0
+        for program, cores in self.resident:
+            leaf = program.holding.leaves[kind]
+            if leaf is not None and leaf.counts:
+                part = program.resident(kind, cores)
+                if part is None:
+                    return None
+                total += part
+        return total
+
+
+class Share:
+    """One process on one chip: totals by pool, and which of its sources is believed about each kind."""
+
+    __slots__ = ("chip", "pools", "voices")
+
+    def __init__(self, chip: Chip) -> None:
+        self.chip = chip
+        self.pools = [Total() for _ in Pool]
+        self.voices: list[Source | None] = [None] * len(KINDS)
+
+
+class Failures:
+    """How often the runtime threw where memory is taken, and the last times."""
+
+    __slots__ = ("count", "last")
+
+    KEPT = 8
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: deque[tuple[float, Failed]] = deque(maxlen=self.KEPT)
+
+    def append(self, failure: tuple[float, Failed]) -> None:
+        self.count += 1
+        self.last.append(failure)
+
+
+class Process:
+    """A process and everything its sources hold. Once it has exited, its totals stay as they were then."""
+
+    __slots__ = ("anomalies", "claimed", "count", "exited", "failures", "graves", "info", "numbers", "phases", "seen",
+                 "shares", "sources", "uncertain")  # fmt: skip
+
+    def __init__(self, info: ProcessInfo, time: float) -> None:
+        self.info = info
+        self.seen = time
+        self.exited: float | None = None
+        self.anomalies: Counter[str] = Counter()
+        self.uncertain: Counter[str] = Counter()  # by reason: see `uncertainty`
+        self.claimed: set[int] = set()
+        self.count = 0  # live things, over all sources
+        self.numbers: dict[int, Chip] = {}
+        self.shares: dict[str, Share] = {}
+        self.sources: dict[str, Source] = {}
+        self.graves: list[Grave] = []  # once exited: what its holdings held
+        self.phases = Phases(self)
+        self.failures = Failures()
+
+    def holdings(self) -> Iterator[Holding]:
+        for source in self.sources.values():
+            yield from source.holdings.values()
+
+    def largest_left(self, count: int) -> list[Thing]:
+        """The largest things it still held when it died."""
+        found = [thing for grave in self.graves for thing in grave.largest(count)]
+        return sorted(found, key=lambda thing: (-thing.size, -thing.born))[:count]
+
+
+class Source:
+    """One stream of reports by one process: the legacy client, our client, the agent."""
+
+    __slots__ = ("confidence", "confirmed", "confirmed_phases", "confirmed_programs", "covered", "frees_elsewhere",
+                 "generation", "holdings", "kindless", "name", "process", "trouble")  # fmt: skip
+
+    def __init__(self, process: Process, name: str, confidence: Confidence) -> None:
+        self.process = process
+        self.name = name
+        self.confidence = confidence
+        self.holdings: dict[int, Holding] = {}
+        self.generation: int | None = None  # of the resync under way
+        self.confirmed: set[Thing] = set()
+        self.confirmed_programs: set[Program] = set()
+        self.confirmed_phases: set[int] = set()
+        self.frees_elsewhere = False  # has it ever freed on a device other than 0
+        self.covered = covers(name)  # the kinds it would report if they existed
+        self.trouble: str | None = None  # in words: what it cannot see, and why
+        self.kindless = name == "legacy"  # its frees do not carry the kind of what they free

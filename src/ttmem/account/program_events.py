@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs and their parts: circular and dataflow buffers, scratchpads and kernels come and go with one."""
+
+from __future__ import annotations
+
+from ttmem.account.allocations import Holding, PartKey, Program, Thing
+from ttmem.account.entities import Source
+from ttmem.account.live_set import place, remove
+from ttmem.account.state import Books
+from ttmem.model.events import Extra, ProgramCompiled, ProgramDestroyed, ProgramRun
+from ttmem.model.kinds import FAMILY_OF, Kind
+
+_KERNEL = int(Kind.KERNEL)
+
+
+def part_allocated(
+    books: Books,
+    time: float,
+    holding: Holding,
+    kind: Kind,
+    address: int,
+    size: int,
+    ident: int,
+    refs: int,
+    extra: Extra | None,
+) -> Thing | None:
+    source = holding.source
+    program = holding.programs.get(ident)
+    key: PartKey = (FAMILY_OF[kind], address, extra.cores if extra is not None else 0)
+    if key[0] == _KERNEL:  # loaded twice is one load (rule 7)
+        refs = min(refs, 1)
+    thing = program.parts.get(key) if program is not None else None
+    if thing is not None:
+        if thing.size == size and thing.kind == kind and not (refs and thing.extra != extra):
+            if key[0] != _KERNEL:
+                thing.refs = refs or thing.refs + 1
+            if source.generation is not None:
+                source.confirmed.add(thing)
+            return thing
+        remove(holding, thing)
+        if not refs:
+            books.anomaly(source.process, "replaced")
+    elif source.process.count >= books.limits.things_per_process:
+        return books.anomaly(source.process, "dropped")
+    if program is None:
+        program = holding.programs[ident] = Program(ident, holding)
+    thing = place(holding, kind, address, size, books.seq, time, refs, extra, program)
+    program.parts[key] = thing
+    return thing
+
+
+def part_freed(books: Books, holding: Holding, kind: Kind, address: int, ident: int, cores: int) -> Thing | None:
+    key: PartKey = (FAMILY_OF[kind], address, cores)
+    program = holding.programs.get(ident)
+    thing = program.parts.get(key) if program is not None else None
+    if program is None or thing is None:
+        known = holding.just_freed((ident, key))
+        return books.anomaly(holding.source.process, "double_free" if known else "unknown_free")
+    if thing.refs > 1:
+        thing.refs -= 1
+        return thing
+    del program.parts[key]
+    if not program.parts and program.metal_id is None:  # a compiled one exists until it is destroyed
+        forget(program)
+    thing.refs = 0
+    remove(holding, thing)
+    holding.note_freed((ident, key))
+    return thing
+
+
+def run(books: Books, time: float, source: Source, event: ProgramRun) -> None:
+    holding = books.holding(source, event.device)
+    if holding is None:
+        books.anomaly(source.process, "rejected")
+    else:
+        holding.chip.run(_known(books, holding, event.program), event.cores)
+
+
+def compiled(books: Books, time: float, source: Source, event: ProgramCompiled) -> None:
+    holding = books.holding(source, event.device)
+    if holding is None:
+        books.anomaly(source.process, "rejected")
+        return
+    program = _known(books, holding, event.program)
+    if source.generation is not None and program not in source.confirmed_programs:
+        program.forget()  # another one may have taken its number while nobody looked
+        source.confirmed_programs.add(program)
+    program.ring, program.metal_id = event.ring or program.ring, event.metal_id
+    origin = program.origin
+    origin.tag, origin.stack = event.tag or origin.tag, event.stack or origin.stack
+
+
+def destroyed(books: Books, time: float, source: Source, event: ProgramDestroyed) -> None:
+    holding = source.holdings.get(event.device)
+    program = holding.programs.get(event.program) if holding is not None else None
+    if holding is None or program is None:
+        books.anomaly(source.process, "unknown_free")
+        return
+    forget(program)
+    for thing in program.parts.values():
+        thing.refs = 0
+        remove(holding, thing)
+
+
+def forget(program: Program) -> None:
+    """The program is gone; what was a part of it is for the caller to stop counting."""
+    program.holding.chip.evict(program)
+    del program.holding.programs[program.ident]
+
+
+def _known(books: Books, holding: Holding, ident: int) -> Program:
+    """A program of which nothing need be known yet, except that it exists."""
+    program = holding.programs.get(ident)
+    if program is None:
+        program = Program(ident, holding)
+        process = holding.source.process
+        if sum(len(other.programs) for other in process.holdings()) < books.limits.programs_per_process:
+            holding.programs[ident] = program
+        else:
+            books.anomaly(process, "dropped")
+    return program

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run's sizes came closest to: kept while an agent's records are folded, for advice when it has ended.
+
+All figures are of one bank or core, and of one allocator: the chips of a mesh are in lock step.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from ttmem.account.bank_fragmentation import Scatter
+from ttmem.model.geometry import Geometry
+
+_L1, _L1_SMALL = 1, 3
+
+
+class Least(NamedTuple):
+    """The least room there was between a program that was launched and the lowest L1 buffer."""
+
+    room: int
+    program: int  # blob with its operation
+    holder: int  # blob of the buffer
+
+
+class Sizes:
+    """Of one allocator."""
+
+    def __init__(self, geometry: Geometry | None = None, unit: int | None = None, whole: bool = True) -> None:
+        self.geometry = geometry  # as the device was opened with; it may be opened anew with other sizes
+        self.unit = unit  # what sizes in a bank are rounded up to
+        self.whole = whole  # False: something was there that was not told, as in a forked child
+        self.numbers: tuple[int, ...] = ()  # Metal's, of the chips that it rules
+        self.lowest_small: int | None = None
+        self.more_small = self.more_trace = False  # was asked for than there was
+        self.ring = (0, 0)  # the most bytes of the kernel ring a program took, and the blob with its operation
+        self.programs = 0
+        self.least: Least | None = None
+        self.l1_known = True  # False: there were buffers in L1 that the others do not tell of
+        self.scatters: dict[int, Scatter] = {}  # by BufferType
+        self._floor: list[int] = []  # heap of addresses of L1 buffers, each once; the freed ones go when met
+        self._queued: set[int] = set()  # what is in it
+        self._live: dict[int, int] = {}  # address -> blob
+        self._ends: dict[int, int] = {}  # program -> where its circular buffers and the like end on a core
+        self._names: dict[int, int] = {}
+
+    def has_bank(self, kind: int, base: int, size: int) -> None:
+        """Of what is free in it is to be told how scattered it became."""
+        self.scatters[kind] = Scatter(base, size)
+
+    def took_per_core(self) -> None:
+        """A buffer with an address of its own on each core: what is free in L1 is not the same on all of them."""
+        self.l1_known = False
+        self.least = None
+        self.scatters.pop(_L1, None)
+
+    def took(self, kind: int, address: int, per_bank: int, name: int) -> None:
+        """A buffer."""
+        scatter = self.scatters.get(kind)
+        if scatter is not None:
+            scatter.took(address, per_bank)
+        if kind == _L1:
+            self._live[address] = name
+            if address not in self._queued:
+                self._queued.add(address)
+                heappush(self._floor, address)
+        elif kind == _L1_SMALL and (self.lowest_small is None or address < self.lowest_small):
+            self.lowest_small = address
+
+    def refused(self, text: str) -> None:
+        """A request was not met; of which kind is in what tt-metal said."""
+        self.more_small |= "L1_SMALL buffer" in text
+        self.more_trace |= "is allocated for trace region" in text or "TRACE buffer" in text
+        for scatter in self.scatters.values():
+            scatter.asked()
+
+    def gave_back(self, kind: int, address: int) -> None:
+        scatter = self.scatters.get(kind)
+        if scatter is not None:
+            scatter.gave_back(address)
+        if kind == _L1:
+            self._live.pop(address, None)
+
+    def compiled(self, program: int, ring: int, name: int) -> None:
+        self.programs += program not in self._names
+        self._names[program] = name
+        if ring > self.ring[0]:
+            self.ring = ring, name
+
+    def placed(self, program: int, end: int) -> None:
+        if end > self._ends.get(program, 0):
+            self._ends[program] = end
+
+    def ran(self, program: int) -> None:
+        end = self._ends.get(program)
+        while self._floor and self._floor[0] not in self._live:
+            self._queued.remove(heappop(self._floor))
+        if end is None or not self._floor or not self.l1_known:
+            return
+        address = self._floor[0]
+        if self.least is None or address - end < self.least.room:
+            self.least = Least(address - end, self._names.get(program, 0), self._live[address])
+
+    def destroyed(self, program: int) -> None:
+        self._ends.pop(program, None)
+        self._names.pop(program, None)
+
+    def merge(self, other: Sizes) -> None:
+        """The same chips were opened again with the same sizes: the closest that either came."""
+        self.numbers = self.numbers or other.numbers
+        self.programs += other.programs
+        self.more_small |= other.more_small
+        self.more_trace |= other.more_trace
+        self.ring = max(self.ring, other.ring)
+        self.lowest_small = min(
+            (one for one in (self.lowest_small, other.lowest_small) if one is not None), default=None
+        )
+        self.least = min((one for one in (self.least, other.least) if one is not None), default=None)
+        for kind, scatter in other.scatters.items():
+            self.scatters.setdefault(kind, Scatter(0, 0)).merge(scatter)
+        if not (self.l1_known and other.l1_known):
+            self.took_per_core()

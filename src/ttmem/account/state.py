@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The books: everybody and everything the account knows of, what that may grow to, and what was odd.
+
+What changes them is elsewhere: buffers in `ledger`, the rest in a module for each thing that can be told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ttmem.account.allocations import Holding, Thing
+from ttmem.account.chip_registry import Chips
+from ttmem.account.dead_processes import Graveyard
+from ttmem.account.entities import Chip, Process, Source
+from ttmem.account.totals import WholeTotal
+from ttmem.model.events import MAX_SIZE, Failed
+from ttmem.model.identity import ProcessInfo, assumed_uid
+from ttmem.model.kinds import KINDS, Confidence
+
+
+class Limits(NamedTuple):
+    """Caps on everything that can grow (rule 15). What goes over one is counted, not kept."""
+
+    things_per_process: int = 4_000_000
+    programs_per_process: int = 250_000  # that are compiled or ran
+    devices_per_process: int = 1024
+    chips_per_user: int = 1024  # that its processes name and nobody named before
+    chips: int = 4096  # above half of that, chips that are not in the machine and nobody means are forgotten
+    departed: int = 64
+    buried_things: int = 10_000
+    claimed_pids: int = 16
+    marks: int = 1000
+    audits: int = 256  # allocators of one process on one chip
+    views: int = 1024  # the same, of each kind
+    open_phases: int = 64  # of one process, as are these
+    phase_paths: int = 256
+    phase_rows: int = 20_000
+    size: int = MAX_SIZE
+
+
+class Books:
+    """Chips, processes, and what they hold."""
+
+    def __init__(self, limits: Limits = Limits(), whole: WholeTotal | None = None) -> None:
+        """``whole`` is a total of the caller's in which the buffers of all chips are to count."""
+        self.limits = limits
+        self.seq = 0  # of the event that was applied last
+        self.chips = Chips(limits.chips, whole)
+        self.processes: dict[tuple[int, int | None, int], Process] = {}
+        self.departed: deque[Process] = deque()
+        self.graves = Graveyard(limits.buried_things)
+        self.anomalies: Counter[str] = Counter()
+        self.uncertain: Counter[str] = Counter()  # by reason, over all processes that ever reported
+        self.marks: deque[tuple[float, str]] = deque(maxlen=limits.marks)
+        self.peaks_since: float | None = None
+        self.failing: Callable[[float, Process, Failed], None] = lambda *_: None  # for whoever wants to look then
+
+    def source(self, time: float, info: ProcessInfo, name: str, confidence: Confidence) -> Source:
+        """The source of that name of that process, made on first use."""
+        process = self.processes.get(info.key)
+        if process is None:  # who has exited does not come back: a late connection of theirs finds them dead
+            process = next((dead for dead in reversed(self.departed) if dead.info.key == info.key), None)
+        if process is None:
+            process = self.processes[info.key] = Process(info, time)
+        source = process.sources.get(name)
+        if source is None:
+            source = process.sources[name] = Source(process, name, confidence)
+        return source
+
+    def holding(self, source: Source, number: int) -> Holding | None:
+        """What the source holds on its device of that number; the chip is assumed unless it is known."""
+        known = source.holdings.get(number)
+        if known is not None:
+            return known
+        process = source.process
+        if not self.may_number(process, number):
+            return None
+        chip = process.numbers.get(number)
+        if chip is None:
+            if not self.may_name(process, assumed_uid(number)):
+                return None
+            chip = process.numbers[number] = self.chips.assumed(number, process.info.uid)
+        holding = source.holdings[number] = Holding(source, number, chip)
+        chip.holdings.append(holding)
+        chip.covered |= source.covered
+        return holding
+
+    def may_number(self, process: Process, number: int) -> bool:
+        """Can that be a device of the process? It may not have more of them than the cap."""
+        return number >= 0 and (number in process.numbers or len(process.numbers) < self.limits.devices_per_process)
+
+    def may_name(self, process: Process, uid: str) -> bool:
+        """Is there room for a chip of that name? One user may not take all of it."""
+        if uid in self.chips:
+            return True
+        return self.chips.has_room_for(uid) and self.chips.named_by(process.info.uid) < self.limits.chips_per_user
+
+    def forget_chip(self, chip: Chip) -> None:
+        """A chip that was only assumed to exist goes when nobody means it any more."""
+        meant = any(chip is other for process in self.processes.values() for other in process.numbers.values())
+        if not meant:
+            self.chips.forget(chip)
+
+    def remember_departed(self, process: Process) -> None:
+        """Keep the last picture of a dead process. Above the limit, whoever has most of them loses the oldest."""
+        self.departed.append(process)
+        if len(self.departed) > self.limits.departed:
+            most = Counter(dead.info.uid for dead in self.departed).most_common(1)[0][0]
+            self.departed.remove(next(dead for dead in self.departed if dead.info.uid == most))
+
+    def anomaly(self, process: Process, name: str, count: int = 1) -> Thing | None:
+        """Count something odd; the event was about no thing."""
+        process.anomalies[name] += count
+        self.anomalies[name] += count
+        return None
+
+    def thin_graves(self, limit: int) -> bool:
+        """Give back the memory of at most ``limit`` buried things beyond the cap; True if there is more to do."""
+        return self.graves.thin(limit)
+
+    def holdings(self) -> Iterator[Holding]:
+        """Every holding of every live process."""
+        for process in self.processes.values():
+            yield from process.holdings()
+
+    def things(self) -> Iterator[Thing]:
+        """Every live thing, set-aside ones included."""
+        for holding in self.holdings():
+            yield from holding.things()
+
+    def live_count(self) -> int:
+        return sum(process.count for process in self.processes.values())
+
+    def used_by_number(self, number: int) -> list[int]:
+        """Bytes by kind over all processes' devices of one number: what a legacy query asks for, and only that."""
+        used = [0] * len(KINDS)
+        for holding in self.holdings():
+            if holding.number == number:
+                for kind, leaf in enumerate(holding.leaves):
+                    if leaf is not None and leaf.counts:
+                        used[kind] += leaf.used
+        return used

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Things put together by what made them: the operation, the line of Python, the shape, the program, the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ttmem.account.allocations import Part, Thing
+from ttmem.account.call_sites import line_of, operation_of, stack_of
+from ttmem.account.live_set import counts
+from ttmem.model.kinds import KINDS
+
+Json = dict[str, Any]
+Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
+MOST = 100_000  # groups; what comes later is one group
+
+
+def _program(thing: Thing) -> str | None:
+    if not isinstance(thing, Part):
+        return None
+    named = f" {thing.origin.tag}" if thing.origin.tag else ""
+    return f"pid {thing.holding.source.process.info.pid or '?'} program {thing.program}{named}"
+
+
+KEYS: dict[str, Callable[[Thing], str | None]] = {
+    "op": operation_of,
+    "line": lambda thing: line_of(stack_of(thing)),
+    "stack": stack_of,
+    "shape": lambda thing: thing.extra.shape if thing.extra is not None else None,
+    "program": _program,
+    "kind": lambda thing: thing.kind.label,
+}
+_OPEN = ("kind",)  # nobody's secret
+
+
+class Groups:
+    """Takes things one by one, so that a server with a million of them can do it in slices."""
+
+    def __init__(self, by: str, may_see: Viewer = lambda uid: True) -> None:
+        self._by = by
+        self._key = KEYS[by]
+        self._may_see = may_see
+        self._groups: dict[str | None, _Group] = {}
+        self._seen: dict[int | None, bool] = {}
+
+    def add(self, thing: Thing) -> None:
+        if not counts(thing):
+            return
+        key = self._key(thing) if self._by in _OPEN or self._visible(thing) else None
+        if key not in self._groups:
+            if len(self._groups) >= MOST:
+                key = None
+            self._groups.setdefault(key, _Group())
+        self._groups[key].add(thing)
+
+    def _visible(self, thing: Thing) -> bool:
+        uid = thing.holding.source.process.info.uid
+        known = self._seen.get(uid)
+        if known is None:
+            known = self._seen[uid] = self._may_see(uid)
+        return known
+
+    def result(self, limit: int | None = None) -> list[Json]:
+        """The largest first. A key of None is all that has none, or whose key may not be seen."""
+        order = sorted(self._groups.items(), key=lambda item: (-item[1].bytes, item[0] or ""))
+        return [group.json(self._by, key) for key, group in order[:limit]]
+
+    @property
+    def bytes(self) -> int:
+        return sum(group.bytes for group in self._groups.values())
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+
+class _Group:
+    __slots__ = ("bytes", "count", "kinds", "largest", "reserved", "unknown")
+
+    def __init__(self) -> None:
+        self.count = self.bytes = self.reserved = self.unknown = self.largest = 0
+        self.kinds = [0] * len(KINDS)
+
+    def add(self, thing: Thing) -> None:
+        size, taken = thing.counted, thing.taken
+        self.count += 1
+        self.bytes += size
+        self.kinds[thing.kind] += size
+        if size > self.largest:
+            self.largest = size
+        if taken is None:
+            self.unknown += size
+        else:
+            self.reserved += taken
+
+    def json(self, by: str, key: str | None) -> Json:
+        return {
+            by: key,
+            "count": self.count,
+            "bytes": self.bytes,
+            "reserved": self.reserved if not self.unknown else None,
+            "largest": self.largest,
+            "kinds": {kind.label: size for kind, size in zip(KINDS, self.kinds) if size},
+        }

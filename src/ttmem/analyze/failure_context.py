@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict on a failure that was recorded, with the account as it was at that moment."""
+
+from __future__ import annotations
+
+from ttmem.account.call_sites import line_of
+from ttmem.account.entities import Process
+from ttmem.analyze.failure_messages import parse
+from ttmem.analyze.process_layout import scene_of
+from ttmem.analyze.verdicts import Verdict, verdict_on
+from ttmem.model.events import Failed
+
+
+def verdict_at(event: Failed, process: Process) -> Verdict | None:
+    """The verdict on a failure of a process whose account stands where it stood then; None if its text is not known.
+
+    The chips of a mesh are in lock step, so the first one tells. If it is not known which device it was, the one is
+    taken whose account agrees with the message best.
+    """
+    failure = parse(event.text)
+    if failure is None:
+        return None
+    named = process.numbers.get(event.device) if event.device is not None else None
+    chips = [named] if named is not None else list(dict.fromkeys(process.numbers.values()))
+    scenes = [scene_of(chip, process) for chip in chips]
+    found = [verdict_on(failure, scene) for scene in scenes] or [verdict_on(failure)]
+    best = min(found, key=lambda verdict: len(verdict.unknown))
+    return best._replace(tag=event.tag, line=line_of(event.stack))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a thing may still be held: the one place that says so."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from ttmem.account.allocations import Part, Thing
+from ttmem.model.kinds import KINDS, Kind
+
+
+class Cause(IntEnum):
+    """What keeps a thing alive; HELD is all that nothing explains but somebody's hold on it, and may be a leak."""
+
+    HELD = 0
+    PROGRAM_CACHE = 1
+    LIKELY_PROGRAM_CACHE = 2
+    TRACE = 3
+    SYSTEM = 4
+
+
+_CAUSES = {
+    Kind.CB: Cause.PROGRAM_CACHE,
+    Kind.DFB: Cause.PROGRAM_CACHE,
+    Kind.SCRATCHPAD: Cause.PROGRAM_CACHE,
+    Kind.KERNEL: Cause.PROGRAM_CACHE,
+    # Whether it belongs to a cached program cannot be seen; nearly all do.
+    Kind.L1_SMALL: Cause.LIKELY_PROGRAM_CACHE,
+    Kind.TRACE: Cause.TRACE,
+    Kind.FABRIC_KERNEL: Cause.SYSTEM,
+    Kind.DISPATCH_KERNEL: Cause.SYSTEM,
+    Kind.FIRMWARE: Cause.SYSTEM,
+}
+_CAUSE_OF = tuple(_CAUSES.get(kind, Cause.HELD) for kind in KINDS)
+
+
+def cause_of(thing: Thing) -> Cause:
+    """The likely cause, from what is known of the thing itself."""
+    extra = thing.extra
+    if extra is not None:
+        if extra.system:
+            return Cause.SYSTEM
+        if extra.binary:
+            return Cause.PROGRAM_CACHE
+        if extra.kept:
+            return Cause.LIKELY_PROGRAM_CACHE
+    if thing.kind is Kind.KERNEL and not isinstance(thing, Part):
+        return Cause.SYSTEM  # a write into a core's kernel ring, below the L1 that is given out
+    return _CAUSE_OF[thing.kind]

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which buffers are in the way: the fewest whose freeing makes room, and where those would go that are made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ttmem.analyze.hold_reasons import Cause
+from ttmem.analyze.process_layout import Bank, Block
+
+
+class Room(NamedTuple):
+    """Freeing ``blocks`` gives one gap of ``gap`` bytes in every bank."""
+
+    blocks: tuple[Block, ...]
+    gap: int
+
+
+def _grade(block: Block) -> int:
+    """What one would rather free: a tensor, then what a cache holds, then what goes only with the device."""
+    return 0 if block.cause is Cause.HELD else 2 if block.cause is Cause.SYSTEM else 1
+
+
+def room_for(bank: Bank, per_bank: int) -> Room | None:
+    """The best way to make room for a request: tensors rather than others, few rather than many, small before large.
+
+    None if even an empty bank is too small. Only neighbours make one gap, so every run of them is looked at: the
+    shortest run that is enough from each block on.
+    """
+    need = bank.takes(per_bank)
+    if need > bank.size:
+        return None
+    blocks = bank.blocks
+    starts = [bank.base, *_reach(blocks)]  # where the gap below each block begins
+    ends = [*(block.address for block in blocks[1:]), bank.end]  # where the gap above each block ends
+    best: tuple[int, int, int, int] | None = None
+    found: Room | None = None
+    last = 0
+    for first in range(len(blocks)):
+        last = max(last, first)
+        while last < len(blocks) and ends[last] - starts[first] < need:
+            last += 1
+        if last == len(blocks):
+            break
+        run = blocks[first : last + 1]
+        grade = max(map(_grade, run))
+        price = grade, len(run), sum(block.per_bank for block in run), -first
+        if best is None or price < best:
+            best, found = price, Room(run, ends[last] - starts[first])
+    return found
+
+
+def _reach(blocks: Sequence[Block]) -> list[int]:
+    """For each block the highest end of it and those below."""
+    found, high = [], 0
+    for block in blocks:
+        high = max(high, block.end)
+        found.append(high)
+    return found
+
+
+def below(bank: Bank, end: int) -> tuple[Block, ...]:
+    """The buffers that begin below an address, lowest first: all of them must go for a program to reach it."""
+    return tuple(block for block in bank.blocks if block.address < end)
+
+
+def floor_without(bank: Bank, gone: Sequence[Block]) -> int:
+    """The lowest address in use once these are freed; the end of the bank if nothing else is there."""
+    return min((block.address for block in bank.blocks if block not in gone), default=bank.end)
+
+
+def made_anew(bank: Bank, gone: tuple[Block, ...]) -> list[tuple[Block, int]] | None:
+    """Where these buffers would go if all were freed and made again, the largest first; None if one has no place."""
+    left, found = bank.without(gone), []
+    for block in sorted(gone, key=lambda one: -one.per_bank):
+        address = left.place(block.per_bank)
+        if address is None:
+            return None
+        found.append((block, address))
+        moved = block._replace(address=address)
+        left = left._replace(blocks=tuple(sorted((*left.blocks, moved), key=lambda one: one.address)))
+    return found

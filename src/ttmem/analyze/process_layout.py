@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one process holds on a chip at a moment: the blocks in a bank, the gaps between them, the parts of programs.
+
+All banks of a kind are in lock step: a buffer takes the same addresses in every one of them. So one bank tells of all,
+and what is free in it follows from what is live, whatever the order it came in (docs/accounting.md).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ttmem.account.call_sites import line_of
+from ttmem.account.entities import Chip, Process
+from ttmem.analyze.hold_reasons import Cause, cause_of
+from ttmem.l1.headroom import end_of
+from ttmem.model.address_ranges import Span, union
+from ttmem.model.geometry import Arch, Geometry
+from ttmem.model.kinds import Kind
+
+BANKED = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
+_UNITS = {Arch.WORMHOLE_B0: 32}  # the others known so far have 64
+
+
+class Block(NamedTuple):
+    """A buffer in a bank. ``size`` is what was asked for over all banks, ``per_bank`` what each of them gives."""
+
+    kind: Kind
+    address: int
+    size: int
+    per_bank: int
+    allocator: int = 0
+    tag: str | None = None  # the operation it was made in
+    shape: str | None = None  # of the tensor in it
+    line: str | None = None  # of the workload's source, if stacks were taken
+    cause: Cause = Cause.HELD
+
+    @property
+    def end(self) -> int:
+        return self.address + self.per_bank
+
+
+class Bank(NamedTuple):
+    """One bank, which stands for all of its kind. ``blocks`` are in the order of their addresses."""
+
+    kind: Kind
+    base: int
+    size: int
+    banks: int
+    unit: int
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def end(self) -> int:
+        return self.base + self.size
+
+    @property
+    def gaps(self) -> list[Span]:
+        """What is free, lowest first.
+
+        >>> Bank(Kind.L1, 0, 100, 64, 32, (Block(Kind.L1, 40, 640, 10),)).gaps
+        [(0, 40), (50, 100)]
+        """
+        found, last = [], self.base
+        for start, end in union((block.address, block.end) for block in self.blocks):
+            if start > last:
+                found.append((last, start))
+            last = max(last, end)
+        return [*found, (last, self.end)] if last < self.end else found
+
+    @property
+    def free(self) -> int:
+        return sum(end - start for start, end in self.gaps)
+
+    @property
+    def allocated(self) -> int:
+        return self.size - self.free
+
+    @property
+    def largest(self) -> int:
+        return max((end - start for start, end in self.gaps), default=0)
+
+    def takes(self, per_bank: int) -> int:
+        """What a request costs in each bank."""
+        return round_up(max(per_bank, self.unit), self.unit)
+
+    def without(self, gone: tuple[Block, ...]) -> Bank:
+        """The bank if these were freed."""
+        return self._replace(blocks=tuple(block for block in self.blocks if block not in gone))
+
+    def place(self, per_bank: int) -> int | None:
+        """Where the allocator would put a buffer now: the first gap that is large enough, from its own side."""
+        need = self.takes(per_bank)
+        fitting = [(start, end) for start, end in self.gaps if end - start >= need]
+        if not fitting:
+            return None
+        return fitting[-1][1] - need if self.kind in (Kind.L1, Kind.L1_SMALL) else fitting[0][0]
+
+
+class Piece(NamedTuple):
+    """A circular or dataflow buffer or scratchpad of a program, on each of its cores (a mask, see grid)."""
+
+    kind: Kind
+    start: int
+    end: int
+    cores: int
+    tag: str | None = None
+
+
+class ProgramScene(NamedTuple):
+    """A program that is compiled: what it has above the base of L1, and takes of the kernel ring."""
+
+    metal_id: int | None
+    tag: str | None
+    ring: int | None
+    pieces: tuple[Piece, ...]
+
+
+class Scene(NamedTuple):
+    """What a process holds on a chip. ``unplaced`` are buffers of which address or extent is not known."""
+
+    geometry: Geometry
+    blocks: tuple[Block, ...] = ()
+    programs: tuple[ProgramScene, ...] = ()
+    unplaced: int = 0
+
+    @property
+    def unit(self) -> int:
+        """The step of sizes and addresses in every bank."""
+        return _UNITS.get(self.geometry.arch, 64)
+
+    def bank(self, kind: Kind, size: int | None = None, allocated: int | None = None) -> Bank | None:
+        """A bank of this kind, None if too little is known of it.
+
+        A part of a mesh has an allocator of its own. Where there are several, the one is meant that has so much
+        ``allocated``. Only a message tells the ``size`` of a bank of DRAM, and with it where it begins.
+        """
+        geometry = self.geometry
+        small, trace = geometry.l1_small_size, geometry.trace_size
+        top = geometry.dram_bank_size - trace
+        if kind is Kind.L1:
+            base, known, banks = geometry.l1_base, geometry.l1_size - small - geometry.l1_base, geometry.cores
+        elif kind is Kind.L1_SMALL:
+            base, known, banks = geometry.l1_size - small, small, geometry.cores
+        elif kind is Kind.TRACE:
+            base, known, banks = top, trace, geometry.dram_banks
+        elif kind is Kind.DRAM and size is not None:
+            # No buffer is below the base; if one seems to be, there is a trace region that nobody told of.
+            lowest = min((block.address for block in self.blocks if block.kind is kind), default=top)
+            base, known, banks = min(top - size, lowest), size, geometry.dram_banks
+        else:
+            return None
+        empty = Bank(kind, base, known, banks, self.unit)
+        found: dict[int, list[Block]] = {}
+        for block in self.blocks:
+            if block.kind is kind:
+                found.setdefault(block.allocator, []).append(block)
+        several = [empty._replace(blocks=tuple(sorted(b, key=lambda one: one.address))) for b in found.values()]
+        fits = [bank for bank in several if bank.allocated == allocated]
+        if allocated == 0 or not several:
+            return empty
+        return fits[0] if fits else max(several, key=lambda bank: bank.allocated)
+
+    def program(self, metal_id: int) -> ProgramScene | None:
+        return next((one for one in reversed(self.programs) if one.metal_id == metal_id), None)
+
+
+def scene_of(chip: Chip, process: Process) -> Scene | None:
+    """What the account knows of a process on a chip; None if the sizes of the chip are not known.
+
+    Another process on the chip has allocators of its own, which know nothing of this one's.
+    """
+    geometry = chip.geometry
+    if geometry is None:
+        return None
+    blocks, programs, unplaced = [], [], 0
+    banks = {kind: geometry.dram_banks if kind in (Kind.DRAM, Kind.TRACE) else geometry.cores for kind in BANKED}
+    for holding in process.holdings():
+        if holding.chip is not chip:
+            continue
+        for thing in holding.buffers.values():
+            leaf = holding.leaves[thing.kind]
+            if thing.kind not in banks or leaf is None or not leaf.counts:
+                continue  # another source of the process is believed about this kind
+            extra, taken = thing.extra, thing.taken
+            if extra is None or extra.per_core or not taken or taken % banks[thing.kind] or thing.address <= 0:
+                unplaced += 1
+                continue
+            blocks.append(
+                Block(thing.kind, thing.address, thing.size, taken // banks[thing.kind], extra.allocator, extra.tag,
+                      extra.shape, line_of(extra.stack), cause_of(thing))
+            )  # fmt: skip
+        for program in holding.programs.values():
+            pieces = []
+            for part in program.parts.values():
+                end = end_of(part)
+                if end is not None and part.extra is not None:
+                    pieces.append(Piece(part.kind, part.address, end, part.extra.cores, part.extra.tag))
+            pieces.sort(key=lambda piece: piece.start)
+            programs.append(ProgramScene(program.metal_id, program.tag, program.ring, tuple(pieces)))
+    return Scene(geometry, tuple(blocks), tuple(programs), unplaced)
+
+
+def round_up(value: int, step: int) -> int:
+    """
+    >>> round_up(33, 32)
+    64
+    """
+    return -(-value // step) * step

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizing advice from the figures of a run that has ended: which sizes would have done, what came closest to the wall.
+
+Nothing is guessed: a figure that was not recorded gives no line.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypedDict
+
+from ttmem.analyze.process_layout import round_up
+from ttmem.analyze.verdicts import AT_LEAST, EXACT
+
+_SCATTERED = 1.0  # percent: less is not worth a line
+
+
+class Figures(TypedDict, total=False):
+    """Of one chip; bytes of one bank or core if nothing else is said. What is not known is missing or None."""
+
+    unit: int  # the step of sizes in a bank: 32 or 64
+    l1_small_size: int | None  # as the device was opened with
+    l1_small_depth: int | None  # the most that lay between the lowest L1_SMALL buffer and the top of L1
+    l1_small_peak: int | None  # the most that was allocated: less than the depth if there were gaps
+    l1_small_refused: bool  # more was asked for than there was
+    dram_banks: int | None
+    trace_region: int | None  # the region of a bank
+    trace_peak: int | None  # the most bytes of traces over all banks, as their sizes add up
+    trace_refused: bool
+    ring_size: int | None
+    ring_peak: int | None  # of the program that took most
+    ring_program: str | None
+    ring_programs: int | None  # how many programs that was looked at in
+    headroom: int | None  # the least there was between a program that was launched and the lowest L1 buffer
+    headroom_program: str | None
+    headroom_holder: str | None  # whose that L1 buffer was
+    gaps: dict[str, Gaps]  # by kind
+
+
+class Gaps(TypedDict):
+    """A bank when, of all times that memory was asked for, most bytes were free beside the largest piece."""
+
+    free: int
+    largest: int
+    exact: bool  # False: there were so many buffers that it was not looked at each time
+
+
+class Line(NamedTuple):
+    """A figure and what follows from it. ``value`` is the size to open the device with, where there is one."""
+
+    what: str
+    text: str
+    value: int | None = None
+    basis: str = EXACT
+
+
+def advise(figures: Figures) -> list[Line]:
+    """What to tell of a run's sizes, in a fixed order.
+
+    >>> [line.text for line in advise({"unit": 32, "l1_small_size": 32768, "l1_small_depth": 1000})]
+    ['L1_SMALL: 1000 B of 32768 B used at most; l1_small_size=1024 would have done and no less, and gives 31744 B back']
+    """
+    found = [_small(figures), _trace(figures), _ring(figures), _headroom(figures)]
+    lines = [line for line in found if line is not None]
+    for kind, gaps in sorted(figures.get("gaps", {}).items()):
+        part = 100 * (1 - gaps["largest"] / gaps["free"]) if gaps["free"] > 0 else 0.0
+        if part >= _SCATTERED:
+            more = "" if gaps["exact"] else "; with so many buffers it was not looked at each time"
+            lines.append(
+                Line("fragmentation", f"{kind} at its most scattered when some was asked for: {gaps['free']} B free, "
+                     f"the largest piece {gaps['largest']} B ({part:.0f} % fragmented{more})",
+                     basis=EXACT if gaps["exact"] else AT_LEAST)
+            )  # fmt: skip
+    return lines
+
+
+def _small(figures: Figures) -> Line | None:
+    """Buffers come from the top down and the first gap that fits is taken: how deep they reached is what was needed."""
+    size, depth, peak = figures.get("l1_small_size"), figures.get("l1_small_depth"), figures.get("l1_small_peak")
+    most = depth if depth is not None else peak
+    if size is None or most is None or not size:
+        return None
+    if figures.get("l1_small_refused"):
+        return Line("l1_small_size", f"L1_SMALL: {most} B of {size} B used at most, and more was asked for: too small")
+    value = round_up(most, figures.get("unit", 64))
+    if not most:
+        return Line("l1_small_size", f"L1_SMALL: never used; l1_small_size=0 gives {size} B of L1 back", 0)
+    sure = "and no less" if depth is not None else "or a little more, if there were gaps"
+    back = f", and gives {size - value} B back" if value < size else ""
+    text = f"L1_SMALL: {most} B of {size} B used at most; l1_small_size={value} would have done {sure}{back}"
+    return Line("l1_small_size", text, value, EXACT if depth is not None else AT_LEAST)
+
+
+def _trace(figures: Figures) -> Line | None:
+    region, peak, banks = figures.get("trace_region"), figures.get("trace_peak"), figures.get("dram_banks")
+    if region is None or peak is None or not region or not banks:
+        return None
+    if figures.get("trace_refused"):
+        used = f"{peak} B of {region * banks} B used at most"
+        return Line("trace_region_size", f"trace region: {used}, and more was asked for: too small")
+    if not peak:
+        text = f"trace region: never used; without trace_region_size each of {banks} banks of DRAM has {region} B more"
+        return Line("trace_region_size", text, 0)
+    share = f"{100 * peak / (region * banks):.0f} %"
+    used = f"{peak} B of {region * banks} B used at most ({share})"
+    text = f"trace region: {used}; trace_region_size={peak} or more would do"
+    return Line("trace_region_size", text, peak, AT_LEAST)
+
+
+def _ring(figures: Figures) -> Line | None:
+    size, peak = figures.get("ring_size"), figures.get("ring_peak")
+    if not size or not peak:
+        return None
+    who, count = figures.get("ring_program"), figures.get("ring_programs")
+    of = f" of {count} programs" if count else ""
+    text = f"kernel ring: {peak} B of {size} B ({100 * peak / size:.0f} %) taken by the largest{of}"
+    return Line("kernel_ring", f"{text}, {who}" if who else text, peak)
+
+
+def _headroom(figures: Figures) -> Line | None:
+    least = figures.get("headroom")
+    if least is None:
+        return None
+    program, holder = figures.get("headroom_program"), figures.get("headroom_holder")
+    text = f"headroom: {least} B at the least between a program and the lowest L1 buffer"
+    who = ", ".join(filter(None, (program, f"below {holder}" if holder else None)))
+    return Line("headroom", f"{text}: {who}" if who else text, least)

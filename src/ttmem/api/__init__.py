@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""What screens and scripts use: the small HTTP client, and the data they get."""

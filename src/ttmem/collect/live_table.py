@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client's own table of what is live, which it re-sends to a server that missed something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ttmem.collect.client_totals import Tally
+from ttmem.model.core_sets import split_core_id
+from ttmem.model.events import (
+    MAX_SIZE,
+    Allocated,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    Freed,
+    PhaseBegan,
+    PhaseEnded,
+    ProgramCompiled,
+    ProgramDestroyed,
+    ProgramRun,
+    ResyncBegin,
+    ResyncEnd,
+    Viewed,
+)
+from ttmem.model.geometry import board_geometry, noc_limits, region_at
+from ttmem.model.kinds import BUFFER_KINDS, FAMILY_OF, POOL_OF, Kind
+
+Key = tuple[int, int, int, int, int]
+_FIRST_PART = int(Kind.CB)
+_L1 = int(Kind.L1)
+_LAST_ADDRESS = 0xFFFFFFFF  # beyond it an id names a core, too
+_SPACES = tuple(-1 - int(POOL_OF[kind]) for kind in Kind)  # of buffers; negative, to differ from families of parts
+_new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
+
+
+def _key(device: int, kind: Kind, address: int, program: int, allocator: int, cores: int) -> Key:
+    if kind < _FIRST_PART or kind == Kind.FIRMWARE:
+        return device, _SPACES[kind], address, allocator, 0
+    return device, FAMILY_OF[kind], address, program, cores
+
+
+def _taken(thing: Allocated, kind: Kind) -> int | None:
+    """What the allocator took: not known unless it was said, and nothing for what is not the allocator's."""
+    if kind >= _FIRST_PART:
+        return 0
+    return None if thing.extra is None else thing.extra.reserved
+
+
+class LiveTable:
+    """Folds events the way the server does, as far as needed to say again what is live."""
+
+    def __init__(self) -> None:
+        self.devices: dict[int, DeviceOpened] = {}
+        self.tally = Tally()
+        self._things: dict[Key, Allocated] = {}
+        self._parts: dict[tuple[int, int], set[Key]] = {}  # of a device's program
+        self._writes: dict[Key, Kind] = {}  # what lies where a core was written to
+        self._programs: dict[tuple[int, int], ProgramCompiled] = {}
+        self._resident: dict[tuple[int, int], int] = {}  # cores on which a device's program ran last; by that run
+        self._closed: set[int] = set()
+        self._views: dict[tuple[int, int, Kind], Viewed] = {}
+        self._phases: dict[int, PhaseBegan] = {}
+        self._unplaced = 0
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+    def fold(self, event: Event) -> Event:
+        """Apply an event; returns it, with the kind filled in if a free left it out."""
+        if type(event) is Allocated:
+            self._allocated(event)
+        elif type(event) is Freed:
+            return self._freed(event)
+        else:
+            self._other(event)
+        return event
+
+    def resend(self, generation: int) -> list[Event]:
+        """Events that build the table anew on the other side.
+
+        Things come before runs and phases: a program that ran is made of them, and a phase begins with what is there. A
+        view is compared with all there is, so it comes when what was not named again has gone, too.
+        """
+        used = {key[0] for key in self._things}
+        exist = {*self._parts, *self._programs}
+        tables: tuple[Iterable[Event], ...] = (
+            [ResyncBegin(generation)],
+            [device for number, device in self.devices.items() if number not in self._closed or number in used],
+            self._programs.values(),
+            self._things.values(),
+            [ProgramRun(*key, cores) for key, cores in self._resident.items() if key in exist],
+            self._phases.values(),
+            [ResyncEnd(generation)],
+            self._views.values(),
+        )
+        return [event for table in tables for event in table]
+
+    def _other(self, event: Event) -> None:
+        if isinstance(event, ProgramCompiled):
+            known = self._programs.get((event.device, event.program), event)  # which the news does not take back
+            merged = event._replace(ring=event.ring or known.ring, tag=event.tag or known.tag)
+            self._programs[event.device, event.program] = merged
+        elif isinstance(event, ProgramDestroyed):
+            self._programs.pop((event.device, event.program), None)
+            self._resident.pop((event.device, event.program), None)
+            self._drop(self._parts.get((event.device, event.program), ()))
+        elif isinstance(event, DeviceOpened):
+            self.devices[event.device] = event
+            self._closed.discard(event.device)
+        elif isinstance(event, ProgramRun):
+            self._run(event)
+        elif isinstance(event, DeviceClosed):
+            self._closed.add(event.device)
+            self._resident = {key: cores for key, cores in self._resident.items() if key[0] != event.device}
+            self._programs = {key: known for key, known in self._programs.items() if key[0] != event.device}
+            self._views = {key: known for key, known in self._views.items() if key[0] != event.device}
+            self._drop(key for key in self._things if key[0] == event.device)
+        elif isinstance(event, Viewed):
+            self._views[event.device, event.allocator, event.kind] = event
+        elif isinstance(event, PhaseBegan):
+            self._phases.setdefault(event.ident, event)
+        elif isinstance(event, PhaseEnded):
+            self._phases.pop(event.ident, None)
+
+    def _run(self, event: ProgramRun) -> None:
+        """The program is now the resident one on these cores, and others are no more."""
+        key = event.device, event.program
+        cores = self._resident.pop(key, 0) | event.cores
+        for other in [other for other in self._resident if other[0] == event.device]:
+            left = self._resident[other] & ~event.cores
+            if left:
+                self._resident[other] = left
+            else:
+                del self._resident[other]
+        self._resident[key] = cores
+
+    def _allocated(self, event: Allocated) -> None:
+        device, kind, address, size, program, _, extra, _ = event
+        if not 0 < size <= MAX_SIZE:
+            return
+        allocator, cores = (extra.allocator, extra.cores) if extra is not None else (0, 0)
+        key = _key(device, kind, address, program, allocator, cores)
+        if not address and key[1] < 0:
+            self._unplaced += 1
+            key = (device, key[1], -self._unplaced, allocator, 0)
+        lies = self._lies(device, address) if kind == _L1 and address > _LAST_ADDRESS else kind
+        known = self._things.get(key)
+        if known is None or known.size != size or known.kind != kind or self._writes.get(key, kind) != lies:
+            if known is not None:
+                self._remove(key)
+            if extra is None or not extra.shared:
+                self.tally.add(device, lies, size, _taken(event, lies))
+            self._things[key] = _new(Allocated, (device, kind, address, size, program, 1, extra, 0))
+            if key[1] >= 0:
+                self._parts.setdefault((device, program), set()).add(key)
+            elif lies != kind:
+                self._writes[key] = lies
+        elif key[1] != Kind.KERNEL:
+            self._things[key] = known._replace(refs=known.refs + 1)
+
+    def _lies(self, device: int, ident: int) -> Kind:
+        """What is at the place of a per-core write, as the server will say."""
+        geometry = None
+        if device in self.devices:
+            chip = self.devices[device].chip
+            geometry = chip.geometry or board_geometry(chip.board, chip.arch)
+        place = split_core_id(ident, *noc_limits(geometry))
+        return Kind.L1 if place is None else region_at(geometry, place.address).kind
+
+    def _freed(self, event: Freed) -> Freed:
+        device, kind, address, size, program, allocator, cores, _ = event
+        key = self._find(event)
+        if key is None:
+            return event
+        thing = self._things[key]
+        if thing.refs > 1:
+            self._things[key] = thing._replace(refs=thing.refs - 1)
+        else:
+            self._remove(key)
+        if kind is not None:
+            return event
+        return _new(Freed, (device, thing.kind, address, size, program, allocator, cores, 0))
+
+    def _find(self, event: Freed) -> Key | None:
+        kinds = (event.kind,) if event.kind is not None else BUFFER_KINDS
+        for kind in kinds:
+            key = _key(event.device, kind, event.address, event.program, event.allocator, event.cores)
+            if key in self._things:
+                return key
+        said = event.kind
+        if event.address or (said is not None and said >= _FIRST_PART and said != Kind.FIRMWARE):
+            return None
+        # Things reported at address 0 are told apart by size, as the server does; the youngest goes.
+        spaces = set(_SPACES) if said is None else {_SPACES[said]}
+        wanted = [
+            k for k in self._things if k[0] == event.device and k[1] in spaces and k[2] < 0 and k[3] == event.allocator
+        ]
+        sized = [k for k in wanted if self._things[k].size == event.size]
+        return (sized or wanted or [None])[-1]  # type: ignore[list-item]
+
+    def _drop(self, keys: Iterable[Key]) -> None:
+        for key in list(keys):
+            self._remove(key)
+
+    def _remove(self, key: Key) -> None:
+        thing = self._things.pop(key)
+        kind = thing.kind
+        if key[1] >= 0:
+            parts = self._parts[key[0], thing.program]
+            parts.discard(key)
+            if not parts:
+                del self._parts[key[0], thing.program]
+        elif key[2] > _LAST_ADDRESS:
+            kind = self._writes.pop(key, kind)
+        if thing.extra is None or not thing.extra.shared:
+            self.tally.remove(thing.device, kind, thing.size, _taken(thing, kind))

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stage for simulated workloads: a server, and the processes that share a workload, all in step."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
+
+from ttmem.sim.driver import VARIABLE, Driver, has_driver
+from ttmem.sim.workloads import Part
+from ttmem.wire.api_client import ApiError, NoServer, get_json
+from ttmem.wire.endpoint import api_path
+
+_END_SECONDS = 60.0
+_LOOK_SECONDS = 0.5
+_ASK_SECONDS = 5.0
+_LONGEST_PATH = 107  # bytes of a Unix socket's
+_PR_SET_PDEATHSIG = 1
+
+
+class StageError(Exception):
+    """The server did not come, or a workload ended as it should not; the text is for the user."""
+
+
+class Worker:
+    """One process of a workload. It stands still after every step until it is told to go on."""
+
+    def __init__(self, command: list[str], env: dict[str, str], chips: Sequence[int]) -> None:
+        self.chips = chips
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - it lives as long as the worker
+        self.process = subprocess.Popen(
+            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+            preexec_fn=_end_with_parent,
+        )  # fmt: skip
+        self.did = "starting"  # in words, what it did last
+        self.launches = 0  # programs that each of its chips has run
+        self.held = False
+        self.ended = False
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def listen(self, check: Callable[[], None]) -> None:
+        """Wait for the next step to be done, and look now and then whether that makes sense."""
+        assert self.process.stdout is not None
+        while not select.select([self.process.stdout], [], [], _LOOK_SECONDS)[0]:
+            check()
+        line = self.process.stdout.readline()
+        if not line:
+            self._end()
+            return
+        try:
+            step = json.loads(line)
+        except ValueError:
+            raise StageError(f"the simulated workload said {line.strip()!r}, which is no step") from None
+        if step.get("applied") is False:
+            raise StageError(f"the server did not apply what process {self.pid} reported in time")
+        self.held = step["held"]
+        self.launches = step["launches"]
+        if not self.held:
+            self.did = step["did"]
+
+    def go_on(self) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended meanwhile; listening tells how
+
+    def dismiss(self) -> None:
+        """Let it close its devices and end."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+
+    def _end(self) -> None:
+        self.ended = True
+        try:
+            code = self.process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise StageError(f"process {self.pid} of the workload does not end") from None
+        if code > 0:
+            raise StageError(f"the simulated workload failed with exit code {code}: {_last_line(self._errors)}")
+
+    def wait(self) -> int:
+        """Its exit code, or minus the signal that killed it."""
+        self._end()
+        return int(self.process.returncode)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for file in (self.process.stdin, self.process.stdout, self._errors):
+            if file is not None:
+                try:
+                    file.close()
+                except BrokenPipeError:
+                    pass
+
+
+class Stage:
+    """A server to ask, the workers of a workload, and the driver of their chips if that is simulated, too."""
+
+    def __init__(self, path: str, folder: str, *, private: bool) -> None:
+        self.path = path
+        self.folder = folder  # goes away with the stage
+        self.private = private  # is the server our own?
+        self.driver: Driver | None = None
+        self.workers: list[Worker] = []
+
+    def check(self) -> None:
+        """Is the server still there?"""
+        try:
+            get_json("/health", socket_path=api_path(self.path))
+        except ApiError as error:
+            raise StageError(f"the server is gone: {error}") from None
+
+    def snapshot(self) -> dict[str, Any]:
+        picture: dict[str, Any] = get_json("/snapshot", socket_path=api_path(self.path))
+        return picture
+
+    def cast(self, workload: str, devices: str, parts: int, rounds: int) -> None:
+        """Start the processes of a workload."""
+        env = {**os.environ, "TTMEM_SOCKET": self.path, "TT_ALLOC_TRACKING_ENABLED": "1"}
+        env[VARIABLE] = "0" if self.driver is None else "1"
+        command = [sys.executable, "-m", "ttmem.demo.worker", workload, "--devices", devices, "--rounds", str(rounds)]
+        for number in range(parts):
+            chips = Part(devices, number, parts).chips
+            self.workers.append(Worker([*command, "--part", str(number), "--parts", str(parts)], env, chips))
+
+    @property
+    def acting(self) -> list[Worker]:
+        """Those that live."""
+        return [worker for worker in self.workers if not worker.ended]
+
+    @property
+    def busy(self) -> list[Worker]:
+        """Those that do not hold yet all they will hold."""
+        return [worker for worker in self.acting if not worker.held]
+
+    def beat(self) -> None:
+        """Every busy worker does one step."""
+        for worker in self.busy:
+            worker.listen(self.check)
+        if self.driver is not None:
+            self.driver.tick({chip: worker.launches for worker in self.busy for chip in worker.chips})
+
+    def go_on(self) -> None:
+        for worker in self.busy:
+            worker.go_on()
+
+    def dismiss(self) -> list[int]:
+        """Let all workers end; their exit codes."""
+        for worker in self.acting:
+            worker.dismiss()
+        return [worker.wait() for worker in self.workers]
+
+
+@contextmanager
+def stage(path: str | None, machine: str | None = None) -> Iterator[Stage]:
+    """A stage on the server of that path, or on a private one if there is none.
+
+    A private server sees the telemetry of the chips of ``machine``, if one is named.
+    """
+    with tempfile.TemporaryDirectory(prefix="ttmem-demo-") as folder, tempfile.TemporaryFile("w+") as errors:
+        server: subprocess.Popen[bytes] | None = None
+        simulated: str | None = None
+        if path is None:
+            path = os.path.join(folder, "ttmem.sock")
+            if len(os.fsencode(api_path(path))) > _LONGEST_PATH:
+                raise StageError(f"a socket in {folder} would have too long a path; set TMPDIR to a shorter folder")
+            if machine is not None and has_driver(machine):
+                simulated = os.path.join(folder, "machine")
+            looks = ["--no-machine"] if simulated is None else ["--machine", simulated]
+            command = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", path, *looks]
+            server = subprocess.Popen(command, stderr=errors, preexec_fn=_end_with_parent)
+        found = Stage(path, folder, private=server is not None)
+        try:
+            while not _up(path, must=server is None):
+                if server is not None and server.poll() is not None:
+                    raise StageError(f"the server did not start: {_last_line(errors)}")
+                time.sleep(0.02)
+            if machine is not None and simulated is not None:
+                # Only now: chips that are there when a server starts are on its account under the driver's name.
+                found.driver = Driver(simulated, machine)
+            yield found
+        finally:
+            for worker in found.workers:
+                worker.kill()
+            if server is not None:
+                _end(server)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Ask it to; one that is stopped or stuck is not asked twice."""
+    server.terminate()
+    try:
+        server.wait(_ASK_SECONDS)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def _end_with_parent() -> None:
+    """Nobody here is of use to anybody if the demo is killed. It must be its main thread that starts them."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _up(path: str, *, must: bool) -> bool:
+    try:
+        get_json("/health", socket_path=api_path(path))
+    except NoServer as error:
+        if must:
+            raise StageError(str(error)) from None
+        return False
+    except ApiError as error:
+        raise StageError(str(error)) from None
+    return True
+
+
+def _last_line(errors: IO[str]) -> str:
+    errors.seek(0)
+    return (errors.read().strip().splitlines() or ["it said nothing"])[-1]

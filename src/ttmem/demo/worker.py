@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one process's share of a workload in step with whoever started it.
+
+After each step, when the server has applied what was reported, it says in a line of JSON what it did and goes on when a
+line comes back. When its input ends it closes its devices and ends. ``--truth`` adds what the devices really hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from ttmem import sim
+from ttmem.collect.memory_reporter import MemoryReporter
+from ttmem.sim import device as devices
+from ttmem.sim import truth
+from ttmem.sim.workloads import HELD, Part, find
+
+_FLUSH_SECONDS = 30.0
+_LAST_SECONDS = 2.0  # whoever has let go of us may have let go of the server, too
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m ttmem.demo.worker", description=__doc__)
+    parser.add_argument("workload")
+    parser.add_argument("--devices", default="n150")
+    parser.add_argument("--part", type=int, default=0)
+    parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--truth", action="store_true")
+    args = parser.parse_args(argv)
+    steps = find(args.workload)(Part(args.devices, args.part, args.parts), args.rounds)
+    client = devices.default_tracker().client
+    for did in steps:
+        MemoryReporter(devices.opened(), client=client, view=sim.get_memory_view).publish()
+        line: dict[str, object] = {"did": did, "held": did == HELD, "applied": client.flush(_FLUSH_SECONDS)}
+        line["launches"] = sum(place.launches for place in devices.opened())
+        if args.truth:
+            line["truth"] = {uid: held.json() for uid, held in truth.held(devices.opened()).items()}
+        print(json.dumps(line), flush=True)
+        if not sys.stdin.readline():
+            steps.close()
+            break
+    client.flush(_LAST_SECONDS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check of the native agent: is it there, of this version, and can a program load it?"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import ttmem
+from ttmem.agent import NAME, AgentMissing, library
+from ttmem.doctor import elf
+from ttmem.doctor.context import Scene
+from ttmem.doctor.findings import Said, broken, ok, unknown, warning
+from ttmem.doctor.required_symbols import HOOKS
+from ttmem.run.environment import preload
+
+_BUILD = "pip install -v --force-reinstall --no-deps --no-cache-dir ttmem (in a source tree: make setup)"
+_SECONDS = 1.0
+# A preloaded library's functions are everybody's; another process, so that it is never in this one.
+_ASK = """
+import ctypes
+version = ctypes.CDLL(None).ttmem_agent_version
+version.restype = ctypes.c_char_p
+print(version().decode())
+"""
+
+
+def agent(scene: Scene) -> Iterator[Said]:
+    """Would `ttmem run` work?"""
+    try:
+        loaded = preload(scene.env)
+    except AgentMissing as missing:
+        yield broken(NAME, str(missing), "as it says; until then only programs that report by themselves are seen")
+        return
+    path = str(library(scene.env))
+    try:
+        found = elf.read(path, HOOKS.values())
+        machine = elf.machine_of("/proc/self/exe")
+    except (OSError, elf.NotALibrary) as error:
+        yield broken(path, f"it cannot be loaded: {error}", _BUILD)
+        return
+    if found.machine != machine:
+        yield broken(
+            path,
+            f"it is for another processor (ELF machine {found.machine}, this is {machine})",
+            f"build it here: {_BUILD}",
+        )
+        return
+    lacking = sorted(name for name, symbol in HOOKS.items() if symbol not in found.defined)
+    if lacking:
+        yield warning(path, f"it does not stand in for {', '.join(lacking)}: it is of another version", _BUILD)
+    yield _load(path, loaded, scene)
+
+
+def _load(path: str, loaded: str, scene: Scene) -> Said:
+    looked = f"LD_PRELOAD={path} {scene.python}"
+    env = {**scene.env, "LD_PRELOAD": loaded, "TTMEM_AGENT": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            [scene.python, "-I", "-S", "-c", _ASK], env=env, capture_output=True, text=True, errors="replace",
+            timeout=_SECONDS, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return unknown(looked, f"it could not be tried: {error}")
+    version = done.stdout.strip()
+    if not version and done.returncode == 0:  # an interpreter would have complained, or not have started
+        why = f"it could not be tried: {scene.python} is no interpreter"
+        return unknown(looked, why, "name one with --python PATH")
+    if not version:
+        # A preloaded library that lacks a library, or a version of one, ends the program; other faults are ignored.
+        words = (line for line in done.stderr.splitlines() if NAME in line or "shared libraries" in line)
+        why = next(words, "no word why")
+        return broken(looked, f"the agent is not loaded: {why}", f"it needs glibc 2.34 or later and libgcc_s; {_BUILD}")
+    if version != ttmem.__version__:
+        return warning(looked, f"the agent is of ttmem {version}, this is {ttmem.__version__}", _BUILD)
+    return ok(path, f"agent of ttmem {version}, loads")

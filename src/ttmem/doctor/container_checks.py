@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check of the walls around us: a container may hide processes, counters and the server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from ttmem.doctor import endpoints as places
+from ttmem.doctor.context import Scene
+from ttmem.doctor.findings import Said, ok, some, warning
+
+# The kernel's own numbers of the namespaces that the machine starts in.
+_FIRST = {"pid": "pid:[4026531836]", "ipc": "ipc:[4026531839]"}
+_MARKS = ("docker", "kubepods", "containerd", "libpod", "lxc", "crio")
+_SHARE = "docker run $(ttmem env --format docker) ..."
+
+
+def container(scene: Scene) -> Iterator[Said]:
+    """Are we in a container, and what of the machine can be seen from inside?"""
+    sign = _sign(scene)
+    foreign = {int(kmd): number for kmd, number in scene.machine["foreign"].items() if number}
+    pids = _is_first(scene, "pid")
+    if sign is None and pids is not False and not foreign:
+        yield ok("/.dockerenv, /run/.containerenv, cgroups, namespaces", "not in a container")
+        return
+    where = f"in a container, by {sign}" if sign else "outside of the host's pid namespace"
+    fine = True
+    if pids is False or foreign:
+        fine = False
+        hidden = f"; chip {some([str(kmd) for kmd in sorted(foreign)])} is held by somebody outside" if foreign else ""
+        yield warning(
+            "/proc/self/ns/pid and /proc/driver/tenstorrent/*/pids",
+            f"{where}: processes outside cannot be seen, and show as pid 0{hidden}",
+            "start the container with `--pid=host`, or run ttmem on the host",
+        )
+    if _is_first(scene, "ipc") is False:
+        fine = False
+        yield warning(
+            "/proc/self/ns/ipc", f"{where}: /dev/shm is its own, so tt-metal's counters of others are not in it",
+            "start the container with `--ipc=host`, or run ttmem on the host",
+        )  # fmt: skip
+    if sign and all(place.state == places.NOTHING for place in scene.places):
+        fine = False
+        yield warning(
+            some([place.path for place in scene.places]), f"{where}: no server's socket is mounted here",
+            f"if one runs on the host: `{_SHARE}` mounts its folder and sets TTMEM_SOCKET",
+        )  # fmt: skip
+    if fine:
+        shared = "the host's processes and /dev/shm can be seen" if pids else "which namespaces it has is not known"
+        yield ok("/.dockerenv, cgroups, namespaces", f"{where}; {shared}")
+
+
+def _sign(scene: Scene) -> str | None:
+    """What gives a container away."""
+    for file in ("/.dockerenv", "/run/.containerenv"):
+        if os.path.exists(scene.path(file)):
+            return file
+    for name in ("container", "KUBERNETES_SERVICE_HOST"):
+        if scene.env.get(name):
+            return f"${name}"
+    for file in ("/proc/self/cgroup", "/proc/1/cgroup"):
+        mark = next((mark for mark in _MARKS if mark in (scene.read(file) or "")), None)
+        if mark is not None:
+            return f"{mark} in {file}"
+    return None
+
+
+def _is_first(scene: Scene, kind: str) -> bool | None:
+    """Are we in the namespace that the machine started in? None if that cannot be seen."""
+    try:
+        return os.readlink(scene.path(f"/proc/self/ns/{kind}")) == _FIRST[kind]
+    except OSError:
+        return None

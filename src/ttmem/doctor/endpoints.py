@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A place where a server may listen, and what is there instead."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any, NamedTuple
+
+from ttmem.wire.api_client import ApiError, get_json
+from ttmem.wire.endpoint import connect, peer, trusted
+
+SERVER, NOTHING, STALE, FOREIGN, OTHER, CLOSED, SILENT, IN_THE_WAY = (
+    "server", "nothing", "stale", "foreign", "other", "closed", "silent", "in the way"
+)  # fmt: skip
+_SECONDS = 0.5
+
+
+class Listener(NamedTuple):
+    """What is on a socket's path. ``pid`` and ``uid`` are of who listens, or the file's owner if nobody does."""
+
+    state: str
+    pid: int | None = None
+    uid: int | None = None
+    why: str | None = None
+
+
+class Place(NamedTuple):
+    """A server's two sockets; ``event`` is None if only the API's was named."""
+
+    event: str | None
+    api: str
+    state: str
+    pid: int | None
+    uid: int | None
+    why: str | None
+    health: dict[str, Any] | None
+
+    @property
+    def path(self) -> str:
+        return self.event or self.api
+
+
+def probe(event: str | None, api: str, *, named: bool = False) -> Place:
+    """Who listens there. A server that the user ``named`` may be anybody's."""
+    found, health = listener(api, named=named), None
+    if found.state == OTHER:
+        found, health = _greet(api, found)
+    elif found.pid is None and found.state in (NOTHING, FOREIGN) and event is not None:
+        found = listener(event)  # a server that has no API is none of ours
+    return Place(event, api, *found, health)
+
+
+def _greet(api: str, found: Listener) -> tuple[Listener, dict[str, Any] | None]:
+    try:
+        health = get_json("/health", socket_path=api, timeout=_SECONDS)
+    except (ApiError, ValueError) as error:
+        state = SILENT if "does not answer" in str(error) else OTHER
+        return found._replace(state=state, why=str(error)), None
+    if not isinstance(health, dict) or "version" not in health or "pid" not in health:
+        return found._replace(why=f"what answers on {api} is not a ttmem API"), None
+    return found._replace(state=SERVER), health
+
+
+def listener(path: str, *, named: bool = False) -> Listener:
+    """What is on the path of a socket; OTHER is whoever listens there and may be talked to."""
+    try:
+        with connect(path, _SECONDS, check=False) as sock:
+            pid, uid, _ = peer(sock)
+    except OSError as error:
+        return _silent(path, error)
+    if not named and not trusted(uid, path):
+        return Listener(FOREIGN, pid or None, uid, f"uid {uid} listens there, which is neither root nor you")
+    return Listener(OTHER, pid or None, uid)
+
+
+def _silent(path: str, error: OSError) -> Listener:
+    """Why nobody could be connected to."""
+    owner = _owner(path)
+    if isinstance(error, FileNotFoundError) and owner is None:
+        folder = os.path.dirname(os.path.abspath(path))
+        uid = _owner(folder)
+        if uid is not None and uid not in (0, os.getuid()) and not trusted(uid, path):
+            return Listener(FOREIGN, None, uid, f"its folder {folder} belongs to uid {uid}, neither root nor you")
+        return Listener(NOTHING)
+    if isinstance(error, PermissionError):
+        return Listener(CLOSED, None, owner, f"you may not connect to it; it belongs to uid {owner}")
+    if isinstance(error, (TimeoutError, BlockingIOError)):
+        return Listener(SILENT, None, owner, "somebody listens, and does not answer")
+    try:
+        is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        is_socket = False
+    if not is_socket:
+        return Listener(IN_THE_WAY, None, owner, "it is not a socket")
+    if isinstance(error, ConnectionRefusedError):
+        return Listener(STALE, None, owner, "nobody listens there any more")
+    return Listener(OTHER, None, owner, error.strerror or str(error))
+
+
+def _owner(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_uid
+    except OSError:
+        return None

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent would see with a libtt_metal.so, function by function, told from the file alone."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ttmem.doctor import elf
+from ttmem.doctor.findings import some
+from ttmem.doctor.required_symbols import CALLS, EXTRAS, FIRST_PROGRAMS, HOOKS, IN_PLACE, INSTEAD, NEEDS, OLDER
+
+THERE, IN_ITS_STEAD, MISSING, UNSEEN = "there", "stood in for", "missing", "not called"
+_OLD = "it is older than 0.75, and what it says of programs was never compared with anything"
+
+
+class Function(NamedTuple):
+    """One function that the agent wants, and how this library has it."""
+
+    name: str
+    role: str  # the agent stands in for it ("hook"), or calls it ("call")
+    state: str
+    symbol: str
+
+
+class Kinds(NamedTuple):
+    """A group of kinds of memory; ``reason`` says why it is not tracked, None if it is."""
+
+    what: str
+    reason: str | None
+
+
+class Coverage(NamedTuple):
+    library: str
+    kinds: list[Kinds]
+    unknown: dict[str, list[str]]
+    """What else is not known with this library, and the functions it lacks for that."""
+    functions: list[Function]
+
+    @property
+    def tracked(self) -> list[str]:
+        return [kinds.what for kinds in self.kinds if kinds.reason is None]
+
+    def named(self, state: str) -> list[str]:
+        """The functions that are in that state."""
+        return [function.name for function in self.functions if function.state == state]
+
+
+def look(path: str) -> Coverage:
+    """Raises OSError or elf.NotALibrary if that is no library that can be read."""
+    names = {**HOOKS, **CALLS, **OLDER}
+    library = elf.read(path, names.values())
+    defined = library.defined | _in_dependencies(path, library, set(names.values()) - library.defined)
+    absent = {name for name, symbol in names.items() if symbol not in defined}
+    stood_in = {name for name in INSTEAD if name in absent and not absent.intersection(INSTEAD[name])}
+    if not stood_in.issuperset(IN_PLACE):  # some have moved: what is left is not what is known of older wheels
+        stood_in -= {*IN_PLACE, "buffer_layout"}
+    unseen = {name for name, symbol in HOOKS.items() if symbol not in library.called} - absent
+    missing = absent - stood_in
+    old = stood_in.issuperset(IN_PLACE) and FIRST_PROGRAMS in absent
+    kinds: list[Kinds] = []
+    for need in NEEDS:
+        reason = _reason(
+            [name for name in (*need.hooks, *need.calls) if name in missing],
+            [name for name in need.hooks if name in unseen],
+        )
+        if kinds and kinds[0].reason is not None:
+            reason = "buffers are not, and everything hangs on them"
+        elif kinds and old:
+            reason = _OLD
+        kinds.append(Kinds(need.what, reason))
+    lacking = {what: [name for name in wanted if name in missing] for what, wanted in EXTRAS.items()}
+    functions = [
+        Function(
+            name,
+            role,
+            IN_ITS_STEAD if name in stood_in else MISSING if name in missing else UNSEEN if name in unseen else THERE,
+            symbol,
+        )
+        for role, table in (("hook", HOOKS), ("call", CALLS))
+        for name, symbol in table.items()
+    ]
+    return Coverage(path, kinds, {what: names for what, names in lacking.items() if names}, functions)
+
+
+def _reason(lacks: list[str], passed: list[str]) -> str | None:
+    parts = [f"has no {some(lacks)}" if lacks else "", f"does not call {some(passed)} in a way that can be seen"]
+    there = [part for part, wanted in zip(parts, (lacks, passed), strict=True) if wanted]
+    return f"this libtt_metal {' and '.join(there)}" if there else None
+
+
+def _in_dependencies(path: str, library: elf.Library, names: set[str]) -> set[str]:
+    """What the libraries it needs have: those that lie beside it, as all of tt-metal's do."""
+    found: set[str] = set()
+    for needed in library.needed:
+        beside = os.path.join(os.path.dirname(path), needed)
+        if names - found and os.path.isfile(beside):
+            found |= elf.read(beside, names - found).defined
+    return found

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the machine: driver, chips, device files, hugepages. No device is ever opened."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+
+from ttmem.doctor.context import Json, Scene
+from ttmem.doctor.findings import Said, broken, count, ok, some, unknown, warning
+
+_TENSTORRENT = "0x1e52"
+# What came with which driver, oldest first.
+_SINCE = (
+    ((1, 28), "the telemetry files: temperatures, power and clocks are not known"),
+    ((2, 5), "the list of who holds a chip: it is looked up in /proc/*/fd, which only root sees completely"),
+    ((2, 7), "the heartbeat of the firmware, and lists processes of containers under other numbers"),
+)
+_HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-1048576kB"
+_MOUNT = "/dev/hugepages-1G"
+_STATES = {
+    "in reset": "is in reset or not initialised",
+    "off the bus": "answers with all ones: it is off the PCIe bus, or dead",
+    "gone": "has gone from the machine",
+    "hangs": "does not answer: reading its telemetry hangs",
+}
+
+
+def driver(scene: Scene) -> Iterator[Said]:
+    """Is the driver loaded, and new enough to tell what we want to know?"""
+    where = "/sys/module/tenstorrent"
+    if not scene.listed("/sys"):
+        yield unknown(
+            "/sys", "there is no /sys here, as in a container that was given none",
+            "run `ttmem doctor` on the host, or start the container with /sys",
+        )  # fmt: skip
+        return
+    version = scene.read(f"{where}/version")
+    if not os.path.isdir(scene.path(where)):
+        yield _no_driver(scene)
+        return
+    chips = scene.machine["chips"]
+    if not chips:
+        yield broken(
+            where, f"tt-kmd {version or 'of an unknown version'} is loaded and has no chip",
+            "look at `lspci -d 1e52:` and `dmesg | grep tenstorrent`; reseat the card or reset it with `tt-smi -r`",
+        )  # fmt: skip
+        return
+    found = f"tt-kmd {version or '(version not known)'} with {count(len(chips), 'chip')}"
+    numbers = _numbers(version)
+    lacking = next((text for since, text in _SINCE if numbers is not None and numbers < since), None)
+    if lacking is None:
+        yield ok(where, found)
+    else:
+        yield warning(f"{where}/version", f"{found} lacks {lacking}", "update tt-kmd to 2.7.0 or later")
+
+
+def _no_driver(scene: Scene) -> Said:
+    slots = scene.listed("/sys/bus/pci/devices") or []
+    cards = [slot for slot in slots if scene.read(f"/sys/bus/pci/devices/{slot}/vendor") == _TENSTORRENT]
+    if cards:
+        return broken(
+            "/sys/module/tenstorrent and /sys/bus/pci/devices",
+            f"{count(len(cards), 'Tenstorrent card')} on the PCI bus ({some(cards)}), and the driver is not loaded",
+            "`sudo modprobe tenstorrent`; if there is no such module, install tt-kmd (tt-installer does)",
+        )
+    return warning(
+        "/sys/module/tenstorrent and /sys/bus/pci/devices",
+        "no driver and no Tenstorrent card",
+        "nothing, on a machine for simulated or mock devices; otherwise see whether the card is in `lspci -d 1e52:`",
+    )
+
+
+def _numbers(version: str | None) -> tuple[int, ...] | None:
+    match = re.match(r"(\d+)\.(\d+)", version or "")
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def chips(scene: Scene) -> Iterator[Said]:
+    """Do the chips answer?"""
+    found = scene.machine["chips"]
+    bad = [chip for chip in found if chip["telemetry"]["state"] in _STATES]
+    for chip in bad:
+        yield broken(
+            f"the telemetry files of chip {chip['kmd']}",
+            f"chip {chip['kmd']} ({chip['pci'] or 'PCI address not known'}) {_STATES[chip['telemetry']['state']]}",
+            "reset it with `tt-smi -r` when nobody uses it; if that does not help, power the machine off and on",
+        )
+    if not bad:
+        yield ok(
+            "/sys/class/tenstorrent", f"{count(len(found), 'chip answers', 'chips answer')}" if found else "no chip"
+        )
+
+
+def device_files(scene: Scene) -> Iterator[Said]:
+    """Has every chip its file in /dev, may we use it, and is there a chip behind every file?"""
+    folder = "/dev/tenstorrent"
+    expected = {chip["kmd"] for chip in scene.machine["chips"] if chip["telemetry"]["state"] != "gone"}
+    present = {int(name) for name in scene.listed(folder) or [] if name.isdecimal()}
+    missing, extra = sorted(expected - present), sorted(present - expected)
+    if missing:
+        yield broken(
+            folder, f"no file for chip {some([str(number) for number in missing])}, which the driver knows",
+            "in a container: start it with `--device /dev/tenstorrent`; else `sudo udevadm trigger` makes them anew",
+        )  # fmt: skip
+    if extra:
+        yield warning(
+            folder, f"a file, and no chip in /sys, for {some([str(number) for number in extra])}",
+            "in a container: give it /sys; else the chip has left: `dmesg | grep tenstorrent` says when and why",
+        )  # fmt: skip
+    modes: dict[tuple[bool, int], list[str]] = {}
+    for number in sorted(expected & present):
+        access = _access(scene, f"{folder}/{number}")
+        if access != (True, 0o666):
+            modes.setdefault(access, []).append(f"{folder}/{number}")
+    for (ours, mode), paths in modes.items():
+        judge, others = (warning, "you may use it, others may not") if ours else (broken, "you may not use it")
+        yield judge(
+            some(paths), f"its mode is {mode:04o}: {others}",
+            "restore the driver's udev rule (mode 0666; installing tt-kmd brings it), then `sudo udevadm trigger`",
+        )  # fmt: skip
+    if not (missing or extra or modes):
+        files = f"{count(len(expected), 'file')}, for everybody to use"
+        yield ok(folder, files if expected else "none, and no chip that wants one")
+
+
+def _access(scene: Scene, path: str) -> tuple[bool, int]:
+    """May we use it, and what others may: asked of the kernel. Opening it would wake the chip and make us a holder."""
+    where = scene.path(path)
+    return os.access(where, os.R_OK | os.W_OK), stat.S_IMODE(os.stat(where).st_mode) & 0o666
+
+
+def hugepages(scene: Scene) -> Iterator[Said]:
+    """Without an IOMMU tt-metal exchanges data with a chip through pages of 1 GiB, at least one for each chip."""
+    bare = [chip for chip in scene.machine["chips"] if not _translated(scene, chip)]
+    if not bare:
+        chips = len(scene.machine["chips"])
+        why = f"the IOMMU translates for {count(chips, 'chip')}" if chips else "there is no chip"
+        yield ok("iommu_group/type of each chip", f"{why}, so none are needed")
+        return
+    setup = (
+        "install tenstorrent-tools (tt-system-tools), whose service makes 4 pages for each chip and mounts them; or "
+        "switch the IOMMU on (intel_iommu=on, amd_iommu=on) and do without"
+    )
+    total, free = scene.number(f"{_HUGEPAGES}/nr_hugepages"), scene.number(f"{_HUGEPAGES}/free_hugepages")
+    have = f"{count(len(bare), 'chip')} without IOMMU, {count(total or 0, 'page')} of 1 GiB"
+    mounted = _mounted(scene)
+    if total is None:
+        yield broken(_HUGEPAGES, "this kernel has no pages of 1 GiB, and the IOMMU is off", setup)
+    elif total == 0:
+        yield broken(f"{_HUGEPAGES}/nr_hugepages", have, setup)
+    elif total < len(bare):
+        yield warning(f"{_HUGEPAGES}/nr_hugepages", f"{have}: some chips cannot be opened", setup)
+    if total and not mounted:
+        yield broken(
+            "/proc/mounts", f"no hugetlbfs with pages of 1 GiB on {_MOUNT}, where tt-metal looks for it",
+            f"`sudo mkdir -p {_MOUNT} && sudo mount -t hugetlbfs hugetlbfs {_MOUNT} -o mode=777,pagesize=1024M`",
+        )  # fmt: skip
+    if mounted and total is not None and total >= len(bare):
+        yield ok(_HUGEPAGES, f"{have}, {'?' if free is None else free} of them free, mounted on {_MOUNT}")
+
+
+def _translated(scene: Scene, chip: Json) -> bool:
+    """As UMD finds it out: DMA or DMA-FQ; an identity mapping does not count."""
+    kind = scene.read(f"/sys/class/tenstorrent/tenstorrent!{chip['kmd']}/device/iommu_group/type")
+    return kind is not None and kind.startswith("DMA")
+
+
+def _mounted(scene: Scene) -> bool:
+    for line in (scene.read("/proc/mounts") or "").splitlines():
+        fields = line.split()
+        if len(fields) >= 4 and fields[1] == _MOUNT and fields[2] == "hugetlbfs":
+            return bool({"pagesize=1024M", "pagesize=1G"} & set(fields[3].split(",")))
+    return False

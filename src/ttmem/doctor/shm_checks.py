@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of /dev/shm, where tt-metal keeps its own counters, and of what it keeps there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from ttmem.doctor.context import Json, Scene
+from ttmem.doctor.findings import Said, broken, count, ok, some, unknown, warning
+from ttmem.model.units import human, parse
+
+_FOLDER = "/dev/shm"
+_SMALL = 64 << 20  # what Docker gives
+_FULL = 1 << 20  # a file for each of 32 chips, and UMD's locks
+_SUMS = ("dram", "l1", "l1_small", "trace")
+
+
+def shm(scene: Scene) -> Iterator[Said]:
+    """Is it there, in memory, writable, and is there room?"""
+    path = scene.path(_FOLDER)
+    if not os.path.isdir(path):
+        yield broken(
+            _FOLDER, "it does not exist, so tt-metal can neither lock a device nor count",
+            f"`sudo mount -t tmpfs tmpfs {_FOLDER} -o mode=1777`",
+        )  # fmt: skip
+        return
+    mount = _mount(scene)
+    fine = True
+    if mount is not None and mount[0] != "tmpfs":
+        fine = False
+        yield warning(
+            "/proc/mounts", f"{_FOLDER} is a {mount[0]}, not a tmpfs: its files outlive a reboot, and are slow",
+            f"`sudo mount -t tmpfs tmpfs {_FOLDER} -o mode=1777`",
+        )  # fmt: skip
+    if not os.access(path, os.W_OK | os.X_OK):
+        fine = False
+        yield broken(_FOLDER, "you may not write there, and tt-metal must", f"`sudo chmod 1777 {_FOLDER}`")
+    room = scene.statvfs(path)
+    total, free = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+    if mount is not None and mount[1] is not None:
+        total = mount[1]
+    sizes = f"{human(free)} of {human(total)} are free"
+    if free < _FULL:
+        fine = False
+        yield broken(
+            _FOLDER, f"{sizes}: a program that opens a device now dies with SIGBUS, or is not counted",
+            f"see what fills it with `ls -lS {_FOLDER}`; what no process uses can be removed (MPI leaves sm_segment.*)",
+        )  # fmt: skip
+    elif total <= _SMALL:
+        fine = False
+        yield warning(
+            _FOLDER, f"{sizes}: enough for counters, not for MPI, which takes 16 MiB a process",
+            "start the container with `--shm-size=1g`, or with `--ipc=host`, which also shows the counters of others",
+        )  # fmt: skip
+    if fine:
+        yield ok(_FOLDER, f"{'a tmpfs' if mount else 'there'}, writable, {sizes}")
+
+
+def _mount(scene: Scene) -> tuple[str, int | None] | None:
+    """(type, size if it has a limit) of what is mounted there last; None if nothing is."""
+    found = None
+    for line in (scene.read("/proc/mounts") or "").splitlines():
+        fields = line.split()
+        if len(fields) >= 4 and fields[1] == _FOLDER:
+            sizes = [option[5:] for option in fields[3].split(",") if option.startswith("size=")]
+            try:
+                found = fields[2], parse(sizes[0]) if sizes else None
+            except ValueError:
+                found = fields[2], None
+    return found
+
+
+def shm_files(scene: Scene) -> Iterator[Said]:
+    """tt-metal's counters: whose can be read, and what do the dead still hold in them?"""
+    files: list[Json] = scene.machine["shm"]
+    pattern = f"{_FOLDER}/tt_device_*_memory"
+    unreadable = [file for file in files if file["state"] == "unreadable"]
+    odd = [file for file in files if file["state"] not in ("ok", "unreadable", "unready")]
+    stale = [file for file in files if file["state"] == "ok" and _left(file)]
+    if unreadable:
+        owners = sorted({f"uid {file['owner']}" if file["owner"] is not None else "?" for file in unreadable})
+        yield warning(
+            pattern, f"{count(len(unreadable), 'file')} of {some(owners)} cannot be read: they are made for one user",
+            "run as that user or as root; a server of root (`ttmem serve --group NAME`) shows them to its group",
+        )  # fmt: skip
+    for file in odd:
+        yield warning(
+            file["path"], f"not understood: {file['why'] or file['state']}",
+            "its numbers are left out; if no process uses the chip, remove the file",
+        )  # fmt: skip
+    yield from _left_over(stale)
+    full = [file for file in files if file["state"] == "ok" and file["why"]]
+    for file in full:
+        yield warning(
+            file["path"], file["why"],
+            "start the next job with `ttmem run`, which needs no slot; when nobody uses the chip, remove the file",
+        )  # fmt: skip
+    if not files:
+        state = next(source for source in scene.machine["sources"] if source["name"] == "shm")
+        if state["state"] == "unreadable":
+            yield unknown(pattern, f"cannot be looked at: {state['detail']}")
+        else:
+            yield ok(pattern, "none: no tt-metal from 0.70 on has counted here since the machine was started")
+    elif not (unreadable or odd or stale or full):
+        yield ok(pattern, f"{count(len(files), 'file')}, nothing of dead processes in them")
+
+
+def _left_over(files: list[Json]) -> Iterator[Said]:
+    """A job on 32 chips leaves 32 files behind: one finding for all that the same processes left."""
+    groups: dict[tuple[bool, tuple[int, ...]], list[Json]] = {}
+    for file in files:
+        dead = tuple(slot["pid"] for slot in file["slots"] if slot["state"] in ("dead", "reused"))
+        groups.setdefault((any(slot.get("unsure") for slot in file["slots"]), dead), []).append(file)
+    for (unsure, dead), left in groups.items():
+        pids = f" (pid {some([str(pid) for pid in dead])})" if dead else ""
+        paths = [file["path"] for file in left]
+        remove = f"`rm {paths[0]}`" if len(left) == 1 else "remove these files"
+        todo = f"ttmem leaves them out; other readers do not. When nobody uses the chip: {remove}"
+        if unsure:
+            whose, todo = f"are dead, or cannot be seen from here{pids},", "ttmem leaves them out; look from the host"
+        else:
+            whose = f"are dead{pids}" if dead else "are dead, or of one that has no slot there,"
+        size = human(sum(map(_left, left)))
+        yield warning(some(paths), f"{size} of processes that {whose} are still in {_it(left)}", todo)
+
+
+def _it(files: list[Json]) -> str:
+    return "it" if len(files) == 1 else f"these {len(files)} files"
+
+
+def _left(file: Json) -> int:
+    """Bytes that no living process stands behind."""
+    slots: int = sum(slot[kind] for slot in file["slots"] if slot["state"] in ("dead", "reused") for kind in _SUMS)
+    return max(slots, sum(file["stale"][kind] or 0 for kind in _SUMS))

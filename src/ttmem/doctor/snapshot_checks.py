@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what the server shows: is it all there is, and if it is little, why?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ttmem.doctor.context import Json, Scene
+from ttmem.doctor.findings import Said, count, ok, some, unknown, warning
+from ttmem.documents.notes import name_of
+from ttmem.model.uncertain_reasons import meanings_text
+from ttmem.model.units import complete, human
+
+_LISTED = 200  # things to look at, the largest first
+_LITTLE = 1 << 20  # of L1 on a chip: any operation takes more
+_TIMES = 100
+_SMALL = 1 << 20  # a thing
+
+
+def _tracked(scene: Scene) -> list[Json] | None:
+    """The processes that report; None if no server can be asked."""
+    if scene.picture is None:
+        return None
+    return [process for process in scene.picture["processes"] if process["state"] == "tracked"]
+
+
+def _nobody(scene: Scene, route: str) -> Said:
+    return unknown(route, "no server to ask" if scene.server is None else "the server did not answer in time")
+
+
+def _name(process: Json) -> str:
+    return f"pid {process['pid'] or '?'} ({process['name'] or '?'})"
+
+
+def silent_clients(scene: Scene) -> Iterator[Said]:
+    """Who is connected and has not reported anything?"""
+    tracked = _tracked(scene)
+    if tracked is None or scene.server is None or scene.server.health is None:
+        yield _nobody(scene, "/processes")
+        return
+    silent = [process for process in tracked if not process["things"] and not process["chips"]]
+    clients = scene.server.health["clients"]
+    for process in silent:
+        sources = some([source["name"] for source in process["sources"]]) or "none"
+        yield warning(
+            "/processes", f"{_name(process)} is connected (source: {sources}) and has reported nothing",
+            "it has not opened a device yet, or its hooks are not called (RTLD_DEEPBIND, a static build): see `hooks`",
+        )  # fmt: skip
+    if clients and not tracked:
+        yield warning(
+            "/health", f"{count(clients, 'connection is', 'connections are')} open and none of them has said anything",
+            "programs that only query show like this; a workload must report: see `untracked` and `tracking-variable`",
+        )  # fmt: skip
+    elif not silent:
+        spare = clients - sum(len(process["sources"]) for process in tracked)
+        more = f"; {count(spare, 'more connection')}, which may be silent" if spare > 0 else ""
+        yield ok("/processes", f"{count(len(tracked), 'process reports', 'processes report')}{more}")
+
+
+def agent_trouble(scene: Scene) -> Iterator[Said]:
+    """What do the sources themselves say that they cannot see?"""
+    tracked = _tracked(scene)
+    if tracked is None:
+        yield _nobody(scene, "/processes")
+        return
+    troubled: dict[tuple[str, str], list[str]] = {}  # the workers of one job have the same
+    for process in tracked:
+        for source in process["sources"]:
+            for line in (source["trouble"] or "").splitlines():
+                troubled.setdefault((source["name"], line), []).append(_name(process))
+    for (name, line), whose in troubled.items():
+        yield warning(
+            "/processes", f"{some(whose)}, {name}: {line}",
+            "that kind is unknown, not 0; use a version of ttnn that ttmem is proven with: see `hooks`",
+        )  # fmt: skip
+    if not troubled:
+        yield ok("/processes", "no source complains")
+
+
+def losses(scene: Scene) -> Iterator[Said]:
+    """Did events get lost or refused, and does the account agree with the allocators?"""
+    if scene.picture is None:
+        yield _nobody(scene, "/snapshot")
+        return
+    odd = scene.picture["anomalies"]
+    if odd["dropped"]:
+        yield warning(
+            "/snapshot", f"{count(odd['dropped'], 'event was', 'events were')} dropped: peaks in between may be missed",
+            "the totals come right by themselves; if it goes on, is the machine or the server short of CPU?",
+        )  # fmt: skip
+    if odd["rejected"]:
+        yield warning(
+            "/snapshot", f"{count(odd['rejected'], 'record was', 'records were')} refused as senseless",
+            "the server's standard error says which and why; client and server may be of different versions",
+        )  # fmt: skip
+    partial = [chip for chip in scene.picture["chips"] if _share(chip) < 1.0]
+    for chip in partial:
+        yield warning(
+            "/snapshot", f"{name_of(chip)}: {complete(_share(chip))} of what the allocators say is tracked",
+            "start the program anew with `ttmem run`: what was allocated before the agent came is not known",
+        )  # fmt: skip
+    uncertain = [process for process in scene.picture["processes"] if process["uncertain"]]
+    for process in uncertain:
+        yield warning(
+            "/snapshot", f"{_name(process)}: uncertain: its agent counted {meanings_text(process['uncertain'])}",
+            "do not rely on its numbers; docs/accuracy.md says what each counter means and what causes it",
+        )  # fmt: skip
+    if not (odd["dropped"] or odd["rejected"] or partial or uncertain):
+        yield ok("/snapshot", "no event was dropped or refused")
+
+
+def _share(chip: Json) -> float:
+    share: float | None = chip["memory"]["completeness"]
+    return 1.0 if share is None else share
+
+
+def per_core_only(scene: Scene) -> Iterator[Said]:
+    """A patched tt-metal reports code that it writes to cores in one place, and buffers in another that may be off."""
+    tracked = _tracked(scene)
+    if tracked is None:
+        yield _nobody(scene, "/things")
+        return
+    # Only such a tt-metal names things by core; and to list things costs the server more than its totals do.
+    bare = [
+        process
+        for process in tracked
+        if process["things"]
+        and process["pid"] is not None
+        and any(source["name"] == "legacy" for source in process["sources"])
+        if _single_cores(scene.ask(f"/things?pid={process['pid']}&limit={_LISTED}"))
+    ]
+    for process in bare:
+        yield warning(
+            "/things", f"{_name(process)} reports only what is written to single cores (kernels, firmware), no buffer",
+            "its buffer tracking is off: TT_ALLOC_TRACKING_ENABLED=1 must be set before it starts (and its "
+            "graph_tracking.cpp be built with it); or start it with `ttmem run`, which needs neither",
+        )  # fmt: skip
+    if not bare:
+        yield ok("/things", "nobody reports single cores only")
+
+
+def _single_cores(listed: Json | None) -> bool:
+    """Are the largest things all writes to one core?"""
+    return bool(listed and listed["things"]) and all(thing["core"] is not None for thing in (listed or {})["things"])
+
+
+def amounts(scene: Scene) -> Iterator[Said]:
+    """If L1 shows KBs: is that all the workload ever took?"""
+    if scene.picture is None:
+        yield _nobody(scene, "/snapshot")
+        return
+    chips = scene.picture["chips"]
+    lean = [chip for chip in chips if _in_dram(chip["memory"])]
+    if lean:
+        dram, l1 = sum(chip["memory"]["dram"]["used"] for chip in lean), max(c["memory"]["l1"]["peak"] for c in lean)
+        where, each = some([name_of(chip) for chip in lean]), " of any" if len(lean) > 1 else ""
+        yield warning(
+            "/snapshot", f"{where}: {human(dram)} in DRAM, and L1{each} never had more than {human(l1)}",
+            "the workload keeps its tensors in DRAM; nothing is wrong, unless it should use L1 (memory_config)",
+        )  # fmt: skip
+    else:
+        yield ok("/snapshot", _in_sum(chips, _tracked(scene) or []))
+
+
+def _in_dram(memory: Json) -> bool:
+    dram, l1 = memory["dram"]["used"], memory["l1"]["peak"]
+    return dram is not None and l1 is not None and l1 < _LITTLE and dram >= _TIMES * _LITTLE
+
+
+def _in_sum(chips: list[Json], processes: list[Json]) -> str:
+    """The log shows single events, which are small even if the sum is not."""
+    things = sum(process["things"] or 0 for process in processes)
+    used = sum((chip["memory"][pool]["used"] or 0) for chip in chips for pool in ("dram", "l1"))
+    if things and used / things < _SMALL <= used:
+        each = human(used // things)
+        return (
+            f"{things} things of {each} on average, {human(used)} together: the server's log shows each by itself, "
+            "`ttmem smi` and `ttmem dump` the sum"
+        )
+    return f"{human(used)} in {count(things, 'thing')}" if used else "nothing is in use"

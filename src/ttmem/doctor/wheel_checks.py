@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of ttnn, which is not imported: where it is, and what of its libtt_metal.so the agent can use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from ttmem.doctor import elf
+from ttmem.doctor.context import Scene
+from ttmem.doctor.findings import Said, broken, ok, some, unknown, warning
+from ttmem.doctor.hook_coverage import IN_ITS_STEAD, look
+from ttmem.doctor.locate import Wheel, locate
+
+_PYTHONS = ("3.10", "3.12")  # that there are wheels for
+_PROVEN = "use a ttnn that ttmem is proven with: 0.81.1, or one that docs/compatibility.md has as exact"
+
+
+def ttnn(scene: Scene) -> Iterator[Said]:
+    """Is ttnn there?"""
+    found = scene.wheel
+    if isinstance(found, str):
+        yield unknown(scene.python, f"that interpreter cannot be asked: {found}", "name another with --python PATH")
+        return
+    looked = f"{scene.python} (Python {found.python})"
+    if found.folder is None:
+        wheels = "" if found.python in _PYTHONS else f"; there are wheels for Python {' and '.join(_PYTHONS)} only"
+        yield unknown(looked, f"no ttnn there{wheels}", "name the interpreter of your program with --python PATH")
+        return
+    library = library_of(found.folder, scene.env)
+    if library is None:
+        yield warning(
+            found.folder, f"ttnn {found.version or ''} has no libtt_metal.so where one is expected",
+            "is it built? TT_METAL_HOME names the tree of a build from source",
+        )  # fmt: skip
+        return
+    yield ok(looked, f"ttnn {found.version or '(version not known)'}, {library}")
+
+
+def library_of(folder: str, env: Mapping[str, str]) -> str | None:
+    """In a wheel below the package, in a source tree in its build folder."""
+    trees = [folder, env.get("TT_METAL_HOME") or folder, os.path.dirname(os.path.dirname(folder))]
+    places = [os.path.join(tree, "build/lib/libtt_metal.so") for tree in trees]
+    return next((place for place in places if os.path.isfile(place)), None)
+
+
+def find(path: str, env: Mapping[str, str]) -> str:
+    """The libtt_metal.so of what a user names: itself, a folder of ttnn or around it, or an interpreter.
+
+    OSError if there is none.
+    """
+    if os.path.isdir(path):
+        folders = [path, os.path.join(path, "ttnn")]
+        places = [*(os.path.join(folder, "build/lib/libtt_metal.so") for folder in folders)]
+        places.append(os.path.join(path, "libtt_metal.so"))
+        found = next((place for place in places if os.path.isfile(place)), None)
+        if found is None:
+            raise OSError(f"{path} is no folder of ttnn: there is no {places[0]}")
+        return found
+    if ".so" in os.path.basename(path) and os.path.isfile(path):
+        return path
+    where = locate(path, env)
+    if isinstance(where, str) and os.path.isfile(path):
+        raise OSError(f"{path} is neither a libtt_metal.so nor an interpreter")
+    if isinstance(where, str):
+        raise OSError(f"{path} is neither a libtt_metal.so nor an interpreter: {where}")
+    library = library_of(where.folder, env) if where.folder else None
+    if library is None:
+        raise OSError(f"{path} (Python {where.python}) has no ttnn with a libtt_metal.so; name one")
+    return library
+
+
+def hooks(scene: Scene) -> Iterator[Said]:
+    """Hook by hook: what would the agent see with the libraries that are installed or in use?"""
+    libraries: dict[tuple[int, int], str] = {}
+    found = scene.wheel
+    installed = library_of(found.folder, scene.env) if isinstance(found, Wheel) and found.folder else None
+    for path in [installed, *(user.metal for user in scene.users)]:
+        try:
+            status = os.stat(path or "")
+            libraries.setdefault((status.st_dev, status.st_ino), path or "")
+        except OSError:
+            continue
+    if not libraries:
+        yield unknown("libtt_metal.so", "none is installed here or in use", "name an interpreter with --python PATH")
+    for path in libraries.values():
+        try:
+            yield from _hooks_of(path)
+        except (OSError, elf.NotALibrary) as error:
+            yield unknown(path, f"it cannot be read: {error}")
+
+
+def _hooks_of(path: str) -> Iterator[Said]:
+    found = look(path)
+    first = found.kinds[0]
+    if first.reason is not None:
+        yield broken(path, f"nothing is tracked, because {first.what} are not: {first.reason}", _PROVEN)
+        return
+    for kinds in found.kinds:
+        if kinds.reason is not None:
+            todo = f"it is unknown, not 0; {_PROVEN}"
+            yield warning(path, f"{kinds.what} are not tracked: {kinds.reason}", todo)
+    for what, lacks in found.unknown.items():
+        yield warning(path, f"not known with this libtt_metal: {what} (no {some(lacks)})", _PROVEN)
+    stood_in = found.named(IN_ITS_STEAD)
+    if not found.unknown and len(found.tracked) == len(found.kinds):
+        older = f" or, being older, stood in for ({some(stood_in)})" if stood_in else ""
+        count = len(found.functions)
+        yield ok(path, f"all {count} functions are there{older}: {some(found.tracked, 9)} are tracked")

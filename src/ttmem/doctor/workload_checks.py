@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the processes that use a device now, and of our own environment: do they report, and could they?
+
+/proc/PID/environ is what a program was started with. What it set itself later is not in there, and is too late for a
+tt-metal that looked before.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+
+from ttmem.collect.client import ENABLE_VARIABLE
+from ttmem.doctor.context import Scene, User
+from ttmem.doctor.findings import Said, count, ok, some, unknown, warning
+
+SHM_VARIABLE = "TT_METAL_SHM_TRACKING_DISABLED"
+_RUN = "start it with `ttmem run -- COMMAND`, or with the variables of `ttmem env`"
+
+
+def _hidden(scene: Scene) -> Iterator[Said]:
+    """What could not be looked into, once for all checks of processes."""
+    stuck = [user.label for user in scene.users if user.hangs]
+    if stuck:
+        yield unknown(
+            "/proc/*/environ and maps", f"{some(stuck)} cannot be looked into: its memory is locked, it may hang",
+            "`sudo cat /proc/PID/stack` says where in the kernel, `dmesg | grep tenstorrent` why",
+        )  # fmt: skip
+    shut = [user.label for user in scene.users if not user.hangs and (user.environ is None or user.agent is None)]
+    if shut:
+        yield unknown("/proc/*/environ and maps", f"you may not look into {some(shut)}", "run as that user or as root")
+    state = next(source for source in scene.machine["sources"] if source["name"] == "processes")
+    if state["state"] == "incomplete":
+        yield unknown("who holds a device", str(state["detail"]))
+
+
+def untracked(scene: Scene) -> Iterator[Said]:
+    """Who uses a device and does not report?"""
+    looked = "/proc/*/maps of who uses a device"
+    yield from _hidden(scene)
+    silent = [user for user in scene.users if user.agent is not None and user.pid not in scene.reporting]
+    bare = [user.label for user in silent if not user.agent]
+    if bare:
+        yield warning(looked, f"without the agent, and nobody reports for it: {some(bare)}", _RUN)
+    for user in silent:
+        if user.agent and scene.picture is not None:
+            yield warning(looked, f"{user.label} has the agent loaded, and the server hears nothing of it", _mute(user))
+    reporting = [user for user in scene.users if user.pid in scene.reporting]
+    loaded = [user for user in silent if user.agent and scene.picture is None]
+    if not silent or loaded == silent:
+        parts = [
+            f"{count(len(reporting), 'process reports', 'processes report')}" if reporting else "",
+            f"{count(len(loaded), 'process has', 'processes have')} the agent, and there is no server"
+            if loaded
+            else "",
+        ]
+        told = "; ".join(part for part in parts if part)
+        if told or not any(_hidden(scene)):
+            yield ok(looked, told or "no process uses a device")
+
+
+def _mute(user: User) -> str:
+    """Why an agent does not report to the server we asked."""
+    environ = user.environ or {}
+    if environ.get("TTMEM_AGENT") == "0":
+        return "it was started with TTMEM_AGENT=0, which switches the agent off; start it without"
+    if environ.get("TTMEM_SOCKET"):
+        return f"it reports to TTMEM_SOCKET={environ['TTMEM_SOCKET']}; ask that server (the same variable, or --api)"
+    return (
+        "it finds another server or none that it trusts (see `sockets`), or its libraries are bound past LD_PRELOAD "
+        "(RTLD_DEEPBIND)"
+    )
+
+
+def tracking_variable(scene: Scene) -> Iterator[Said]:
+    """Is TT_ALLOC_TRACKING_ENABLED exactly "1", in time, and does the program know it at all?"""
+    patched: dict[tuple[int, int], bool] = {}
+    problems: dict[tuple[str, str], list[str]] = {}
+    for user in scene.users:
+        problem = _variable_of(user, scene, patched)
+        if problem is not None:
+            problems.setdefault(problem, []).append(user.label)
+    for (sentence, todo), labels in problems.items():
+        yield warning("/proc/*/environ", f"{some(labels)}: {sentence}", todo)
+    ours = scene.env.get(ENABLE_VARIABLE)
+    if ours not in (None, "1"):
+        yield warning(f"{ENABLE_VARIABLE} here", *_inexact(ours))
+    elif not problems:
+        yield ok(
+            ENABLE_VARIABLE, f"{'not set' if ours is None else 'it is 1'} here, and right where a program wants it"
+        )
+
+
+def _inexact(value: str | None) -> tuple[str, str]:
+    return (
+        f"{ENABLE_VARIABLE} is {value!r}, and only exactly '1' switches reporting on",
+        f"`export {ENABLE_VARIABLE}=1` before the program is started",
+    )
+
+
+def _variable_of(user: User, scene: Scene, patched: dict[tuple[int, int], bool]) -> tuple[str, str] | None:
+    """What is wrong with a process, and what to do about it."""
+    if user.environ is None or user.agent or user.pid in scene.reporting:
+        return None
+    value = user.environ.get(ENABLE_VARIABLE)
+    if value not in (None, "1"):
+        return _inexact(value)
+    knows = _knows(user.metal, patched)
+    if value is None and knows:
+        return (
+            f"can report, and was started without {ENABLE_VARIABLE}; set later, it is too late",
+            f"`export {ENABLE_VARIABLE}=1` before the program starts: tt-metal reads it once, when ttnn is imported",
+        )
+    if value == "1" and knows is False:
+        return f"started with {ENABLE_VARIABLE}=1, which its tt-metal does not know: it is stock", _RUN
+    return None
+
+
+def _knows(metal: str | None, patched: dict[tuple[int, int], bool]) -> bool | None:
+    """Is this a tt-metal that was patched to report? None if it cannot be read. Many processes share one file."""
+    try:
+        with open(metal or "", "rb") as file:
+            status = os.fstat(file.fileno())
+            key = status.st_dev, status.st_ino
+            if key not in patched:
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                    patched[key] = data.find(ENABLE_VARIABLE.encode()) >= 0
+            return patched[key]
+    except (OSError, ValueError):
+        return None
+
+
+def shm_tracking(scene: Scene) -> Iterator[Said]:
+    """Are tt-metal's own counters switched off?"""
+    off = [user.label for user in scene.users if (user.environ or {}).get(SHM_VARIABLE, "").startswith("1")]
+    todo = f"start it without {SHM_VARIABLE}; or with `ttmem run`, which does not need them"
+    if off:
+        yield warning("/proc/*/environ", f"{some(off)} was started with {SHM_VARIABLE}: tt-metal counts nothing", todo)
+    if scene.env.get(SHM_VARIABLE, "").startswith("1"):
+        yield warning(f"{SHM_VARIABLE} here", "it is set: a program you start now is not counted by tt-metal", todo)
+    elif not off:
+        yield ok(SHM_VARIABLE, "not set, here or where a device is used")

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The physical L1 of chips: maps put together in slices when somebody asks, and what the snapshot has of them.
+
+A map takes a look at every live thing of its chip. So one that was just made is used again: as long as nothing
+happened, and under load for nine times as long as it took to make, with its age.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import islice
+from time import monotonic
+from typing import Any, NamedTuple
+
+from ttmem.account.allocations import Program, Thing
+from ttmem.account.entities import Chip
+from ttmem.account.ledger import Ledger
+from ttmem.documents.snapshot import shown_chips
+from ttmem.ingest.time_slices import in_turns, pause, slices
+from ttmem.l1.core_map import Core, L1Map, Survey
+from ttmem.l1.core_segments import Segment, has_data, segments
+from ttmem.model.core_sets import ROW
+from ttmem.model.geometry import Geometry
+from ttmem.model.kinds import KERNEL_KINDS
+from ttmem.model.unavailable_cores import outside
+
+Json = dict[str, Any]
+Sees = Callable[[int | None], bool]
+
+SCHEMA = "ttmem.cores/1"
+_REST = 9  # times as long as a map took to make it may be used again
+_EVERY = 1.0  # seconds from one refresh of the snapshot's numbers to the next, at least
+_WAIT = 0.005  # seconds that a snapshot waits for them
+_FIRST_WAIT = 0.1  # if of some chip there are none yet
+_KEPT = 4  # maps
+_MOST_SEGMENTS = 500
+_MOST_KERNELS = 100
+
+
+class _Made(NamedTuple):
+    map: L1Map
+    seq: int  # of the last event that it knows
+    time: float
+    cost: float  # seconds it took
+
+
+class _Numbers(NamedTuple):
+    used: int | None
+    max_core: int | None
+    headroom_min: int | None
+    seq: int
+    time: float
+
+
+class Cores:
+    """Maps of the chips of one ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._made: dict[Chip, _Made] = {}
+        self._making: dict[Chip, asyncio.Task[_Made]] = {}
+        self._numbers: dict[Chip, _Numbers] = {}
+        self._refresh: asyncio.Task[None] | None = None
+        self._next = 0.0
+
+    # -- for the snapshot ----------------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Bring the numbers of all chips up to date, at most once a second; what takes long goes on by itself."""
+        if self._refresh is None and monotonic() >= self._next:
+            self._refresh = asyncio.create_task(self._renew())
+        if self._refresh is not None:
+            known = all(chip in self._numbers for chip in shown_chips(self._ledger) if _mappable(chip))
+            await asyncio.wait([self._refresh], timeout=_WAIT if known else _FIRST_WAIT)
+
+    async def _renew(self) -> None:
+        began = monotonic()
+        try:
+            shown = shown_chips(self._ledger)
+            self._numbers = {chip: found for chip, found in self._numbers.items() if chip in shown}
+            for chip in shown:
+                last = self._numbers.get(chip)
+                geometry = _mappable(chip)
+                if geometry is not None and (last is None or last.seq != self._ledger.seq):
+                    made = await self._make(chip, geometry)
+                    found = made.map
+                    self._numbers[chip] = _Numbers(
+                        found.total_used, found.max_core, found.headroom_min, made.seq, made.time
+                    )
+                    await pause()
+        finally:
+            self._next = monotonic() + max(_EVERY, _REST * (monotonic() - began))
+            self._refresh = None
+
+    def physical(self, chip: Chip) -> Json | None:
+        """What is known now of a chip, with its age; never more than a look into a table."""
+        found = self._numbers.get(chip)
+        if found is None:
+            return None
+        return {
+            "used": found.used,
+            "max_core": found.max_core,
+            "headroom_min": found.headroom_min,
+            "age_s": self._age(found),
+        }
+
+    def _age(self, found: _Made | _Numbers) -> float:
+        """0.0 only if nothing happened since, however short ago it was."""
+        return 0.0 if found.seq == self._ledger.seq else max(0.001, round(monotonic() - found.time, 3))
+
+    # -- the document --------------------------------------------------------------------------------------------
+
+    async def document(self, uid: str, core: tuple[int, int] | None, may_see: Sees) -> Json:
+        """The cores of a chip, and one of them in detail; LookupError if there is no such chip or core."""
+        chip = next((chip for chip in shown_chips(self._ledger) if chip.uid == uid), None)
+        if chip is None:
+            raise LookupError(f"there is no chip {uid!r}; /snapshot lists those there are")
+        geometry = chip.geometry
+        if geometry is None:
+            why = "nobody has said what board this is"
+            return {"schema": SCHEMA, "chip": uid, "why": why, "grid": None, "cores": [], "core": None}
+        if core is not None and not (core[0] < geometry.grid_x and core[1] < geometry.grid_y):
+            grid = f"{geometry.grid_x} x {geometry.grid_y}"
+            raise LookupError(f"there is no core {core[0]},{core[1]}; the grid of chip {uid} is {grid}")
+        made = await self._map(chip, geometry)
+        return _Json(made.map, may_see).chip(self._age(made), core)
+
+    async def _map(self, chip: Chip, geometry: Geometry) -> _Made:
+        """One that is new enough, or that is being made, or a new one."""
+        made = self._made.get(chip)
+        if (
+            made is not None
+            and made.map.geometry == geometry
+            and (made.seq == self._ledger.seq or monotonic() - made.time < _REST * made.cost)
+        ):
+            return made
+        task = self._making.get(chip)
+        if task is None:
+            task = self._making[chip] = asyncio.create_task(self._make(chip, geometry))
+            task.add_done_callback(lambda _: self._making.pop(chip, None))
+        made = await asyncio.shield(task)
+        self._made.pop(chip, None)
+        self._made[chip] = made
+        while len(self._made) > _KEPT:
+            del self._made[next(iter(self._made))]
+        return made
+
+    async def _make(self, chip: Chip, geometry: Geometry) -> _Made:
+        began, seq = monotonic(), self._ledger.seq
+        survey = Survey(chip, geometry)
+        async for things in slices(chip.holdings):
+            for thing in things:
+                survey.add(thing)
+        await in_turns(survey.finish())
+        now = monotonic()
+        return _Made(survey.map, seq, now, now - began)
+
+
+def _mappable(chip: Chip) -> Geometry | None:
+    """The geometry of a chip of which enough is known for a map."""
+    return chip.geometry if chip.covered else None
+
+
+def parse_core(text: str) -> tuple[int, int]:
+    """A core as people write it; ValueError if it is none.
+
+    >>> parse_core("3,4")
+    (3, 4)
+    """
+    x, comma, y = text.partition(",")
+    if not (comma and x.isdecimal() and y.isdecimal() and x.isascii() and y.isascii()) or len(text) > 9:
+        raise ValueError(f"core is X,Y in logical coordinates such as 3,4, not {text!r}")
+    return int(x), int(y)
+
+
+class _Json:
+    """A map as data, for one reader."""
+
+    def __init__(self, found: L1Map, may_see: Sees) -> None:
+        self._map = found
+        self._may_see = may_see
+        self._programs: dict[Program, int] = {}
+
+    def chip(self, age: float, wanted: tuple[int, int] | None) -> Json:
+        found = self._map
+        geometry, chip = found.geometry, found.chip
+        beside = outside(chip.info.board, geometry)
+        cores = [self._core(core) for core in found.cores]
+        core = None if wanted is None else found.core(*wanted)
+        detail = None if core is None else self._detail(core)
+        return {
+            "schema": SCHEMA,
+            "chip": chip.uid,
+            "why": None if found.known else "nobody has reported what is on this chip",
+            "age_s": age,
+            "basis": "live" if geometry.live else "table",
+            "grid": {"x": geometry.grid_x, "y": geometry.grid_y},
+            "dispatch": [{"x": x, "y": y} for x, y in beside.dispatch],
+            "harvested": beside.harvested,
+            "l1": {
+                "size": geometry.l1_size,
+                "map_end": geometry.map_end,
+                "base": geometry.l1_base,
+                "small_start": found.small_start,
+            },
+            "used": found.total_used,
+            "max_core": found.max_core,
+            "headroom_min": found.headroom_min,
+            "floor": self._floor(),
+            "overlaps": [[self._owner(thing) for thing in pair] for pair in found.overlaps],
+            "unplaced": [
+                {"why": why, "things": count, "bytes": found.unplaced_bytes[why]}
+                for why, count in found.unplaced.items()
+            ],
+            "warnings": [*_warnings(found)],
+            "programs": [self._program(program) for program in self._programs],
+            "cores": cores,
+            "core": detail,
+        }
+
+    def _floor(self) -> Json:
+        """Nothing, if there is an L1 buffer of which nobody told where it is: it may be lower than all others."""
+        found = self._map
+        if not found.known or not found.floor_known:
+            return {"address": None, "owner": None}
+        return {"address": found.floor, "owner": None if found.holder is None else self._owner(found.holder)}
+
+    def _core(self, core: Core) -> Json:
+        if not self._map.known:
+            return {"x": core.x, "y": core.y, **dict.fromkeys(_OF_A_CORE)}
+        worst = core.worst
+        return {
+            "x": core.x,
+            "y": core.y,
+            "used": core.used,
+            "free": core.free,
+            "unknown": core.unknown,
+            "largest_free": core.largest_free,
+            "overlap": core.overlap,
+            "headroom": core.headroom,
+            "end": core.end,
+            "program": self._number(core.program),
+            "worst": None if worst is None else {
+                "program": self._number(worst.program), "end": worst.end, "headroom": worst.headroom,
+            },
+        }  # fmt: skip
+
+    def _number(self, program: Program | None) -> int | None:
+        return None if program is None else self._programs.setdefault(program, len(self._programs))
+
+    def _detail(self, core: Core) -> Json:
+        found = self._map
+        listed = [*islice(segments(found, core), _MOST_SEGMENTS)] if found.known else []
+        left_out = bool(listed) and listed[-1].end < found.geometry.l1_size
+        return {
+            "x": core.x,
+            "y": core.y,
+            "top": None if core.top is None else self._owner(core.top),
+            "segments": [self._segment(segment, core) for segment in listed],
+            "listed_to": listed[-1].end if left_out else None,
+            "kernels": self._kernels(core),
+        }
+
+    def _segment(self, segment: Segment, core: Core) -> Json:
+        banks = self._map.geometry.cores
+        return {
+            "start": segment.start,
+            "end": segment.end,
+            "kind": segment.kind,
+            "owners": [{**self._owner(thing), "data": has_data(thing, core, banks)} for thing in segment.things],
+            "inside": [self._owner(thing) for thing in segment.inside],
+        }
+
+    def _kernels(self, core: Core) -> list[Json]:
+        """Those of the program that ran last here: they lie in the ring, but nobody tells where."""
+        if core.program is None:
+            return []
+        bit = 1 << (core.y * ROW + core.x)
+        here = (
+            {"tag": self._owner(part)["tag"], "size": part.size // part.extra.cores.bit_count()}
+            for part in core.program.parts.values()
+            if part.kind in KERNEL_KINDS and part.extra is not None and part.extra.cores & bit
+        )
+        return [*islice(here, _MOST_KERNELS)]
+
+    def _program(self, program: Program) -> Json:
+        process = program.holding.source.process.info
+        return {
+            "pid": process.pid or None,
+            "name": process.name,
+            "device": program.holding.number,
+            "program": program.ident,
+            "metal_id": program.metal_id,
+            "operation": program.tag if self._may_see(process.uid) else None,
+            "ring": program.ring,
+        }
+
+    def _owner(self, thing: Thing) -> Json:
+        process, extra = thing.holding.source.process.info, thing.extra
+        program = thing.holding.programs.get(thing.program) if thing.program else None
+        sees = self._may_see(process.uid)
+        return {
+            "pid": process.pid or None,
+            "name": process.name,
+            "kind": thing.kind.label,
+            "address": thing.address,
+            "size": thing.size,
+            "tag": extra.tag if extra is not None and sees else None,
+            "program": thing.program or None,
+            "operation": program.tag if program is not None and sees else None,
+            "allocator": extra.allocator if extra is not None else None,
+            "source": thing.holding.source.name,
+        }
+
+
+_OF_A_CORE = ("used", "free", "unknown", "largest_free", "overlap", "headroom", "end", "program", "worst")
+
+
+def _warnings(found: L1Map) -> list[str]:
+    """Sentences on what ought not to be."""
+    out = []
+    over = [core for core in found.cores if core.overlap]
+    if over:
+        most = max(core.overlap for core in over)
+        out.append(
+            f"live things overlap on {len(over)} cores, by up to {most} bytes on one: whoever writes last wins there"
+        )
+    small = found.small_start
+    if small < found.geometry.l1_size:
+        past = [core for core in found.cores if core.end is not None and core.end > small]
+        if past:
+            out.append(
+                f"circular buffers reach into the region of L1_SMALL on {len(past)} cores, which ttnn does not check"
+            )
+    return out

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the account and tt-metal's own counters disagree on a process, and which of these differences last.
+
+The two cannot be read at one moment, so of a process that allocates they differ without either being wrong. A look
+reads the counters first and the account after them. If the next look begins after that and finds both as they were
+(tt-metal stamps each change), then neither moved from the first reading to the last, and both describe one moment. A
+difference that is found so, and again with the same amount some seconds later, is news.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ttmem.documents.merge import COMPARED
+
+Json = dict[str, Any]
+Where = tuple[int, str]  # pid and chip
+Amounts = dict[str, tuple[int, int]]  # by kind, the bytes tracked and the bytes counted
+_Key = tuple[int, Any, str]  # pid, start and chip
+
+LASTS_SECONDS = 2.0
+_FORGOTTEN_SECONDS = 10.0  # of a process that is never still: what was found before may be over
+
+
+class _Seen(NamedTuple):
+    """What one look found of a process on a chip."""
+
+    amounts: Amounts
+    stamps: tuple[float | None, ...]  # when tt-metal last changed each of the process's counters
+
+
+class _Found(NamedTuple):
+    """A difference of certain amounts, seen while neither side moved."""
+
+    amounts: Amounts
+    since: float
+    until: float
+
+    @property
+    def by_kind(self) -> dict[str, int]:
+        return {kind: counted - tracked for kind, (tracked, counted) in self.amounts.items()}
+
+
+class Differences:
+    """Takes one look after the other; ``lasting`` are the differences that are news."""
+
+    def __init__(self) -> None:
+        self.lasting: dict[Where, Amounts] = {}
+        self.open = False  # did the last look find a difference of which it is not known yet whether it lasts
+        self._before: dict[_Key, _Seen] = {}
+        self._began = self._ended = float("-inf")
+        self._found: dict[_Key, _Found] = {}
+
+    def take(self, merged: Json, shm: list[Json], began: float, ended: float) -> None:
+        """One look: the counters were read after ``began``, the account was taken at ``ended``."""
+        now = _observe(merged, shm)
+        still = began > self._ended  # else this look's counters may be older than the last look's account
+        found = {}
+        for key, seen in now.items():
+            known = self._found.get(key)
+            if still and self._before.get(key) == seen:
+                amounts = _differing(seen)
+                fresh = _Found(amounts, self._began, ended)
+                if known is not None and known.by_kind == fresh.by_kind:
+                    fresh = fresh._replace(since=known.since)
+                known = fresh if amounts else None
+            if known is not None and ended - known.until < _FORGOTTEN_SECONDS:
+                found[key] = known
+        lasting = {key: one for key, one in found.items() if one.until - one.since >= LASTS_SECONDS}
+        self.lasting = {(pid, uid): one.amounts for (pid, _, uid), one in lasting.items()}
+        self.open = any(_differing(seen) for seen in now.values())
+        self._before, self._began, self._ended, self._found = now, began, ended, found
+
+
+def _observe(merged: Json, shm: list[Json]) -> dict[_Key, _Seen]:
+    """Every live process that both know, chip by chip."""
+    stamps: dict[int, list[float | None]] = {}
+    for file in shm:
+        for slot in file["slots"]:
+            if slot["state"] == "live":
+                stamps.setdefault(slot["process"], []).append(slot["updated"])
+    out = {}
+    for process in merged["processes"]:
+        if process["state"] == "tracked" and process["pid"] in stamps:
+            for share in process["chips"]:
+                if share["shm"]:
+                    both = {kind: (share["kinds"].get(kind), share["shm"][kind]) for kind in COMPARED}
+                    amounts = {kind: (mine, theirs) for kind, (mine, theirs) in both.items() if mine is not None}
+                    key = process["pid"], process["start"], share["uid"]
+                    out[key] = _Seen(amounts, tuple(stamps[process["pid"]]))
+    return out
+
+
+def _differing(seen: _Seen) -> Amounts:
+    return {kind: pair for kind, pair in seen.amounts.items() if pair[0] != pair[1]}

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts as data: schema "ttmem.explain/1"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttmem.analyze.failure_types import Failure
+from ttmem.analyze.process_layout import Block, Piece
+from ttmem.analyze.verdicts import Advice, Verdict
+from ttmem.documents.explanation_text import advice_text, headline
+from ttmem.model.core_sets import CoreRange, format_ranges, ranges_of
+from ttmem.model.kinds import Kind
+
+SCHEMA = "ttmem.explain/1"
+
+Json = dict[str, Any]
+
+
+def verdict(found: Verdict) -> Json:
+    """One verdict; what is not known is null."""
+    return {
+        "headline": headline(found),
+        "failure": failure(found.failure),
+        "why": found.why,
+        "operation": found.tag,
+        "line": found.line,
+        "asked": found.asked,
+        "there": found.there,
+        "missing": found.missing,
+        "free": found.free,
+        "size": found.size,
+        "holders": [_block(block) for block in found.holders],
+        "held": found.held,
+        "wall": None if found.wall is None else _block(found.wall),
+        "program": None if found.program is None else {"id": found.program.metal_id, "operation": found.program.tag},
+        "parts": [_piece(piece) for piece in found.pieces],
+        "advice": [_advice(advice, found) for advice in found.advice],
+        "unknown": list(found.unknown),
+    }
+
+
+def failure(found: Failure) -> Json:
+    """Every number of a message, by name."""
+    fields = {name: _plain(value) for name, value in found._asdict().items()}
+    return {"type": type(found).__name__, **fields}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Kind):
+        return value.label
+    if isinstance(value, CoreRange):
+        return format_ranges([value])
+    return [list(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _block(block: Block) -> Json:
+    return {**block._asdict(), "kind": block.kind.label, "cause": block.cause.name.lower()}
+
+
+def _piece(piece: Piece) -> Json:
+    return {**piece._asdict(), "kind": piece.kind.label, "cores": format_ranges(ranges_of(piece.cores))}
+
+
+def _advice(advice: Advice, found: Verdict) -> Json:
+    return {
+        **advice._asdict(),
+        "blocks": [_block(block) for block in advice.blocks],
+        "addresses": list(advice.addresses),
+        "text": advice_text(advice, found),
+    }

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is still held, by likely cause, and what of it is a leak: as data, schema "ttmem.leaks/1", and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Union
+
+from ttmem.account.allocations import Thing
+from ttmem.account.entities import Chip, Process
+from ttmem.account.ledger import Ledger
+from ttmem.account.live_set import counts
+from ttmem.account.uncertainty import added
+from ttmem.analyze.hold_reasons import Cause, cause_of
+from ttmem.documents.snapshot import HIDDEN_TROUBLE
+from ttmem.documents.snapshot import thing as thing_json
+from ttmem.model.kinds import KINDS
+from ttmem.model.printable import printable_data
+from ttmem.model.uncertain_reasons import counts_text, meanings_text
+from ttmem.model.units import human
+
+SCHEMA = "ttmem.leaks/1"
+OLDER = 60  # seconds; what is younger is likely still in use
+LISTED = 1000
+_MAX_GROUPS = 10_000
+_LARGEST_OF_DEAD = 5
+_SHOWN, _DEAD_SHOWN = 20, 5
+_LOSSES = ("dropped", "unknown_free")
+
+Json = dict[str, Any]
+Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
+
+
+# What leaked things are grouped by: whose, where, which kind, and the tag, else the size, else None for the rest.
+_Site = tuple[Process, Chip, int, Union[str, int, None]]
+
+
+class _Sum:
+    """Things, their bytes and their ages."""
+
+    __slots__ = ("ages", "bytes", "count", "oldest", "youngest")
+
+    def __init__(self) -> None:
+        self.count = self.bytes = 0
+        self.ages = self.oldest = 0.0
+        self.youngest = float("inf")
+
+    def add(self, size: int, age: float) -> None:
+        self.count += 1
+        self.bytes += size
+        self.ages += age
+        if age > self.oldest:
+            self.oldest = age
+        if age < self.youngest:
+            self.youngest = age
+
+    def grows(self, watched: float) -> bool:
+        """Did they come one by one all the while? Not so a batch, nor a batch and a straggler.
+
+        Births must reach over more than half of the time that the process was watched, and their mean lie in the
+        middle half of that reach.
+        """
+        reach = self.oldest - self.youngest
+        middle = self.ages / self.count - self.youngest
+        return self.count >= 3 and reach > max(watched, self.oldest) / 2 and reach < 4 * middle < 3 * reach
+
+    def json(self) -> Json:
+        return {
+            "count": self.count,
+            "bytes": self.bytes,
+            "oldest_s": round(self.oldest, 3) if self.count else None,
+            "youngest_s": round(self.youngest, 3) if self.count else None,
+        }
+
+
+class LeakFinder:
+    """Takes live things and dead processes one by one, so that a server with many of them can do it in slices.
+
+    A leak is what nothing but a living process holds, for ``older`` seconds or longer. A reader who may not see a
+    process's tags gets its leaks by size.
+    """
+
+    def __init__(
+        self,
+        now: float,
+        older: float = OLDER,
+        *,
+        pids: frozenset[int] = frozenset(),
+        chip: str | None = None,
+        may_see: Viewer = lambda uid: True,
+    ) -> None:
+        self._now = now
+        self._older = older
+        self._pids = pids
+        self._chip = chip
+        self._may_see = may_see
+        self._leaks: dict[_Site, _Sum] = {}
+        self._young = _Sum()
+        self._causes = [_Sum() for _ in Cause]
+        self._dead: list[Json] = []
+
+    def add(self, item: Thing) -> None:
+        holding = item.holding
+        process = holding.source.process
+        if not (item.refs and counts(item) and process.exited is None and self._wanted(process, holding.chip)):
+            return
+        cause, age = cause_of(item), max(0.0, self._now - item.time)
+        if cause is not Cause.HELD:
+            found = self._causes[cause]
+            if cause is Cause.LIKELY_PROGRAM_CACHE:
+                self._causes[Cause.PROGRAM_CACHE].add(item.counted, age)
+        elif age < self._older:
+            found = self._young
+        else:
+            found = self._site(item, process)
+        found.add(item.counted, age)
+
+    def add_dead(self, process: Process) -> None:
+        """Take what a process still held when it died, which ended its hold on it."""
+        leaves = [
+            leaf
+            for holding in process.holdings()
+            if self._wanted(process, holding.chip)
+            for leaf in holding.leaves
+            if leaf is not None and leaf.counts and leaf.count
+        ]
+        if not leaves or process.exited is None:
+            return
+        tags = self._may_see(process.info.uid)
+        largest = [t for t in process.largest_left(20) if counts(t) and self._wanted(process, t.holding.chip)]
+        self._dead.append(
+            {
+                "pid": process.info.pid or None,
+                "name": process.info.name,
+                "exited": process.exited,
+                "ago_s": round(max(0.0, self._now - process.exited), 3),
+                "count": sum(leaf.count for leaf in leaves),
+                "bytes": sum(leaf.used for leaf in leaves),
+                "largest": [thing_json(item, see_tag=tags) for item in largest[:_LARGEST_OF_DEAD]],
+            }
+        )
+
+    def _wanted(self, process: Process, chip: Chip) -> bool:
+        return (not self._pids or process.info.pid in self._pids) and self._chip in (None, chip.uid)
+
+    def _site(self, item: Thing, process: Process) -> _Sum:
+        tag = item.extra.tag if item.extra is not None and self._may_see(process.info.uid) else None
+        # An IntEnum's hash is Python code, that of its value is not.
+        site: _Site = (process, item.holding.chip, int(item.kind), item.size if tag is None else tag)
+        found = self._leaks.get(site)
+        if found is None:
+            if len(self._leaks) >= _MAX_GROUPS:
+                site = (*site[:3], None)
+            found = self._leaks.setdefault(site, _Sum())
+        return found
+
+    def result(self, ledger: Ledger, *, time: str, since: str, tracked: float) -> Json:
+        """The findings. ``tracked`` is for how many seconds the server has been listening, ``since`` from when."""
+        groups = sorted(self._leaks.items(), key=lambda item: (-item[1].bytes, -item[1].oldest))
+        rest = [found for _, found in groups[LISTED:]]
+        living = [p for p in ledger.processes.values() if not self._pids or p.info.pid in self._pids]
+        uncertain = added(p for p in living if self._chip is None or self._chip in p.shares)
+        losses = {name: sum(p.anomalies[name] for p in living) for name in _LOSSES}
+        cached, likely = self._causes[Cause.PROGRAM_CACHE], self._causes[Cause.LIKELY_PROGRAM_CACHE]
+        return {
+            "schema": SCHEMA,
+            "time": time,
+            "since": since,
+            "tracked_s": round(tracked, 3),
+            "older_s": self._older,
+            "verdict": {
+                "leak": bool(groups),
+                "groups": len(groups),
+                "count": sum(found.count for _, found in groups),
+                "bytes": sum(found.bytes for _, found in groups),
+            },
+            "losses": losses,
+            "uncertain": uncertain,
+            "doubts": self._doubts(ledger, living, losses, uncertain, tracked),
+            "leaks": [self._group(site, found) for site, found in groups[:LISTED]],
+            "left_out": {
+                "groups": len(rest),
+                "count": sum(found.count for found in rest),
+                "bytes": sum(found.bytes for found in rest),
+            },
+            "young": self._young.json(),
+            "program_cache": {**cached.json(), "likely": likely.json()},
+            "trace": self._causes[Cause.TRACE].json(),
+            "system": self._causes[Cause.SYSTEM].json(),
+            "dead_process": self._dead,
+        }
+
+    def _group(self, site: _Site, found: _Sum) -> Json:
+        process, chip, kind, what = site
+        return {
+            "pid": process.info.pid or None,
+            "name": process.info.name,
+            "chip": chip.uid,
+            "kind": KINDS[kind].label,
+            "tag": what if isinstance(what, str) else None,
+            "size": what if isinstance(what, int) else None,
+            **found.json(),
+            "grows": found.grows(self._now - process.seen),
+        }
+
+    def _doubts(
+        self, ledger: Ledger, living: list[Process], losses: dict[str, int], uncertain: list[Json], tracked: float
+    ) -> list[str]:
+        """Why the verdict may be wrong, a sentence each."""
+        doubts = []
+        if uncertain:
+            doubts.append(f"the agent counted {meanings_text(uncertain)}")
+        if losses["dropped"]:
+            doubts.append(f"{losses['dropped']:,} events were lost: a free or an allocation may have been missed")
+        if losses["unknown_free"]:
+            doubts.append(
+                f"{losses['unknown_free']:,} frees were of things nobody had reported: reports, and other frees with "
+                "them, may have been missed"
+            )
+        if tracked < self._older:
+            doubts.append(f"tracking began {age_text(tracked)} ago: what existed before may be older than it seems")
+        if not ledger.processes and not ledger.departed:
+            doubts.append("no process has reported anything yet")
+        troubles = {
+            source.trouble if self._may_see(process.info.uid) else HIDDEN_TROUBLE
+            for process in living
+            for source in process.sources.values()
+            if source.trouble
+        }
+        return doubts + [" ".join(trouble.split()) for trouble in sorted(troubles)]
+
+
+def age_text(seconds: float) -> str:
+    """An age for people.
+
+    >>> age_text(59.9), age_text(150), age_text(7300), age_text(200000)
+    ('59 s', '2 min', '2.0 h', '2.3 d')
+    """
+    if seconds < 120:
+        return f"{int(seconds)} s"
+    if seconds < 7200:
+        return f"{int(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172800 else f"{seconds / 86400:.1f} d"
+
+
+def leaks_text(data: Json) -> str:
+    """The findings for people; the last line is the verdict."""
+    data = printable_data(data)
+    verdict = data["verdict"]
+    lines = [f"tracking since {data['since']}, for {age_text(data['tracked_s'])}", ""]
+    lines += _leaks(data) if verdict["leak"] else ["leak: nothing"]
+    lines += [
+        f"young, held for less than {age_text(data['older_s'])}: {_amount(data['young'])}",
+        _cause(
+            "program cache",
+            data["program_cache"],
+            "device.clear_program_cache() gives it back, device.disable_and_clear_program_cache() for good",
+        ),
+    ]
+    likely = data["program_cache"]["likely"]
+    if likely["count"]:
+        lines.append(f"  of that likely the cache's: {_amount(likely)}")
+    lines += [
+        _cause("trace", data["trace"], "taken at capture, not at replay; ttnn.release_trace() gives it back"),
+        _cause("system", data["system"], "the runtime's own while a device is open"),
+        *_dead(data["dead_process"]),
+        "",
+        *(f"doubt: {doubt}" for doubt in data["doubts"]),
+    ]
+    found = "no leak"
+    if verdict["leak"]:
+        groups = f"{verdict['groups']:,} group{'s' * (verdict['groups'] != 1)}"
+        found = f"leak: {groups}, {_amount(verdict, 'buffer')}"
+    doubt = f"uncertain ({counts_text(data['uncertain'])}): " if data["uncertain"] else ""
+    lines.append(f"verdict: {doubt}{found}")
+    return "\n".join(lines)
+
+
+def _amount(found: Json, noun: str = "thing") -> str:
+    if not found["count"]:
+        return "nothing"
+    return f"{human(found['bytes'])} in {found['count']:,} {noun}{'s' * (found['count'] != 1)}"
+
+
+def _cause(name: str, found: Json, advice: str) -> str:
+    if not found["count"]:
+        return f"{name}: nothing"
+    return f"{name}: {_amount(found)}, oldest {age_text(found['oldest_s'])}; {advice}"
+
+
+def _who(one: Json) -> str:
+    return f"{one['pid'] or 'an unseen process'}{' ' + one['name'] if one['name'] else ''}"
+
+
+def _leaks(data: Json) -> list[str]:
+    amount, older = _amount(data["verdict"], "buffer"), age_text(data["older_s"])
+    lines = [
+        f"leak: {amount}, held for {older} or longer by living processes",
+        f"  {'bytes':>10} {'count':>9} {'oldest':>8} {'youngest':>8}  {'kind':<5} {'process':<20} chip, what",
+    ]
+    for group in data["leaks"][:_SHOWN]:
+        what = group["tag"] or ("of other sizes" if group["size"] is None else f"{human(group['size'])} each")
+        ages = f"{age_text(group['oldest_s']):>8} {age_text(group['youngest_s']):>8}"
+        lines.append(
+            f"  {human(group['bytes']):>10} {group['count']:>9,} {ages}  {group['kind']:<5} {_who(group):<20} "
+            f"{group['chip']}, {what}{', grows' * group['grows']}"
+        )
+    more, left_out = data["leaks"][_SHOWN:], data["left_out"]
+    if more:
+        rest = {key: sum(g[key] for g in more) + left_out[key] for key in ("count", "bytes")}
+        lines.append(f"  and {len(more) + left_out['groups']:,} more groups, {_amount(rest, 'buffer')}")
+    return lines
+
+
+def _dead(dead: list[Json]) -> list[str]:
+    if not dead:
+        return ["dead processes: none held anything when it died"]
+    lines = [
+        f"dead process: {_who(one)} died {age_text(one['ago_s'])} ago, holding {_amount(one)}; given back then"
+        for one in dead[:_DEAD_SHOWN]
+    ]
+    return lines + ([f"dead process: and {len(dead) - _DEAD_SHOWN:,} more"] if len(dead) > _DEAD_SHOWN else [])

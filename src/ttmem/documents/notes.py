@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person should be told about a snapshot beside its numbers, a sentence each."""
+
+from __future__ import annotations
+
+from ttmem.model.units import human
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    Json = dict[str, Any]
+    Differing = Mapping[tuple[int, str], dict[str, tuple[int, int]]]  # by pid and chip; by kind: tracked, counted
+
+_COUNTED = ("dram", "l1", "l1_small", "trace")
+_STATES = {
+    "in reset": "is in reset or not initialised; its telemetry cannot be read",
+    "off the bus": "answers with all ones: it is off the PCIe bus or dead; a reset (tt-smi -r) may bring it back",
+    "gone": "has gone: the driver no longer lists it",
+    "hangs": "does not answer: a read of its telemetry hangs, the others go on without it",
+}
+
+
+def of(picture: Json, machine: Json, files: Iterable[Json], differing: Differing) -> list[Json]:
+    """All notes, those about chips first. ``files`` are tt-metal's counters of the chips in the picture."""
+    found: list[Json] = []
+    for chip in picture["chips"]:
+        found += (_note(what, text, chip=chip["uid"]) for what, text in _of_chip(chip))
+    by_uid = {chip["unique_id"] or chip["uid"]: chip for chip in picture["chips"]}
+    shown = {file["path"] for file in files}
+    orphans = [file for file in machine["shm"] if file["state"] == "ok" and file["path"] not in shown and _left(file)]
+    orphaned = {file["path"] for file in orphans}
+    for file in machine["shm"]:
+        chip = by_uid.get(file["uid"])
+        uid = chip["uid"] if chip else None
+        apart = file["path"] in orphaned
+        said = (one for one in _of_file(file, chip) if not apart or one[0] != "shm-stale")
+        found += (_note(what, text, chip=uid) for what, text in said)
+    if orphans:
+        found.append(_note("shm-stale", _orphaned(orphans)))
+    names = {chip["uid"]: name_of(chip) for chip in picture["chips"]}
+    astray = {chip["uid"] for chip in picture["chips"] if chip["kmd"] is None and not chip["remote"]}
+    for process in picture["processes"]:
+        found += _of_process(process, names, astray, differing)
+    return found
+
+
+def name_of(chip: Json) -> str:
+    """What people call a chip: by the driver's number, if it has one."""
+    return f"chip {chip['kmd']}" if chip["kmd"] is not None else f"chip {chip['uid']}"
+
+
+def _note(what: str, text: str, chip: str | None = None, pid: int | None = None) -> Json:
+    return {"what": what, "chip": chip, "pid": pid, "text": text}
+
+
+def _of_chip(chip: Json) -> Iterator[tuple[str, str]]:
+    now = chip["telemetry"]
+    if now is None:
+        return
+    name = name_of(chip)
+    if now["state"] in _STATES:
+        yield "chip-state", f"{name} {_STATES[now['state']]}"
+    if now["alive"] is False:
+        yield "heartbeat", f"{name}: the heartbeat of its firmware stands still at {now['heartbeat']}"
+    if now["implausible"] and now["state"] == "ok":
+        told = ", ".join(f"{field} reads {raw!r}" for field, raw in now["implausible"].items())
+        yield "implausible", f"{name}: {told}; not believed"
+    hot, limit = now["temperature_c"], now["temperature_max_c"]
+    if hot is not None and limit is not None and hot >= limit:
+        yield "hot", f"{name} is at {hot:.0f} °C; its limit is {limit:.0f} °C"
+    link = chip["pcie"]
+    if link and link["width"] and link["max_width"] and link["width"] < link["max_width"]:
+        yield "pcie", f"{name}: PCIe runs with {link['width']} of {link['max_width']} lanes"
+
+
+def _of_file(file: Json, chip: Json | None) -> Iterator[tuple[str, str]]:
+    """tt-metal's counters of one chip."""
+    if file["state"] != "ok":
+        why = file["why"] or file["state"]
+        yield f"shm-{file['state']}", why if why.startswith(file["path"]) else f"{file['path']}: {why}"
+        return
+    left = _left(file)
+    if left:
+        gone = [f"{slot['pid']} {slot['name']}" for slot in file["slots"] if slot["state"] in ("dead", "reused")]
+        whose = f" (pid {', '.join(gone[:3])}{' ...' if len(gone) > 3 else ''})" if gone else ""
+        name = name_of(chip) if chip else file["path"]
+        held = f"tt-metal's counters of {name} still hold {left} of processes that"
+        remove = f"When no job runs, rm {file['path']}"
+        if any(slot.get("unsure") for slot in file["slots"]):
+            yield "shm-stale", f"{held} are gone, or that cannot be seen from here{whose}: not counted"
+        elif gone:
+            yield "shm-stale", f"{held} are gone{whose}: not in use. {remove}"
+        else:
+            yield "shm-stale", f"{held} are gone, or of one that has no slot in them: not counted. {remove}"
+    if file["why"]:
+        yield "shm-doubt", f"{file['path']}: {file['why']}"
+
+
+def _left(*files: Json) -> str:
+    """What the dead have in them, kind by kind; nothing is ""."""
+    sums = {kind: sum(file["stale"][kind] for file in files) for kind in _COUNTED}
+    return ", ".join(f"{human(size)} {kind}" for kind, size in sums.items() if size)
+
+
+def _orphaned(files: list[Json]) -> str:
+    """Counters of chips that nothing else shows, in which only the dead have something; tt-metal never removes them."""
+    many = len(files) > 1
+    whose, use = "are gone", "not in use"
+    unsure = any(slot.get("unsure") for file in files for slot in file["slots"])
+    if unsure:
+        whose, use = "are gone or cannot be seen from here", "not counted"
+    elif not all(any(slot["state"] in ("dead", "reused") for slot in file["slots"]) for file in files):
+        whose, use = "are gone or found no slot", "not counted"
+    subject = f"{len(files)} counter files of tt-metal belong" if many else "1 counter file of tt-metal belongs"
+    chips = "chips that are" if many else "a chip that is"
+    text = f"{subject} to processes that {whose}, on {chips} not known otherwise: {_left(*files)}, {use}"
+    path = "/dev/shm/tt_device_*_memory" if many else files[0]["path"]
+    return text if unsure else f"{text}. When no job runs, rm {path}"
+
+
+def _sentence(text: str) -> str:
+    """What tt-metal said, without where in its source that is: "TT_FATAL @ file: condition, info:, the sentence"."""
+    return text.rpartition("info:")[2].strip().partition("\n")[0]
+
+
+def _difference(kind: str, tracked: int, counted: int) -> str:
+    texts = human(counted), human(tracked)
+    if texts[0] == texts[1]:
+        texts = f"{counted:,} B", f"{tracked:,} B"
+    return f"{kind} {texts[0]} where {texts[1]} is tracked"
+
+
+def _of_process(process: Json, names: dict[str, str], astray: set[str], differing: Differing) -> Iterator[Json]:
+    """``astray`` are the chips of which it is not known where they are."""
+    for share in process["chips"]:
+        amounts = differing.get((process["pid"], share["uid"])) if process["state"] == "tracked" else None
+        if amounts:
+            differs = [_difference(kind, *pair) for kind, pair in amounts.items()]
+            text = (
+                f"pid {process['pid']} on {names.get(share['uid'], share['uid'])}: tt-metal's own counters say "
+                f"{', '.join(differs)}; they miss other threads"
+            )
+            yield _note("shm-differs", text, share["uid"], process["pid"])
+    if process["failed"]:
+        times = "once" if process["failed"] == 1 else f"{process['failed']:,} times"
+        last = process["last_failure"]
+        why = f", last in {last['operation']}" if last and last["operation"] else ""
+        said = f": {_sentence(last['text'])}" if last else ""
+        yield _note("refused", f"pid {process['pid']} was refused memory {times}{why}{said}", None, process["pid"])
+    told = {share["uid"] for share in process["chips"]}
+    silent = [uid for uid in process["holds"] if uid not in told]
+    if process["state"] == "untracked" and silent:
+        who = f"pid {process['pid']}" if process["pid"] else "somebody outside this pid namespace"
+        chips = ", ".join(names.get(uid, uid) for uid in silent[:4]) + (" ..." if len(silent) > 4 else "")
+        text = f"{who} holds {chips} open and nothing reports what it uses there"
+        if found := sorted(told & astray):
+            others = ", ".join(names.get(uid, uid) for uid in found[:4]) + (" ..." if len(found) > 4 else "")
+            text = f"{who} holds {chips} open; whether that is {others}, on which it is counted, is not known"
+        yield _note("untracked", text, silent[0] if len(silent) == 1 else None, process["pid"])

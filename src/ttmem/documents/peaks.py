@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was live at the peak of each pool and kind: of the chips, or of one process on its chips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ttmem.account.allocations import Thing
+from ttmem.account.entities import Chip, Process
+from ttmem.account.ledger import Ledger
+from ttmem.account.live_set import counts
+from ttmem.account.totals import Peak, Total, keep_largest
+from ttmem.documents.snapshot import shown_chips, thing
+from ttmem.model.kinds import KINDS, POOL_OF, Kind, Pool
+
+_KINDS_OF = {pool: [kind for kind in KINDS if POOL_OF[kind] is pool] for pool in Pool}
+
+Json = dict[str, Any]
+
+
+class PeakFinder:
+    """Finds what was live at each peak in one pass over the live things, which may be made in slices.
+
+    The peaks are those of the chips, or those of one process on its chips, alive or departed.
+    """
+
+    def __init__(self, ledger: Ledger, *, recent: bool = False, process: Process | None = None) -> None:
+        self._process = process
+        self._corners: list[tuple[Json, Peak, list[tuple[int, int, Thing]]]] = []
+        self._by_kind: dict[tuple[str, Kind], list[tuple[Peak, list[tuple[int, int, Thing]]]]] = {}
+        if process is not None:
+            self._look_at_process(process, recent)
+            return
+        for chip in shown_chips(ledger):
+            for pool in Pool:
+                self._corner(chip, {"pool": pool.label}, chip.pools[pool], _KINDS_OF[pool], recent)
+            for kind in KINDS:
+                self._corner(chip, {"kind": kind.label}, chip.kinds[kind], [kind], recent)
+
+    def _look_at_process(self, process: Process, recent: bool) -> None:
+        for share in process.shares.values():
+            for pool in Pool:
+                self._corner(share.chip, {"pool": pool.label}, share.pools[pool], _KINDS_OF[pool], recent)
+        for holding in process.holdings():
+            for kind, leaf in zip(KINDS, holding.leaves):
+                if leaf is not None and leaf.counts:
+                    name = {"kind": kind.label, "device": holding.number}
+                    self._corner(holding.chip, name, leaf, [kind], recent)
+
+    def _corner(self, chip: Chip, name: Json, total: Total, kinds: list[Kind], recent: bool) -> None:
+        peak = total.recent if recent else total.peak
+        if peak.value:
+            heap: list[tuple[int, int, Thing]] = []
+            self._corners.append(({"chip": chip.uid, **name}, peak, heap))
+            for kind in kinds:
+                self._by_kind.setdefault((chip.uid, kind), []).append((peak, heap))
+
+    def add(self, item: Thing) -> None:
+        """Look at one live thing."""
+        if counts(item) and self._process in (None, item.holding.source.process):
+            for peak, heap in self._by_kind.get((item.holding.chip.uid, item.kind), ()):
+                if item.born <= peak.seq:
+                    keep_largest(heap, item)
+
+    def results(self, may_see: Callable[[int | None], bool] = lambda uid: True) -> Iterator[Json]:
+        """Each peak: bytes, time, and the largest things of it."""
+        for name, peak, heap in self._corners:
+            largest = [
+                thing(item, see_tag=may_see(item.holding.source.process.info.uid))
+                for item in peak.largest(item for _, _, item in heap)
+            ]
+            yield {**name, "bytes": peak.value, "time": peak.time, "largest": largest}
+
+
+def peaks(ledger: Ledger, *, recent: bool = False) -> list[Json]:
+    """The peak of each pool and kind of each chip, with the largest things live then."""
+    finder = PeakFinder(ledger, recent=recent)
+    for item in ledger.things():
+        finder.add(item)
+    return [*finder.results()]

@@ -1,0 +1,446 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The snapshot: one picture of the whole account as plain data, schema "ttmem.snapshot/1".
+
+It is built from totals alone, so it costs the same with a thousand live things as with a million. Bytes are
+integers, None is "not known", and keys are only ever added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import chain as join
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from ttmem.account.allocations import Thing
+from ttmem.account.allocator_views import agreements, reporter
+from ttmem.account.call_sites import line_of, stack_of
+from ttmem.account.entities import Chip, Process
+from ttmem.account.ledger import Ledger
+from ttmem.account.live_set import counts
+from ttmem.account.totals import Total
+from ttmem.account.uncertainty import of_chip
+from ttmem.documents.unknown_rows import ANOMALIES, SCHEMA, UNSEEN
+from ttmem.model.core_sets import format_ranges, ranges_of, split_core_id
+from ttmem.model.events import Failed
+from ttmem.model.geometry import Geometry, Region, noc_limits, region_at
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import KINDS, POOL_OF, Confidence, Kind, Pool
+from ttmem.model.uncertain_reasons import listed, meanings_text
+
+_OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
+_BUFFERS = {Pool.DRAM: (Kind.DRAM, Kind.TRACE), Pool.L1: (Kind.L1, Kind.L1_SMALL)}
+_IN_L1 = [kind for kind in KINDS if POOL_OF[kind] is Pool.L1]
+_RING = attrgetter("ring")
+_CONFIDENCES = [(confidence, confidence.label) for confidence in reversed(Confidence)]
+_LABELS = [kind.label for kind in KINDS]
+_POOL_KEYS = [key for pool in Pool for key in (pool.label, f"peak_{pool.label}")]
+
+# tt-metal's TensorMemoryLayout.
+LAYOUTS = {0: "interleaved", 2: "height_sharded", 3: "width_sharded", 4: "block_sharded", 5: "nd_sharded"}
+
+Json = dict[str, Any]
+
+
+class Moment:
+    """The account at one moment, in values that no later event changes: all of one answer is of the same moment.
+
+    It is quickly taken. The picture is large; it may be made of it later, and in any thread.
+    """
+
+    def __init__(self, ledger: Ledger, physical: Callable[[Chip], Json | None] = lambda chip: None) -> None:
+        """``physical`` gives what is known already of a chip's physical L1: to find it takes a look at every thing."""
+        self._chips = [_chip(chip, physical(chip)) for chip in shown_chips(ledger)]
+        self._processes = [_taken(process) for process in (*ledger.processes.values(), *ledger.departed)]
+        self._anomalies = anomalies(ledger.anomalies)
+
+    def picture(
+        self,
+        *,
+        time: str,
+        host: str,
+        server: Json | None = None,
+        sources: list[Json] | None = None,
+        user_of: Callable[[int], str | None] = lambda uid: None,
+        may_see: Callable[[int | None], bool] = lambda uid: True,
+    ) -> Json:
+        """As plain data. ``may_see`` says whose command lines the reader may be shown."""
+        return {
+            "schema": SCHEMA,
+            "time": time,
+            "host": host,
+            "server": server,
+            "sources": sources or [],
+            "driver": None,
+            "chips": self._chips,
+            "processes": [_process(taken, user_of, may_see) for taken in self._processes],
+            "sums": None,
+            "anomalies": self._anomalies,
+            "notes": [_uncertain_note(taken) for taken in self._processes if taken.uncertain],
+        }
+
+
+def snapshot(ledger: Ledger, *, physical: Callable[[Chip], Json | None] = lambda chip: None, **about: Any) -> Json:
+    """The picture of this moment, made at once."""
+    return Moment(ledger, physical).picture(**about)
+
+
+def anomalies(counts: dict[str, int]) -> dict[str, int]:
+    return {name: counts.get(name, 0) for name in ANOMALIES}
+
+
+def shown_chips(ledger: Ledger) -> list[Chip]:
+    """Every chip once: while somebody's "device N" is taken for machine chip N, that row stands for both."""
+    stood_for = {chip.info.kmd for chip in ledger.chips.values() if chip.assumed}
+    shown = [c for c in ledger.chips.values() if c.assumed or c.holdings or c.info.kmd not in stood_for or c.covered]
+    return sorted(shown, key=lambda c: (c.info.kmd is None, c.info.kmd, len(c.uid), c.uid))
+
+
+def _chip(chip: Chip, physical: Json | None) -> Json:
+    info, geometry = chip.info, chip.geometry
+    return {
+        "uid": info.uid,
+        "pci": info.pci,
+        "kmd": info.kmd,
+        "arch": (geometry.arch.label if geometry else None) if not info.arch else info.arch.label,
+        "board": info.board,
+        "remote": info.remote,
+        "identity": "assumed" if chip.assumed else "known",
+        **UNSEEN,
+        "unique_id": info.uid if info.uid.isdecimal() else None,
+        "memory": memory(chip, geometry, physical),
+    }
+
+
+def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) -> Json:
+    """One chip's memory, pool by pool."""
+    used = _used(chip)
+    resident = _resident(chip, used)
+    at_once = _at_once(chip, used, resident)
+    small = chip.kinds[Kind.L1_SMALL]
+    dram_pool, l1_pool = chip.pools[Pool.DRAM], chip.pools[Pool.L1]
+    basis = None if geometry is None else "live" if geometry.live else "table"
+    return {
+        "dram": {
+            "used": _sum((used[Kind.DRAM], used[Kind.TRACE])),
+            "reserved": _reserved(chip, (Kind.DRAM, Kind.TRACE)),
+            "capacity": geometry.dram_capacity if geometry else None,
+            "capacity_basis": basis,
+            "peak": dram_pool.peak.value if used[Kind.DRAM] is not None else None,
+            "reserved_peak": _reserved_peak(dram_pool, (dram_pool,)),
+            "largest_free": _largest_free(chip, Pool.DRAM),
+            "banks": geometry.dram_banks if geometry else None,
+            "trace": {
+                "used": used[Kind.TRACE],
+                "reserved": _reserved(chip, (Kind.TRACE,)),
+                "region": geometry.dram_banks * geometry.trace_size if geometry and geometry.live else None,
+            },
+        },
+        "l1": {
+            "used": _sum(used[kind] for kind in _IN_L1),
+            "reserved": _reserved(chip, (Kind.L1, Kind.L1_SMALL)),
+            "capacity": geometry.l1_capacity if geometry else None,
+            "capacity_basis": basis,
+            "peak": l1_pool.peak.value if used[Kind.L1] is not None else None,
+            "reserved_peak": _reserved_peak(l1_pool, (chip.kinds[kind] for kind in _BUFFERS[Pool.L1])),
+            "largest_free": _largest_free(chip, Pool.L1),
+            "bank_free": _bank_free(chip, geometry, used[Kind.L1]),
+            "banks": geometry.cores if geometry else None,
+            "at_once": _sum(at_once.values()),
+            "at_once_parts": at_once,
+            "buffers": used[Kind.L1],
+            "small": {
+                "used": used[Kind.L1_SMALL],
+                "reserved": _reserved(chip, (Kind.L1_SMALL,)),
+                "region": geometry.cores * geometry.l1_small_size if geometry and geometry.live else None,
+                "peak": small.peak.value if used[Kind.L1_SMALL] is not None else None,
+            },
+            "cb": {"held": used[Kind.CB], "resident": resident[Kind.CB]},
+            "dfb": {"held": used[Kind.DFB], "resident": resident[Kind.DFB]},
+            "scratchpad": used[Kind.SCRATCHPAD],
+            "kernels": used[Kind.KERNEL],
+            "scratchpad_resident": resident[Kind.SCRATCHPAD],
+            "kernels_resident": resident[Kind.KERNEL],
+            "firmware": used[Kind.FIRMWARE],
+            "ring": {"used_max": _ring_used(chip), "size": geometry.ring_size if geometry else None},
+            "physical": physical or dict.fromkeys(("used", "max_core", "headroom_min", "age_s")),
+        },
+        "system": {
+            "fabric_kernels": used[Kind.FABRIC_KERNEL],
+            "dispatch_kernels": used[Kind.DISPATCH_KERNEL],
+        },
+        "host": {"used": used[Kind.HOST]},
+        "reporter": reporter(chip),
+        "completeness": completeness(chip),
+        "uncertain": of_chip(chip),
+        "confidence": _confidence(chip),
+        "missing": [label for label, size in zip(_LABELS, used) if size is None],
+        "unseen": [],
+    }
+
+
+def _used(chip: Chip) -> list[int | None]:
+    """Bytes of each kind, None if no source that could see it has reported on this chip."""
+    covered = chip.covered
+    return [total.used if total.peak.value or kind in covered else None for kind, total in zip(KINDS, chip.kinds)]
+
+
+def _resident(chip: Chip, used: list[int | None]) -> list[int | None]:
+    """Of each kind the bytes of the programs that ran last on their cores (rule 9), None if that is not known."""
+    return [
+        None if size is None or kind not in _OF_PROGRAMS else chip.resident_bytes(kind)
+        for kind, size in zip(KINDS, used)
+    ]
+
+
+def _at_once(chip: Chip, used: list[int | None], resident: list[int | None]) -> dict[str, int | None]:
+    """L1 in use at one time, kind by kind: buffers with all that the allocator took for them, and of the parts of all
+    cached programs only the resident ones; each where that is known."""
+    sizes = {}
+    for kind in _IN_L1:
+        better = _reserved(chip, (kind,)) if kind in _BUFFERS[Pool.L1] else resident[kind]
+        sizes[_LABELS[kind]] = used[kind] if better is None else better
+    return sizes
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
+    """What the allocator took; None unless it is known of every live thing, or if there never was any."""
+    parts = [chip.kinds[kind] for kind in kinds]
+    if not any(total.known for total in parts):
+        return None
+    values = [total.reserved_bytes for total in parts]
+    return None if None in values else _sum(values)
+
+
+def _reserved_peak(total: Total, kinds: Iterable[Total]) -> int | None:
+    """The most that the allocator took; None if less than was asked for, so that of something it was not told."""
+    taken = total.reserved_peak
+    return taken if taken and taken >= max(kind.peak.value for kind in kinds) else None
+
+
+def _largest_free(chip: Chip, pool: Pool) -> int | None:
+    """The largest block in one bank, by the tightest allocator that was asked; ttnn's own measure of what fits.
+
+    None if there are more or fewer bytes now than when they were asked.
+    """
+    kinds = _BUFFERS[pool]
+    found = []
+    for holding in (holding for holding in chip.holdings if holding.audits or holding.views):
+        audits = [audit for audit in holding.audits.values() if audit.banks[pool]]
+        if audits:
+            now = sum(leaf.reserved for leaf in (holding.leaves[kind] for kind in kinds) if leaf is not None)
+            if now != sum(audit.ours[pool] * audit.banks[pool] for audit in audits):
+                return None
+            found += [audit.largest_free[pool] for audit in audits]
+        found += [view.largest_free for view in holding.views.values() if view.kind is kinds[0]]
+    return min(found, default=None)
+
+
+def _bank_free(chip: Chip, geometry: Geometry | None, used: int | None) -> int | None:
+    """L1 that is free in one bank, in however many pieces; known where the runtime told how large its regions are."""
+    taken = chip.kinds[Kind.L1].reserved_bytes
+    if geometry is None or not geometry.live or taken is None or used is None:
+        return None
+    if any(holding.per_core for holding in chip.holdings):  # what is free differs from bank to bank
+        return None
+    return max(0, geometry.l1_size - geometry.l1_base - geometry.l1_small_size - taken // geometry.cores)
+
+
+def completeness(chip: Chip) -> float | None:
+    """What is tracked, by what the allocators themselves say is allocated; None if none was asked.
+
+    None also if all of it seems to be tracked but an agent counted what makes that uncertain.
+    """
+    found = agreements(chip)
+    both, either = (sum(column) for column in zip(*found)) if found else (0, 0)
+    share = None if not found else both / either if either else 1.0
+    return None if share == 1.0 and of_chip(chip) else share
+
+
+def _ring_used(chip: Chip) -> int | None:
+    """The most that a program of this chip needs of a core's kernel ring."""
+    rings = join.from_iterable(map(_RING, holding.programs.values()) for holding in chip.holdings if holding.programs)
+    return max((ring for ring in rings if ring is not None), default=None)
+
+
+def _confidence(chip: Chip) -> dict[str, int]:
+    """The bytes that count, by how they are known."""
+    found = [0] * (max(Confidence) + 1)
+    for holding in chip.holdings:
+        for leaf in filter(None, holding.leaves):
+            if leaf.counts:
+                found[holding.source.confidence] += leaf.used
+    return {label: found[confidence] for confidence, label in _CONFIDENCES}
+
+
+class _Taken(NamedTuple):
+    """A process as it was at one moment."""
+
+    info: ProcessInfo
+    seen: float
+    exited: float | None
+    claimed: list[int]
+    things: int
+    sources: list[Json]
+    numbers: dict[int, Chip]
+    shares: list[tuple[str, tuple[int, ...]]]  # of each chip: the bytes of each pool and their peak
+    held: list[tuple[Chip, list[int | None]]]  # of each holding, by kind: the bytes, None if they do not count
+    failed: int
+    last_failure: tuple[float, Failed] | None
+    uncertain: list[Json]
+    anomalies: dict[str, int]
+
+
+def _taken(process: Process) -> _Taken:
+    failures = process.failures
+    return _Taken(
+        process.info,
+        process.seen,
+        process.exited,
+        sorted(process.claimed),
+        process.count,
+        [{"name": s.name, "confidence": s.confidence.label, "trouble": s.trouble} for s in process.sources.values()],
+        process.numbers.copy(),
+        [(uid, _used_and_peaks(*share.pools)) for uid, share in process.shares.items()],
+        [
+            (holding.chip, [leaf.used if leaf is not None and leaf.counts else None for leaf in holding.leaves])
+            for holding in process.holdings()
+        ],
+        failures.count,
+        failures.last[-1] if failures.last else None,
+        listed(process.uncertain),
+        anomalies(process.anomalies),
+    )
+
+
+def _used_and_peaks(dram: Total, l1: Total, host: Total, system: Total) -> tuple[int, ...]:
+    """In the order of ``_POOL_KEYS``; written out, because there is one for each process on each chip."""
+    return (
+        dram.used,
+        dram.peak.value,
+        l1.used,
+        l1.peak.value,
+        host.used,
+        host.peak.value,
+        system.used,
+        system.peak.value,
+    )
+
+
+HIDDEN_TROUBLE = "it does not see everything; its owner and root may read why"
+
+
+def _process(taken: _Taken, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]) -> Json:
+    info = taken.info
+    seen = may_see(info.uid)
+    numbers: dict[str, list[int]] = {}
+    for number, chip in taken.numbers.items():
+        numbers.setdefault(chip.uid, []).append(number)
+    kinds: dict[str, dict[str, int]] = {}
+    for chip, sizes in taken.held:
+        here = kinds.setdefault(chip.uid, {})
+        for label, size in zip(_LABELS, sizes):
+            if size is not None:
+                here[label] = here.get(label, 0) + size
+    return {
+        "pid": info.pid or None,
+        "start": info.start,
+        "uid": info.uid,
+        "user": user_of(info.uid) if info.uid is not None else None,
+        "name": info.name,
+        "command": info.command if seen else None,
+        "container": None,
+        "job": None,
+        "state": "tracked" if taken.exited is None else "exited",
+        "seen": taken.seen,
+        "exited": taken.exited,
+        "claimed_pids": taken.claimed,
+        "things": taken.things,
+        "sources": taken.sources
+        if seen
+        else [{**s, "trouble": s["trouble"] and HIDDEN_TROUBLE} for s in taken.sources],
+        "holds": [],
+        "chips": [_share(uid, pools, numbers.get(uid, []), kinds.get(uid, {})) for uid, pools in taken.shares],
+        "failed": taken.failed,
+        "last_failure": _failure(*taken.last_failure) if taken.last_failure is not None and seen else None,
+        "uncertain": taken.uncertain,
+        "anomalies": taken.anomalies,
+    }
+
+
+def _uncertain_note(taken: _Taken) -> Json:
+    """In the form of `sources/notes`."""
+    pid = taken.info.pid or None
+    who = f"pid {pid or '?'}" + ("" if taken.exited is None else ", which has exited")
+    return {
+        "what": "uncertain",
+        "chip": None,
+        "pid": pid,
+        "text": f"{who}: its numbers are uncertain; its agent counted {meanings_text(taken.uncertain)}",
+    }
+
+
+def _failure(time: float, event: Failed) -> Json:
+    """What the runtime said when it last refused memory; the backtrace is not part of it."""
+    return {"time": time, "text": event.text, "operation": event.tag, "line": line_of(event.stack)}
+
+
+def _share(uid: str, pools: tuple[int, ...], numbers: list[int], kinds: dict[str, int]) -> Json:
+    return {
+        "uid": uid,
+        "metal_id": min(numbers, default=None),
+        "metal_ids": sorted(numbers),
+        **dict(zip(_POOL_KEYS, pools)),
+        "kinds": kinds,
+        "source": "server",
+        "shm": None,
+    }
+
+
+def thing(item: Thing, *, see_tag: bool = True) -> Json:
+    """One live thing as data."""
+    holding, extra = item.holding, item.extra
+    place = core_place(item)
+    stack = stack_of(item)
+    return {
+        "pid": holding.source.process.info.pid or None,
+        "chip": holding.chip.uid,
+        "device": holding.number,
+        "kind": item.kind.label,
+        "id": hex(item.address),
+        "address": item.address,
+        "size": item.size,
+        "reserved": extra.reserved if extra else None,
+        "refs": item.refs,
+        "since": item.time,
+        "program": item.program or None,
+        "cores": format_ranges(ranges_of(extra.cores)) if extra and extra.cores else None,
+        "core": None if place is None else {"x": place[0], "y": place[1], "address": place[2], "what": place[3].name},
+        "shared": bool(extra and extra.shared),
+        "layout": LAYOUTS.get(extra.layout) if extra and extra.layout is not None else None,
+        "core_count": (extra.core_count or None) if extra else None,
+        "per_core": extra is not None and extra.per_core,
+        "tag": extra.tag if extra and see_tag else None,
+        "shape": extra.shape if extra and see_tag else None,
+        "line": line_of(stack) if see_tag else None,
+        "stack": stack.split("\n") if stack and see_tag else None,
+        "source": holding.source.name,
+        "confidence": holding.source.confidence.label,
+        "counted": counts(item),
+    }
+
+
+def core_place(item: Thing) -> tuple[int, int, int, Region] | None:
+    """For a per-core write: the core, the address on it, and what lies there."""
+    if item.kind not in (Kind.L1, Kind.FIRMWARE, Kind.KERNEL):
+        return None
+    geometry = item.holding.chip.geometry
+    place = split_core_id(item.address, *noc_limits(geometry))
+    if place is None:
+        return None
+    return place.x, place.y, place.address, region_at(geometry, place.address)

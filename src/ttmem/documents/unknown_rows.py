@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a snapshot that say "not known": of chips and processes that are seen, but that nobody reports on.
+
+They have the keys of those that ``documents/snapshot.py`` makes from an account (a test compares), without its cost:
+`ttmem smi` uses them when there is no server.
+"""
+
+from __future__ import annotations
+
+from ttmem.model import boards
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
+SCHEMA = "ttmem.snapshot/1"
+ANOMALIES = (
+    "unknown_free",
+    "double_free",
+    "ambiguous",
+    "misrouted",
+    "replaced",
+    "rejected",
+    "dropped",
+    "posthumous",
+    "resynced",
+)
+KINDS = (
+    *("dram", "l1", "host", "l1_small", "trace", "cb", "dfb", "scratchpad", "kernel", "fabric_kernel"),
+    *("dispatch_kernel", "firmware"),
+)
+IN_L1 = ("l1", "l1_small", "cb", "dfb", "scratchpad", "kernel", "firmware")  # those that lie in the L1 of worker cores
+
+
+# What only a look at the machine can tell of a chip.
+UNSEEN: Json = {
+    "unique_id": None,
+    "joined_by": None,
+    "held": None,
+    "serial": None,
+    "asic_id": None,
+    "firmware": {},
+    "pcie": None,
+    "telemetry": None,
+    "shm": None,
+}
+
+
+def picture(time: str, host: str) -> Json:
+    """Nothing is known of anything."""
+    return {
+        "schema": SCHEMA,
+        "time": time,
+        "host": host,
+        "server": None,
+        "sources": [],
+        "driver": None,
+        "chips": [],
+        "processes": [],
+        "sums": None,
+        "anomalies": dict.fromkeys(ANOMALIES, 0),
+        "notes": [],
+    }
+
+
+def chip(uid: str, *, arch: str | None = None, board: str | None = None, identity: str = "known") -> Json:
+    """A chip of which only this much is known."""
+    return {
+        "uid": uid,
+        "pci": None,
+        "kmd": None,
+        "arch": arch,
+        "board": board,
+        "remote": None,
+        "identity": identity,
+        **UNSEEN,
+        "memory": memory(board, arch),
+    }
+
+
+def memory(board: str | None, arch: str | None) -> Json:
+    """No use is known, only the sizes that the board's table has."""
+    name = boards.table_name(board, arch)
+    basis = None if name is None else "table"
+    dram = l1 = banks = cores = ring = None
+    if name is not None:
+        _, x, y, core_size, base, map_end, banks, bank_size = boards.SIZES[name]
+        cores, ring, dram = x * y, base - map_end, banks * bank_size
+        l1 = cores * core_size
+    return {
+        "dram": {
+            "used": None,
+            "reserved": None,
+            "capacity": dram,
+            "capacity_basis": basis,
+            "peak": None,
+            "reserved_peak": None,
+            "largest_free": None,
+            "banks": banks,
+            "trace": {"used": None, "reserved": None, "region": None},
+        },
+        "l1": {
+            "used": None,
+            "reserved": None,
+            "capacity": l1,
+            "capacity_basis": basis,
+            "peak": None,
+            "reserved_peak": None,
+            "largest_free": None,
+            "bank_free": None,
+            "banks": cores,
+            "at_once": None,
+            "at_once_parts": dict.fromkeys(IN_L1),
+            "buffers": None,
+            "small": {"used": None, "reserved": None, "region": None, "peak": None},
+            "cb": {"held": None, "resident": None},
+            "dfb": {"held": None, "resident": None},
+            "scratchpad": None,
+            "kernels": None,
+            "scratchpad_resident": None,
+            "kernels_resident": None,
+            "firmware": None,
+            "ring": {"used_max": None, "size": ring},
+            "physical": {"used": None, "max_core": None, "headroom_min": None, "age_s": None},
+        },
+        "system": {"fabric_kernels": None, "dispatch_kernels": None},
+        "host": {"used": None},
+        "reporter": {"total": None, "tracked": None, "inferred": None, "basis": "MemoryReporter unavailable"},
+        "completeness": None,
+        "uncertain": [],
+        "confidence": {"exact": 0, "reported": 0, "estimated": 0},
+        "missing": list(KINDS),
+        "unseen": [],
+    }
+
+
+def process(pid: int | None, state: str) -> Json:
+    """A process that reports nothing."""
+    return {
+        "pid": pid,
+        "start": None,
+        "uid": None,
+        "user": None,
+        "name": None,
+        "command": None,
+        "container": None,
+        "job": None,
+        "state": state,
+        "seen": None,
+        "exited": None,
+        "claimed_pids": [],
+        "things": None,
+        "sources": [],
+        "holds": [],
+        "chips": [],
+        "failed": 0,
+        "last_failure": None,
+        "uncertain": [],
+        "anomalies": dict.fromkeys(ANOMALIES, 0),
+    }
+
+
+def share(uid: str) -> Json:
+    """What it has of a chip: nothing is known."""
+    out: Json = {"uid": uid, "metal_id": None, "metal_ids": []}
+    for pool in ("dram", "l1", "host", "system"):
+        out[pool] = out[f"peak_{pool}"] = None
+    return {**out, "kinds": {}, "source": "shm", "shm": None}

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the event file of a recording and says what is in it, as data, schema "ttmem.import/1"."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ttmem.account.call_sites import line_of
+from ttmem.account.entities import Chip
+from ttmem.account.ledger import Ledger
+from ttmem.account.totals import Total
+from ttmem.imports.to_events import Translation, step_at
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import KINDS, POOL_OF, Kind
+from ttmem.recording.event_file import JournalWriter
+from ttmem.wire.client_decode import decode
+from ttmem.wire.client_encode import encode
+
+SCHEMA = "ttmem.import/1"
+SOURCE = "capture"
+Json = dict[str, Any]
+
+
+def write(translation: Translation, out: Path, name: str) -> tuple[Ledger, int]:
+    """Write all events, and fold them: the account they make, and how many they are. A file is whole or not there."""
+    ledger = Ledger()
+    process = ProcessInfo(pid=0, name=name, connection=1)
+    source = ledger.source(translation.began, process, SOURCE, translation.confidence)
+    count = 0
+    handle, scratch = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)  # readable for its owner only
+    try:
+        with open(handle, "wb") as file:
+            journal = JournalWriter(file)
+            for time, event in translation.events():
+                count += 1
+                decode(encode(event))  # what no reader would take back must not be written
+                journal.write(time, source, event)
+                ledger.apply(time, source, event)
+        os.replace(scratch, out)
+    except BaseException:
+        os.unlink(scratch)
+        raise
+    return ledger, count
+
+
+def summary(translation: Translation, ledger: Ledger, events: int) -> Json:
+    """What was read, what was written, the peaks of each chip, and what the file cannot tell."""
+    recording = translation.recording
+    return {
+        "schema": SCHEMA,
+        "form": recording.form,
+        "ttnn": recording.version,
+        "virtual": recording.virtual,
+        "confidence": translation.confidence.label,
+        "completeness": None,
+        "nodes": recording.nodes,
+        "operations": recording.operations,
+        "events": events,
+        "programs": translation.programs,
+        "cached_runs": recording.cached,
+        "failures": translation.failures,
+        "began": recording.began,
+        "clock": "durations" if recording.timed else "counted",
+        "unsized": translation.unsized,
+        "lacks": translation.lacks(),
+        "anomalies": dict(ledger.anomalies),
+        "chips": [_chip(translation, chip) for chip in ledger.chips.values()],
+    }
+
+
+def _chip(translation: Translation, chip: Chip) -> Json:
+    geometry = chip.geometry
+    numbers = {holding.number for holding in chip.holdings}
+    return {
+        "uid": chip.uid,
+        "device": min(numbers, default=None),
+        "board": chip.info.board,
+        "geometry": None if geometry is None else "live" if geometry.live else "table",
+        "kinds": {
+            kind.label: _kind(translation, kind, total) for kind, total in zip(KINDS, chip.kinds) if total.peak.value
+        },
+    }
+
+
+def _kind(translation: Translation, kind: Kind, total: Total) -> Json:
+    after = total.peak.time - translation.began
+    step = step_at(translation.recording, after)
+    return {
+        "pool": POOL_OF[kind].label,
+        "used": total.used,
+        "reserved": total.reserved_bytes if total.known or not total.count else None,
+        "things": total.count,
+        "peak": total.peak.value,
+        "peak_after_s": round(after, 6),
+        "peak_operation": step and step.operation,
+        "peak_line": step and line_of(step.stack),
+    }

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One client's socket: what came in with whose stamp, replies that never wait, descriptors that were handed over."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import select
+import socket
+import struct
+import termios
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ttmem.model.kinds import Confidence
+from ttmem.wire.client_decode import NativeStream
+from ttmem.wire.endpoint import peer
+from ttmem.wire.legacy_stream import READ_SIZE, LegacyStream
+
+if TYPE_CHECKING:
+    from ttmem.ingest.peers import Owner
+
+_GARBAGE_READ = 16 * 1024  # looking for records in garbage is slow: smaller bites for that connection
+_MAX_UNREAD_REPLIES = 64 * 1024
+_MAX_COMPLAINTS = 16
+_CREDENTIALS = struct.Struct("3i")
+_MOST_DESCRIPTORS = 4  # one is all an agent sends; room for those of somebody who sends more, to close them
+_ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
+
+
+class Chunk(NamedTuple):
+    """What one read gave, none of it at the end of the stream, and who sent it as the kernel says."""
+
+    data: bytes
+    pid: int
+    uid: int | None
+
+
+class Connection:
+    """A client, from its connecting to its end; its socket hangs on an epoll meanwhile."""
+
+    __slots__ = (
+        "_complaints",
+        "_epoll",
+        "_outgoing",
+        "confidence",
+        "descriptors",
+        "legacy",
+        "native",
+        "number",
+        "owners",
+        "peer_pid",
+        "peer_uid",
+        "pending",
+        "sock",
+        "source_name",
+    )  # fmt: skip
+
+    def __init__(self, number: int, sock: socket.socket, epoll: select.epoll) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.number = number
+        self.sock = sock
+        self.peer_pid, self.peer_uid, _ = peer(sock)
+        self.legacy: LegacyStream | None = None
+        self.native: NativeStream | None = None
+        self.source_name = "legacy"
+        self.confidence = Confidence.REPORTED
+        self.owners: dict[int, Owner] = {}
+        self.descriptors: list[int] = []  # received, and not yet asked for by a hello
+        self.pending: tuple[Iterator[bytes], Owner] | None = None  # records that were read and must wait for a turn
+        self._outgoing = b""
+        self._complaints: set[str] = set()
+        self._epoll = epoll
+        epoll.register(sock.fileno(), select.EPOLLIN)
+
+    @property
+    def open(self) -> bool:
+        return self.sock.fileno() >= 0
+
+    def receive(self, buffer: bytearray) -> Chunk | None:
+        """One bounded read; None if there was nothing."""
+        lost = self.legacy is not None and self.legacy.lost
+        view = memoryview(buffer)[: _GARBAGE_READ if lost else len(buffer)]
+        try:
+            count, ancillary, _, _ = self.sock.recvmsg_into([view], _ANCILLARY)
+        except BlockingIOError:
+            return None
+        except OSError:
+            count, ancillary = 0, []
+        pid, uid = 0, None
+        for level, what, data in ancillary:
+            if level == socket.SOL_SOCKET and what == socket.SCM_CREDENTIALS:
+                pid, uid, _ = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])
+            elif level == socket.SOL_SOCKET and what == socket.SCM_RIGHTS:
+                self.descriptors = list(array.array("i", data[: len(data) // 4 * 4]))
+        return Chunk(bytes(view[:count]), pid, uid)
+
+    def waiting_bytes(self) -> int:
+        """What is there to be read now."""
+        found = array.array("i", [0])
+        try:
+            fcntl.ioctl(self.sock.fileno(), termios.FIONREAD, found)
+        except OSError:
+            return READ_SIZE
+        return found[0]
+
+    def reply(self, data: bytes = b"") -> bool:
+        """Send without ever waiting, also what could not be sent before; False if a client fetches nothing."""
+        if not self.open:
+            return True
+        if data and len(self._outgoing) + len(data) > _MAX_UNREAD_REPLIES:
+            return False
+        waiting = bool(self._outgoing)
+        data = self._outgoing + data
+        try:
+            sent = self.sock.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            sent = len(data)  # the reader is gone; reading will tell
+        self._outgoing = data[sent:]
+        if waiting != bool(self._outgoing):
+            self._epoll.modify(self.sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if self._outgoing else 0))
+        return True
+
+    def is_news(self, complaint: str) -> bool:
+        """Whether to say something of it: each cause once, and not all that one can think of."""
+        if complaint in self._complaints or len(self._complaints) >= _MAX_COMPLAINTS:
+            return False
+        self._complaints.add(complaint)
+        return True
+
+    def close_descriptors(self) -> None:
+        for fd in self.descriptors:
+            os.close(fd)
+        self.descriptors = []
+
+    def close(self) -> None:
+        self.pending = None
+        self.close_descriptors()
+        self._epoll.unregister(self.sock.fileno())
+        self.sock.close()

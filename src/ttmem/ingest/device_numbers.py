@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which chips a process means by its device numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttmem.model.identity import ChipInfo, ProcessInfo
+
+
+def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[int, ChipInfo]]:
+    """(device number, chip) for a TT_VISIBLE_DEVICES setting.
+
+    The runtime numbers the chips it sees from 0, in driver order. Entries are driver indices or PCI addresses; an
+    index whose chip the machine does not list still tells two processes' chips apart.
+
+    >>> chips_of_visible(["3"], [])
+    [(0, ChipInfo(uid='kmd:3', pci=None, kmd=3, arch=<Arch.UNKNOWN: 0>, board=None, remote=None, geometry=None))]
+    """
+    by_index = {chip.kmd: chip for chip in machine}
+    by_pci = {chip.pci: chip for chip in machine if chip.pci}
+    chosen: dict[tuple[int, str], ChipInfo] = {}
+    for entry in visible:
+        if entry.isascii() and entry.isdigit() and len(entry) < 6:
+            index = int(entry)
+            chip = by_index.get(index) or ChipInfo(f"kmd:{index}", kmd=index)
+        elif ":" in entry:
+            pci = entry.lower() if entry.count(":") > 1 else f"0000:{entry.lower()}"
+            chip = by_pci.get(pci) or ChipInfo(pci, pci=pci)
+        else:
+            return []  # not a form we know: better assumed than wrong
+        chosen[(1 << 30 if chip.kmd is None else chip.kmd, chip.uid)] = chip
+    return list(enumerate(chip for _, chip in sorted(chosen.items())))
+
+
+def chips_of_slots(process: ProcessInfo, numbers: set[int], files: list[dict[str, Any]]) -> list[tuple[int, ChipInfo]]:
+    """(device number, chip) for device numbers of a process, by its slots in tt-metal's counters.
+
+    The number in a file is that of the process that attached last. It is this one's only if no other is attached, which
+    after a crash cannot be told any more; and if it says the same number of no other chip.
+    """
+    found: dict[int, list[str]] = {}
+    for file in files:
+        live = [slot for slot in file["slots"] if slot["state"] == "live"]
+        if not any((slot["process"], slot["start"]) == (process.pid, process.start) for slot in live):
+            continue
+        alone = len(live) == 1 and file["attached"] == 1 and file["uid"] != str(file["metal_id"])
+        found.setdefault(file["metal_id"], []).append(file["uid"] if alone else "")
+    sure = {number: uids[0] for number, uids in found.items() if len(uids) == 1 and uids[0]}
+    return [(number, ChipInfo(uid)) for number, uid in sure.items() if number in numbers]

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The physical L1 of every core of a chip: what is used and free, and who owns both sides of the gap.
+
+    0        map end        base                          floor              L1 size - S   L1 size
+    | firmware | kernel ring | CB, DFB, scratchpads -> free <- L1 buffers | L1_SMALL |
+
+L1 buffers lie at the same address on every core (lock step), so they are put together once for all. What grows up from
+the base belongs to the program that ran last on a core. Everything is a union of ranges: two things at one place count
+once, and as an overlap. What has no place that anybody told is counted as such, and never guessed. A buffer with an
+address of its own on each core may lie anywhere: beside it nothing is known to be free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterator
+from heapq import merge
+from itertools import chain
+from typing import NamedTuple
+
+from ttmem.account.allocations import Program, Thing
+from ttmem.account.entities import Chip
+from ttmem.account.totals import NOT_YET
+from ttmem.l1.headroom import GROWING_UP, Reach, end_of
+from ttmem.model.address_ranges import Span, Spans, union
+from ttmem.model.core_sets import ROW
+from ttmem.model.geometry import Geometry
+from ttmem.model.kinds import KINDS, Kind
+
+# Why a thing has no place in the map.
+NO_ADDRESS = "no address in L1 was reported"
+PER_CORE = "written to one core, which is named in NOC coordinates"
+NO_SIZE = "the bytes on each core were not reported"
+OWN_ADDRESSES = "it has an address of its own on each core, and only the first is known"
+NO_CORES = "the cores were not reported"
+NO_LAUNCH = "no launch was seen, so it is not known which program is in place"
+
+_SLICE = 1000
+_PAIRS = 8  # overlaps that are told with both sides
+_BUFFER, _PART = 1, 2
+_ROLES = [_BUFFER if kind in (Kind.L1, Kind.L1_SMALL) else _PART if kind in GROWING_UP else 0 for kind in KINDS]
+
+# Start, end, and which of the map's things lies there, 64 bits each. One number has the same order as the three,
+# and is nothing for the garbage collector to look into, which would hold up everybody: there may be a hundred thousand.
+Range = int
+_LOW = (1 << 64) - 1
+
+
+def parted(one: Range) -> tuple[int, int, int]:
+    """Start, end and number of the thing.
+
+    >>> parted(0x20000 << 128 | 0x20400 << 64 | 7)
+    (131072, 132096, 7)
+    """
+    return one >> 128, one >> 64 & _LOW, one & _LOW
+
+
+class Core(NamedTuple):
+    """One core. ``headroom`` is None if it is not known what the program that ran last has, or where the floor is."""
+
+    x: int
+    y: int
+    used: int
+    free: int
+    unknown: int  # neither: something of unknown size may be there
+    largest_free: int
+    overlap: int  # bytes that several things lie on, counted for each but the first
+    headroom: int | None
+    top: Thing | None  # of the program that ran last, what ends highest
+    program: Program | None
+    worst: Reach | None  # of all cached programs the one that reaches highest here
+
+    @property
+    def end(self) -> int | None:
+        return None if self.top is None else end_of(self.top)
+
+
+class _Column(NamedTuple):
+    """What cores with the same parts of programs have in common."""
+
+    used: int
+    unknown: int
+    largest_free: int
+    overlap: int
+    top: Thing | None
+
+
+class L1Map:
+    """What is where in the L1 of a chip, made by a ``Survey``."""
+
+    def __init__(self, chip: Chip, geometry: Geometry) -> None:
+        self.chip = chip
+        self.geometry = geometry
+        self.known = bool(chip.covered)  # else nobody has reported of this chip
+        self.cores: list[Core] = []
+        self.floor = geometry.l1_size  # the lowest L1 buffer, on whatever cores it has its data
+        self.holder: Thing | None = None
+        self.floor_known = True  # else there is an L1 buffer of which nobody told where it is
+        self.free_known = True  # else there is one that may lie anywhere
+        self.things: list[Thing] = []  # all that have a place
+        self.buffers: list[Range] = []  # of known extent, in order, the same on every core
+        self.parts: dict[int, list[Range]] = {}  # of the programs that ran last, by the cores they are on
+        self.shared: dict[int, list[Range]] = {}  # their circular buffers that lie inside L1 buffers
+        self.unsized: list[Range] = []  # of unknown extent, in order
+        self.buffer_bytes = 0  # the sum of their extents on a core
+        self.used = Spans()  # what they and the fixed part take on every core
+        self.free = Spans()  # below the region of L1_SMALL
+        self.small_free = Spans()  # in that region
+        self.unknown = Spans()  # where a buffer of unknown extent begins
+        self.overlaps: list[tuple[Thing, Thing]] = []  # the first few
+        self.unplaced: Counter[str] = Counter()  # things by the reason why they have no place
+        self.unplaced_bytes: Counter[str] = Counter()
+        self.program_unknown: str | None = None  # why it is not known what grows up from the base
+
+    @property
+    def small_start(self) -> int:
+        return self.geometry.l1_size - self.geometry.l1_small_size
+
+    def core(self, x: int, y: int) -> Core | None:
+        return next((core for core in self.cores if (core.x, core.y) == (x, y)), None)
+
+    def doubtful(self, worst: Reach | None) -> Span:
+        """The range in which a program of which too little is known may lie."""
+        base = self.geometry.l1_base
+        if self.program_unknown is None:
+            return base, base
+        if self.program_unknown is NO_LAUNCH:
+            return base, base if worst is None else max(base, min(worst.end, self.geometry.l1_size))
+        return base, max(base, self.floor)
+
+    @property
+    def total_used(self) -> int | None:
+        return sum(core.used for core in self.cores) if self.known else None
+
+    @property
+    def max_core(self) -> int | None:
+        return max((core.used for core in self.cores), default=None) if self.known else None
+
+    @property
+    def headroom_min(self) -> int | None:
+        """Of the programs that ran last, on the core where it is least."""
+        return min((c.headroom for c in self.cores if c.headroom is not None), default=None) if self.known else None
+
+
+class Survey:
+    """Takes the live things of a chip one by one and puts the map together; both can be done in slices.
+
+    ``add`` each thing, go through ``finish()``, take the ``map``.
+    """
+
+    def __init__(self, chip: Chip, geometry: Geometry) -> None:
+        self.map = L1Map(chip, geometry)
+        self._resident = {(p.holding, p.ident): mask for p, mask in chip.resident}
+        self._runs: list[list[Range]] = [[]]  # each in order when it is full
+        self._worst: dict[int, tuple[int, Thing]] = {}  # by cores: the highest end of any program
+
+    def add(self, thing: Thing) -> None:
+        """One live thing; those of other chips and kinds are passed over."""
+        role = _ROLES[thing.kind]
+        if not role or not thing.refs or thing.born == NOT_YET:
+            return
+        holding = thing.holding
+        leaf = holding.leaves[thing.kind]
+        if holding.chip is not self.map.chip or leaf is None or not leaf.counts:
+            return
+        if role == _BUFFER:
+            self._buffer(thing)
+        else:
+            self._part(thing)
+
+    def _buffer(self, thing: Thing) -> None:
+        found, address = self.map, thing.address
+        if thing.extra is not None and thing.extra.per_core:
+            found.floor_known = found.free_known = False
+            return self._cannot(thing, OWN_ADDRESSES)
+        if not 0 < address < found.geometry.l1_size:
+            why = PER_CORE if address > 0xFFFFFFFF else NO_ADDRESS
+            if thing.kind is Kind.L1 and why is NO_ADDRESS:
+                found.floor_known = False
+            return self._cannot(thing, why)
+        if thing.kind is Kind.L1 and address < found.floor:
+            found.floor, found.holder = address, thing
+        size = on_each_core(thing, found.geometry.cores)
+        if size is None:
+            self._cannot(thing, NO_SIZE)
+        run = self._runs[-1]
+        run.append(self._range(address, address + (size or 0), thing))
+        if len(run) == _SLICE:
+            run.sort()
+            self._runs.append([])
+
+    def _part(self, thing: Thing) -> None:
+        found, extra = self.map, thing.extra
+        mask = self._resident.get((thing.holding, thing.program), 0)
+        if extra is not None and extra.shared:
+            if extra.cores & mask:
+                end = thing.address + thing.size // extra.cores.bit_count()
+                found.shared.setdefault(extra.cores & mask, []).append(self._range(thing.address, end, thing))
+            return
+        top = end_of(thing)
+        if extra is None or top is None or not 0 < thing.address < found.geometry.l1_size:
+            self._cannot(thing, NO_CORES if top is None else NO_ADDRESS)
+            if mask or not found.chip.launched:
+                found.program_unknown = NO_CORES
+            return
+        if top > self._worst.get(extra.cores, (0, thing))[0]:
+            self._worst[extra.cores] = top, thing
+        if extra.cores & mask:
+            found.parts.setdefault(extra.cores & mask, []).append(self._range(thing.address, top, thing))
+        elif not found.chip.launched:
+            found.program_unknown = found.program_unknown or NO_LAUNCH
+            self._cannot(thing, NO_LAUNCH)
+
+    def _range(self, start: int, end: int, thing: Thing) -> Range:
+        things, size = self.map.things, self.map.geometry.l1_size
+        things.append(thing)
+        return min(start, size) << 128 | min(end, size) << 64 | len(things) - 1
+
+    def _cannot(self, thing: Thing, why: str) -> None:
+        self.map.unplaced[why] += 1
+        self.map.unplaced_bytes[why] += thing.size
+
+    # -- putting it together -------------------------------------------------------------------------------------
+
+    def finish(self) -> Iterator[None]:
+        """Yields between pieces of work."""
+        yield from self._unite()
+        yield from self._divide()
+        columns: dict[tuple[int, ...], _Column] = {}
+        geometry = self.map.geometry
+        for y in range(geometry.grid_y):
+            for x in range(geometry.grid_x):
+                yield from self._add_core(x, y, columns)
+            yield
+
+    def _unite(self) -> Iterator[None]:
+        """All buffers, and the part of L1 that is never free, as a union."""
+        found = self.map
+        self._runs[-1].sort()
+        start, end, owner = 0, found.geometry.l1_base, -1
+        for count, item in enumerate(merge(*self._runs), 1):
+            if not count % _SLICE:
+                yield
+            left, right, number = parted(item)
+            if left == right:
+                found.unsized.append(item)
+                continue
+            found.buffers.append(item)
+            found.buffer_bytes += right - left
+            if left > end:
+                found.used.add(start, end)
+                start, end, owner = left, right, number
+            else:
+                if left < end and owner >= 0 and len(found.overlaps) < _PAIRS:
+                    found.overlaps.append((found.things[owner], found.things[number]))
+                if right > end:
+                    end, owner = right, number
+        found.used.add(start, end)
+
+    def _divide(self) -> Iterator[None]:
+        """What is between: free, unless a buffer of unknown extent begins in it."""
+        found, size, small = self.map, self.map.geometry.l1_size, self.map.small_start
+        begins = chain((parted(item)[0] for item in found.unsized), [size])
+        begin, last = next(begins), 0
+        for count, (start, end) in enumerate(chain(found.used.inside(0, size), [(size, size)]), 1):
+            pieces = (found.free, last, min(start, small)), (found.small_free, max(last, small), start)
+            for free, left, right in pieces:
+                if left < right:
+                    while begin < left:
+                        begin = next(begins)
+                    known = min(begin, right) if found.free_known or free is found.small_free else left
+                    free.add(left, known)
+                    found.unknown.add(max(left, known), right)
+            last = end
+            if not count % _SLICE:
+                yield
+
+    def _add_core(self, x: int, y: int, columns: dict[tuple[int, ...], _Column]) -> Iterator[None]:
+        found, bit = self.map, 1 << (y * ROW + x)
+        worst = self._worst_on(bit)
+        here = tuple(cores for cores in found.parts if cores & bit)
+        doubtful = found.doubtful(worst)
+        key = (*here, *doubtful)
+        column = columns.get(key)
+        if column is None:
+            column = columns[key] = yield from self._column(here, doubtful)
+        program = next((program for program, mask in reversed(found.chip.resident) if mask & bit), None)
+        if column.top is not None:
+            program = column.top.holding.programs.get(column.top.program, program)
+        end = found.geometry.l1_base if column.top is None else end_of(column.top) or 0
+        free = found.geometry.l1_size - column.used - column.unknown
+        headroom = None if found.program_unknown or not found.floor_known else found.floor - end
+        found.cores.append(
+            Core(x, y, column.used, free, column.unknown, column.largest_free, column.overlap, headroom, column.top,
+                 program, worst)
+        )  # fmt: skip
+
+    def _worst_on(self, bit: int) -> Reach | None:
+        highest = max((found for cores, found in self._worst.items() if cores & bit), default=None)
+        if highest is None:
+            return None
+        end, thing = highest
+        program = thing.holding.programs.get(thing.program)
+        return None if program is None else Reach(program, end, self.map.floor - end if self.map.floor_known else None)
+
+    def _column(self, here: tuple[int, ...], doubtful: Span) -> Generator[None, None, _Column]:
+        """Buffers and what programs have on these cores, as a union."""
+        found = self.map
+        parts = [*map(parted, sorted(part for cores in here for part in found.parts[cores]))]
+        taken = union((start, end) for start, end, _ in parts)
+        new = guessed = 0
+        for count, span in enumerate(taken, 1):
+            new += found.free.covered(*span) + found.small_free.covered(*span)
+            guessed += found.unknown.covered(*span)
+            if not count % _SLICE:
+                yield
+        used = found.used.total + new + guessed
+        blocked = Spans(union(sorted([*taken, doubtful])))
+        open_ = found.free.covered(*doubtful) - sum(
+            found.free.covered(*span) for span in Spans(taken).inside(*doubtful)
+        )
+        if len(taken) > _SLICE:
+            yield
+        sizes = found.geometry.l1_base + found.buffer_bytes + sum(end - start for start, end, _ in parts)
+        top = max(parts, key=lambda part: part[1], default=None)
+        return _Column(
+            used,
+            found.unknown.total - guessed + open_,
+            found.free.largest_without(blocked),
+            sizes - used,
+            None if top is None else found.things[top[2]],
+        )
+
+
+def on_each_core(thing: Thing, banks: int) -> int | None:
+    """Bytes of a buffer in every bank; None if not told, or if it has a place of its own on each core.
+
+    What an allocator in lock step took is the same in all banks, and its data must fit into the banks it is in.
+    """
+    extra = thing.extra
+    if extra is None or extra.per_core or not extra.reserved or extra.reserved % banks:
+        return None
+    size = extra.reserved // banks
+    return None if extra.core_count and size * extra.core_count < thing.size else size
+
+
+def numbers(chip: Chip) -> dict[str, int | float | None] | None:
+    """The snapshot's numbers of a chip, all at once: for an account at rest. None if nothing is known of it."""
+    if not chip.covered or chip.geometry is None:
+        return None
+    survey = Survey(chip, chip.geometry)
+    for holding in chip.holdings:
+        for thing in holding.things():
+            survey.add(thing)
+    for _ in survey.finish():
+        pass
+    found = survey.map
+    return {
+        "used": found.total_used,
+        "max_core": found.max_core,
+        "headroom_min": found.headroom_min,
+        "age_s": 0.0,
+    }

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Headroom: how far the circular buffers of a program are from the lowest L1 buffer.
+
+On every core L1 buffers grow down from the top, in lock step, so the lowest address of any of them is the floor on
+all cores. Circular and dataflow buffers and scratchpads of a program grow up from the base. ttnn refuses a program
+whose top would pass the floor, program by program; so headroom is judged the same way (rule 9): for the program last
+launched on each core, and for the cached one that comes closest.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ttmem.account.allocations import Program, Thing
+from ttmem.account.entities import Chip
+from ttmem.model.kinds import Kind
+
+GROWING_UP = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
+
+
+class Reach(NamedTuple):
+    """How high a program reaches on a core, and what is left below the floor; None where a size is not known."""
+
+    program: Program
+    end: int
+    headroom: int | None
+
+
+class Headroom(NamedTuple):
+    """One chip's picture. ``floor`` is None if neither an L1 buffer nor the size of L1 is known, or not all buffers."""
+
+    floor: int | None
+    holder: Thing | None
+    launched: list[Reach]
+    worst: Reach | None
+
+
+def end_of(part: Thing) -> int | None:
+    """Where a part of a program ends on each of its cores; None if it does not grow up from the base, or may not."""
+    extra = part.extra
+    if part.kind not in GROWING_UP or extra is None or not extra.cores or extra.shared:
+        return None
+    return part.address + part.size // extra.cores.bit_count()
+
+
+class FloorFinder:
+    """Finds the lowest L1 buffer of a chip and how high programs reach, thing by thing, so it can be done in slices."""
+
+    def __init__(self, chip: Chip) -> None:
+        self.chip = chip
+        self.holder: Thing | None = None
+        self._end_of_l1 = chip.geometry.l1_size if chip.geometry else 1 << 32
+        self._lost = False  # is there an L1 buffer of which nobody told where it is? It may be lower than all others.
+        self._ends: dict[Program, dict[int, int]] = {}  # by the cores on which a program reaches so high
+        self._highest: tuple[int, Program | None] = (0, None)
+
+    def add(self, thing: Thing) -> None:
+        """Look at one live thing. Per-core writes have ids, not addresses, and are left out."""
+        holding, kind = thing.holding, thing.kind
+        if holding.chip is not self.chip or not (kind is Kind.L1 or kind in GROWING_UP):
+            return
+        leaf = holding.leaves[kind]
+        if leaf is None or not leaf.counts:
+            return
+        if kind is Kind.L1:
+            if thing.extra is not None and thing.extra.per_core:
+                self._lost = True
+            elif not 0 < thing.address < self._end_of_l1:
+                self._lost = self._lost or thing.address <= 0xFFFFFFFF
+            elif self.holder is None or thing.address < self.holder.address:
+                self.holder = thing
+            return
+        end, program = end_of(thing), holding.programs.get(thing.program)
+        if end is not None and program is not None and thing.extra is not None:
+            ends = self._ends.setdefault(program, {})
+            ends[thing.extra.cores] = max(end, ends.get(thing.extra.cores, 0))
+            if end > self._highest[0]:
+                self._highest = end, program
+
+    def result(self) -> Headroom:
+        geometry = self.chip.geometry
+        holder = None if self._lost else self.holder
+        floor = holder.address if holder is not None else geometry.l1_size if geometry and not self._lost else None
+
+        def reach(program: Program, end: int) -> Reach:
+            return Reach(program, end, None if floor is None else floor - end)
+
+        launched = []
+        for program, here in self.chip.resident:  # elsewhere others have run since
+            ends = [end for cores, end in self._ends.get(program, {}).items() if cores & here]
+            if ends:
+                launched.append(reach(program, max(ends)))
+        end, worst = self._highest
+        return Headroom(floor, holder, launched, None if worst is None else reach(worst, end))

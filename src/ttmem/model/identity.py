@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is who: processes as the kernel knows them, chips as the hardware names them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ttmem.model.geometry import Arch, Geometry
+
+
+class ProcessInfo(NamedTuple):
+    """A process: (pid, start time) is its identity, the rest describes it.
+
+    ``start`` is in clock ticks since boot, None when the process was gone before it could be looked up. A process
+    in a foreign pid namespace has pid 0 and is told apart by its ``connection``.
+    """
+
+    pid: int
+    start: int | None = None
+    uid: int | None = None
+    name: str | None = None
+    command: str | None = None
+    connection: int = 0
+
+    @property
+    def key(self) -> tuple[int, int | None, int]:
+        return self.pid, self.start, self.connection
+
+
+class ChipInfo(NamedTuple):
+    """A chip as the machine describes it. ``uid`` is the unique id, else the PCI address, else ``assumed:N``."""
+
+    uid: str
+    pci: str | None = None
+    kmd: int | None = None
+    arch: Arch = Arch.UNKNOWN
+    board: str | None = None
+    remote: bool | None = None
+    geometry: Geometry | None = None
+
+
+ASSUMED = "assumed:"
+
+
+def assumed_uid(number: int) -> str:
+    """The stand-in name of a chip known only as "device N"."""
+    return f"{ASSUMED}{number}"

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event file: every applied event, so that folding it again gives the same account.
+
+    header   8 bytes "TTMEMEVT", u32 version, u32 zero
+    entry    u32 length of what follows, u32 CRC-32 of it, f64 time, u32 source (0: the machine), record
+    source   an entry whose record starts with 0xB0: the source of that number, JSON {process, name, confidence}
+    stack    an entry whose record starts with 0xB1: the stack that has from here on the number in the source's place
+
+A file cut off anywhere is readable to its last whole entry. Stacks are long and few: each is written once, before the
+first record that has it, and then its number stands for it. Only so many have numbers at a time, or the writer's memory
+and the reader's would grow with the file: after that the oldest gives its number to a new one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any, BinaryIO
+from zlib import crc32
+
+from ttmem.account.entities import Source
+from ttmem.account.ledger import Ledger
+from ttmem.model.events import Event
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence
+from ttmem.model.validation import check_time
+from ttmem.wire import client_records as native
+from ttmem.wire.client_decode import decode, read_text
+from ttmem.wire.client_encode import encode, stack_of
+
+_NoneType = type(None)
+MAGIC = b"TTMEMEVT"
+VERSION = 3  # 1 had the stack in every record; 2 knew buffers by their addresses only
+_HEADER = Struct("<8sII")
+_ENVELOPE = Struct("<II")
+_STAMP = Struct("<dI")
+_SOURCE, _STACK = 0xB0, 0xB1
+_MAX_ENTRY = 1 << 20
+_EXITED_KEPT = 4096
+_STACKS_KEPT = 8192
+
+
+class JournalError(ValueError):
+    """The file is not an event file this version can read."""
+
+
+class JournalWriter:
+    """Appends events. Nothing is kept per event beyond the file's own buffer."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        # The source itself is the key: its id() could come back for another one once it is gone.
+        self._numbers: dict[Source, int] = {}
+        self._exited: deque[Source] = deque()
+        self._next = 1
+        self._stacks: dict[str, int] = {}  # the oldest first
+        file.write(_HEADER.pack(MAGIC, VERSION, 0))
+
+    def write(self, time: float, source: Source | None, event: Event) -> None:
+        number = 0
+        if source is not None:
+            number = self._numbers.get(source) or self._introduce(source)
+        stack = stack_of(event)
+        known = None
+        if stack is not None:
+            known = self._stacks.get(stack)
+            if known is None:
+                known = self._define(time, stack)
+        self._entry(time, number, encode(event, known))
+
+    def exited(self, source: Source) -> None:
+        """Only late echoes of this source may still come; forget it once enough others have gone after it."""
+        self._exited.append(source)
+        if len(self._exited) > _EXITED_KEPT:
+            self._numbers.pop(self._exited.popleft(), None)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def _introduce(self, source: Source) -> int:
+        number = self._numbers[source] = self._next
+        self._next += 1
+        about = {"process": list(source.process.info), "name": source.name, "confidence": int(source.confidence)}
+        self._entry(source.process.seen, number, bytes([_SOURCE]) + json.dumps(about).encode())
+        return number
+
+    def _define(self, time: float, stack: str) -> int:
+        number = len(self._stacks)
+        if number == _STACKS_KEPT:
+            number = self._stacks.pop(next(iter(self._stacks)))
+        self._stacks[stack] = number
+        self._entry(time, number, bytes([_STACK]) + native.packed_text(stack, native.MAX_LINES))
+        return number
+
+    def _entry(self, time: float, number: int, record: bytes) -> None:
+        payload = _STAMP.pack(time, number) + record
+        self._file.write(_ENVELOPE.pack(len(payload), crc32(payload)) + payload)
+
+
+class JournalReader:
+    """Reads an event file; ``cut`` tells afterwards whether it ended inside an entry."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.cut = False
+        head = file.read(_HEADER.size)
+        if len(head) < _HEADER.size or head[:8] != MAGIC:
+            raise JournalError("not a ttmem event file; `ttmem run --record` and `ttmem serve --record` write them")
+        version = _HEADER.unpack(head)[1]
+        if not 1 <= version <= VERSION:
+            raise JournalError(f"event file of version {version}; this ttmem reads versions 1 to {VERSION}")
+
+    def entries(self) -> Iterator[tuple[float, int, bytes]]:
+        """(time, number, record) of every whole entry."""
+        while True:
+            head = self._file.read(_ENVELOPE.size)
+            if len(head) < _ENVELOPE.size:
+                self.cut = bool(head)
+                return
+            length, checksum = _ENVELOPE.unpack(head)
+            payload = self._file.read(min(length, _MAX_ENTRY))
+            if not _STAMP.size < length == len(payload) or crc32(payload) != checksum:
+                self.cut = True
+                return
+            time, number = _STAMP.unpack_from(payload)
+            yield time, number, payload[_STAMP.size :]
+
+    def replay(self, ledger: Ledger, until: float | None = None) -> float | None:
+        """Fold the file into a ledger, up to a time if one is given. Returns the time of the last event applied."""
+        sources: dict[int, Source] = {}
+        stacks: dict[int, str] = {}
+        last = None
+        for time, number, record in self.entries():
+            if until is not None and time > until:
+                break
+            try:
+                check_time(time)
+                if record[0] == _SOURCE:
+                    about = json.loads(record[1:])
+                    sources[number] = ledger.source(
+                        time, _process_info(about["process"]), str(about["name"]), Confidence(about["confidence"])
+                    )
+                elif record[0] == _STACK:
+                    stacks[number] = read_text(record[1:], native.MAX_LINES)
+                else:
+                    event = decode(record, stacks)
+                    ledger.apply(time, sources[number] if number else None, event)
+                    last = time
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise JournalError(f"an entry is whole but makes no sense: {type(error).__name__}: {error}") from None
+        return last
+
+
+def _process_info(fields: list[Any]) -> ProcessInfo:
+    """The process of a source entry; ValueError if a field is of another type than the writer's."""
+    info = ProcessInfo(*fields)
+    numbers, texts = (info.pid, info.start, info.uid, info.connection), (info.name, info.command)
+    if not all(type(number) in (int, _NoneType) for number in numbers) or info.pid is None:
+        raise ValueError(f"a process is described by numbers, not {numbers}")
+    if not all(isinstance(text, (str, _NoneType)) for text in texts):
+        raise ValueError(f"a process has a name and a command line, not {texts}")
+    return info

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes every event that is applied to an event file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ttmem.account.allocations import Thing
+from ttmem.account.entities import Source
+from ttmem.model.events import Event, ProcessExited
+from ttmem.recording.event_file import JournalWriter
+from ttmem.recording.output_files import open_recording
+
+Observer = Callable[[float, "Source | None", Event, "Thing | None"], None]
+
+
+class Recording:
+    """An event file that grows; OSError if it cannot be made."""
+
+    def __init__(self, path: str, observers: list[Observer], warn: Callable[[str], None]) -> None:
+        """``observers`` are called with each event that is applied; the recording is one of them from now on."""
+        # Command lines and tags of all users are in it: for the owner's eyes.
+        self._file = open(open_recording(path), "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as this
+        self._journal = JournalWriter(self._file)
+        self._observers = observers
+        self._warn = warn
+        self._stopped = False
+        observers.append(self._write)
+
+    def _write(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
+        try:
+            self._journal.write(time, source, event)
+            if source is not None and type(event) is ProcessExited:
+                for gone in source.process.sources.values():
+                    self._journal.exited(gone)
+        except OSError as error:
+            self._stop(error)
+
+    def flush(self) -> None:
+        if not self._stopped:
+            try:
+                self._journal.flush()
+            except OSError as error:
+                self._stop(error)
+
+    def _stop(self, error: OSError) -> None:
+        """A full disk ends the recording, not the account."""
+        self._stopped = True
+        self._observers.remove(self._write)
+        self._warn(f"recording stopped: {error.strerror}; the file can be read up to here")
+
+    def close(self) -> None:
+        if self._stopped:
+            return
+        try:
+            self._file.close()
+        except OSError as error:
+            self._warn(f"the end of the recording was lost: {error.strerror}")

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a run that its sizing advice follows from, one set for each allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ttmem.account.call_sites import line_of, short
+from ttmem.account.entities import Chip, Source
+from ttmem.account.size_extremes import Sizes
+from ttmem.analyze.sizing import Figures, Gaps, Line, advise
+from ttmem.ingest.ring_fold import RingFold
+from ttmem.model.kinds import KINDS, Kind
+
+
+class Advice(NamedTuple):
+    """What is to be said of the chips of one mesh, as one process had it."""
+
+    pid: int
+    chips: list[Chip]
+    lines: list[Line]
+
+
+def advice(kept: Iterable[tuple[Source, RingFold]]) -> Iterator[Advice]:
+    for source, fold in kept:
+        numbers = source.process.numbers
+        for sizes in _merged(fold):
+            chips = [numbers[number] for number in sizes.numbers if number in numbers]
+            lines = advise(figures(chips[0], sizes, fold)) if chips else []
+            if lines:
+                yield Advice(source.process.info.pid, chips, lines)
+
+
+def _merged(fold: RingFold) -> list[Sizes]:
+    """Of whole accounts only; chips that were opened again and again with the same sizes are told of once."""
+    found: dict[tuple[object, ...], Sizes] = {}
+    for sizes in fold.sizes or ():
+        if sizes.whole and not fold.lost:
+            found.setdefault((sizes.numbers, sizes.geometry), Sizes(sizes.geometry, sizes.unit)).merge(sizes)
+    return list(found.values())
+
+
+def figures(chip: Chip, sizes: Sizes, fold: RingFold) -> Figures:
+    """Of one chip of a mesh; the others are in lock step with it."""
+    found: Figures = {"ring_programs": sizes.programs, "ring_peak": sizes.ring[0] or None}
+    found["ring_program"] = _name(fold, sizes.ring[1])
+    if sizes.unit:
+        found["unit"] = sizes.unit
+    geometry = sizes.geometry
+    if geometry is not None:
+        found["ring_size"], found["dram_banks"] = geometry.ring_size, geometry.dram_banks
+        found["l1_small_size"], found["trace_region"] = geometry.l1_small_size, geometry.trace_size
+        found["l1_small_refused"], found["trace_refused"] = sizes.more_small, sizes.more_trace
+        lowest = sizes.lowest_small
+        found["l1_small_depth"] = 0 if lowest is None else geometry.l1_size - lowest
+        found["trace_peak"] = chip.kinds[Kind.TRACE].peak.value
+    if sizes.least is not None:
+        found["headroom"] = sizes.least.room
+        found["headroom_program"] = _name(fold, sizes.least.program)
+        found["headroom_holder"] = _name(fold, sizes.least.holder)
+    gaps: dict[str, Gaps] = {}
+    for kind, scatter in sizes.scatters.items():
+        gaps[KINDS[kind].name] = {"free": scatter.worst.free, "largest": scatter.worst.largest, "exact": scatter.exact}
+    found["gaps"] = gaps
+    return found
+
+
+def _name(fold: RingFold, blob: int) -> str | None:
+    """The operation, and the line if that is known; both were read when the record was."""
+    try:
+        cause = fold.ring.cause(blob)
+    except ValueError:  # the memory is closed
+        return None
+    return " ".join(filter(None, (cause.tag, short(line_of(cause.stack))))) or None

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events as they happen, for readers of any speed: a slow one loses events, is told how many, and slows nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from ttmem.account.allocations import Thing
+from ttmem.account.call_sites import line_of
+from ttmem.account.entities import Source
+from ttmem.model.core_sets import format_ranges, ranges_of
+from ttmem.model.events import Allocated, Claimed, Described, DeviceOpened, Event, Freed, ProgramRun, Viewed
+
+BACKLOG = 10_000
+KEEPALIVE_SECONDS = 15.0
+
+Item = dict[str, Any]
+
+
+class Subscription:
+    """One reader's backlog."""
+
+    def __init__(self) -> None:
+        self.items: deque[Item] = deque()
+        self.lost = 0
+        self.wake = asyncio.Event()
+
+    def put(self, item: Item) -> None:
+        if len(self.items) >= BACKLOG:
+            self.lost += 1
+            return
+        self.items.append(item)
+        if not self.wake.is_set():
+            self.wake.set()
+
+
+class Feed:
+    """Fans events out to readers. Its ``publish`` is an ingest observer only while somebody reads."""
+
+    def __init__(self) -> None:
+        self.readers: set[Subscription] = set()
+        self.lost = 0
+
+    def publish(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
+        """Note the event as it is now: the thing may be gone by the time the reader is served."""
+        item = event_json(time, source, event, thing)
+        for reader in self.readers:
+            reader.put(item)
+
+    async def stream(self, reader: Subscription, may_see: Callable[[int | None], bool]) -> AsyncIterator[bytes]:
+        """Server-sent events for one reader, many to a piece."""
+        yield b": ttmem events\n\n"
+        while True:
+            try:
+                await asyncio.wait_for(reader.wake.wait(), KEEPALIVE_SECONDS)
+            except (asyncio.TimeoutError, TimeoutError):
+                yield b": still here\n\n"
+                continue
+            reader.wake.clear()
+            if reader.lost:
+                lost, reader.lost = reader.lost, 0
+                self.lost += lost
+                yield f'event: lost\ndata: {{"count":{lost}}}\n\n'.encode()
+            while reader.items:
+                batch = [reader.items.popleft() for _ in range(min(200, len(reader.items)))]
+                yield b"".join(_sse(item, may_see) for item in batch)
+
+
+def _sse(item: Item, may_see: Callable[[int | None], bool]) -> bytes:
+    if not may_see(item["uid"]):
+        item = {name: None if name in _PRIVATE else value for name, value in item.items()}
+    return b"data: " + json.dumps(item, separators=(",", ":")).encode() + b"\n\n"
+
+
+_PRIVATE = ("tag", "text", "name", "shape", "line", "stack", "trouble")  # the workload's own words
+
+
+def event_json(time: float, source: Source | None, event: Event, thing: Thing | None) -> Item:
+    """An event as data."""
+    info = source.process.info if source is not None else None
+    out: Item = {
+        "time": time,
+        "event": type(event).__name__,
+        "pid": info.pid or None if info is not None else None,
+        "uid": info.uid if info is not None else None,
+    }
+    if isinstance(event, (Allocated, Freed)):
+        kind = thing.kind if thing is not None else event.kind
+        extra = thing.extra if thing is not None else None
+        out |= {
+            "device": event.device,
+            "chip": thing.holding.chip.uid if thing is not None else None,
+            "kind": kind.label if kind is not None else None,
+            "id": hex(event.address),
+            "size": thing.size if thing is not None else event.size,
+            "refs": thing.refs if thing is not None else None,
+            "program": event.program or None,
+            "tag": extra.tag if extra is not None else None,
+        }
+    elif isinstance(event, Described):
+        out |= {"device": event.device, "kind": event.kind.label, "id": hex(event.address)}
+        out |= {"tag": event.extra.tag, "shape": event.extra.shape, "line": line_of(event.extra.stack)}
+    elif isinstance(event, DeviceOpened):
+        out |= {"device": event.device, "chip": event.chip.uid}
+    elif isinstance(event, ProgramRun):
+        cores = format_ranges(ranges_of(event.cores))
+        out |= {"device": event.device, "program": event.program, "cores": cores}
+    elif isinstance(event, Claimed):
+        out["claimed"] = event.pid
+    else:
+        plain = (int, str, tuple, type(None))
+        out |= {name: value for name, value in event._asdict().items() if isinstance(value, plain)}
+        if isinstance(event, Viewed):
+            out["kind"] = event.kind.label
+    return out

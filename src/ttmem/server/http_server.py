@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small HTTP/1.1 server on asyncio streams: h11 parses, routes answer. GET and POST, no bodies, no surprises."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import h11
+
+from ttmem.wire.endpoint import peer
+
+IDLE_SECONDS = 75.0
+_MAX_HEADERS = 16 * 1024
+_MAX_BODY = 64 * 1024
+_PIECE = 256 * 1024
+_MAX_PARAMETERS = 100
+_REFUSE_SECONDS = 2.0
+
+
+class Request(NamedTuple):
+    """What was asked, and by whom: ``uid`` is None when the asker came over TCP."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    uid: int | None
+
+
+class Response(NamedTuple):
+    """An answer; a body given as an iterator is sent piece by piece until it ends or the asker leaves."""
+
+    body: bytes | AsyncIterator[bytes] = b""
+    status: int = 200
+    content_type: str = "application/json"
+    length: int | None = None  # of all pieces, if that is known
+
+
+class HttpError(Exception):
+    """A request that cannot be answered; the text goes to the asker."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def json_text(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"))
+
+
+def json_response(data: Any, status: int = 200) -> Response:
+    return Response(json_text(data).encode() + b"\n", status)
+
+
+async def rows_response(make: Callable[[], dict[str, Any]]) -> Response:
+    """What is large is made and written in a thread: the loop has others to serve."""
+    return await asyncio.to_thread(lambda: Response(_rows_text(make()).encode() + b"\n"))
+
+
+def _rows_text(data: dict[str, Any]) -> str:
+    """The same as ``json_text``, row by row: while the encoder is at work no other thread can run.
+
+    >>> _rows_text({"host": "box", "chips": [{"uid": "77"}, {}], "driver": None})
+    '{"host":"box","chips":[{"uid":"77"},{}],"driver":null}'
+    """
+    parts = []
+    for key, value in data.items():
+        rows = f"[{','.join([json_text(row) for row in value])}]" if isinstance(value, list) else json_text(value)
+        parts.append(f"{json_text(key)}:{rows}")
+    return f"{{{','.join(parts)}}}"
+
+
+class HttpServer:
+    """Serves one handler on any number of sockets."""
+
+    def __init__(self, handler: Handler, report: Callable[[str], None], most: int = 256) -> None:
+        """``most`` is how many connections may be open at once; one user may have half of them."""
+        self._handler = handler
+        self._report = report
+        self._most = most
+        self._tasks: dict[asyncio.Task[None], int | None] = {}
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """asyncio's callback for a new connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        sock = writer.get_extra_info("socket")
+        uid = peer(sock)[1] if sock.family == socket.AF_UNIX else None
+        crowded = self._crowded(uid)
+        self._tasks[task] = uid
+        try:
+            if crowded:
+                await asyncio.wait_for(self._refuse(reader, writer, crowded), _REFUSE_SECONDS)
+            else:
+                await self._converse(reader, writer, uid)
+        except (ConnectionError, asyncio.TimeoutError, TimeoutError, asyncio.CancelledError):
+            pass
+        except Exception as error:  # one asker's trouble is nobody else's
+            self._report(f"API connection failed: {type(error).__name__}: {error}")
+        finally:
+            del self._tasks[task]
+            writer.close()
+
+    def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _crowded(self, uid: int | None) -> str | None:
+        if len(self._tasks) >= self._most:
+            return f"{self._most} connections are open, which is all there may be; try again later"
+        mine = sum(other == uid for other in self._tasks.values())
+        if mine >= max(1, self._most // 2):
+            return f"{mine} connections of one user are open, which is all there may be; close some"
+        return None
+
+    async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, why: str) -> None:
+        """Answer the first request that it cannot be answered."""
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADERS)
+        head = await self._next_request(connection, reader)
+        if head is not None:
+            await self._send(connection, writer, _sorry(503, why), "GET")
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int | None) -> None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADERS)
+        while True:
+            try:
+                # The whole request has that time, or one that comes byte by byte would never be over.
+                head = await asyncio.wait_for(self._next_request(connection, reader), IDLE_SECONDS)
+            except h11.RemoteProtocolError as error:
+                if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                    answer = _sorry(error.error_status_hint, f"bad request: {error}")
+                    await self._send(connection, writer, answer, "GET")
+                return
+            if head is None:
+                return
+            method = head.method.decode("ascii", "replace")
+            path = "?"
+            try:
+                path, query = _target(head)
+                response = await self._handler(Request(method, path, query, uid))
+            except HttpError as error:
+                response = _sorry(error.status, str(error))
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                raise
+            except Exception as error:
+                self._report(f"API {method} {path} failed: {type(error).__name__}: {error}")
+                response = _sorry(500, "the server failed to answer; its log says why")
+            await self._send(connection, writer, response, method)
+            if connection.our_state is h11.MUST_CLOSE or connection.their_state is not h11.DONE:
+                return
+            connection.start_next_cycle()
+
+    async def _next_request(self, connection: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:
+        """The next request, its body read and dropped; None when the asker is done."""
+        head: h11.Request | None = None
+        body = 0
+        while True:
+            event = connection.next_event()
+            if event is h11.NEED_DATA:
+                connection.receive_data(await reader.read(65536))
+            elif isinstance(event, h11.Request):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += len(event.data)
+                if body > _MAX_BODY:
+                    raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
+            elif isinstance(event, h11.EndOfMessage):
+                return head
+            else:
+                return None
+
+    async def _send(
+        self, connection: h11.Connection, writer: asyncio.StreamWriter, response: Response, method: str
+    ) -> None:
+        body = response.body
+        headers = [("content-type", response.content_type), ("cache-control", "no-store")]
+        length = len(body) if isinstance(body, bytes) else response.length
+        if length is not None:
+            headers.append(("content-length", str(length)))
+        writer.write(_bytes(connection.send(h11.Response(status_code=response.status, headers=headers))))
+        if method == "HEAD":
+            pass
+        elif isinstance(body, bytes):
+            for start in range(0, len(body), _PIECE):  # all at once would be copied anew as often as some of it is sent
+                await self._send_piece(connection, writer, body[start : start + _PIECE])
+        else:
+            async for piece in body:
+                await self._send_piece(connection, writer, piece)
+        writer.write(_bytes(connection.send(h11.EndOfMessage())))
+        await writer.drain()
+
+    async def _send_piece(self, connection: h11.Connection, writer: asyncio.StreamWriter, piece: bytes) -> None:
+        writer.write(_bytes(connection.send(h11.Data(data=piece))))
+        await writer.drain()
+        await asyncio.sleep(0)  # for a reader that keeps up there is nothing to wait for, and others have their turn
+
+
+def _target(head: h11.Request) -> tuple[str, dict[str, str]]:
+    """Path and parameters of a request; HttpError if there are none to be had."""
+    size = len(head.target) + sum(len(name) + len(value) + len(": \r\n") for name, value in head.headers)
+    if size > _MAX_HEADERS:  # h11 has a limit only for what comes in several pieces
+        raise HttpError(431, f"the request has {size} bytes of headers; {_MAX_HEADERS} is the most")
+    target = head.target.decode("ascii", "replace")
+    try:
+        parts = urlsplit(target)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
+    except ValueError as error:
+        raise HttpError(400, f"the request is for {target[:100]!r}, which is no valid target: {error}") from None
+    path = unquote(parts.path)
+    if not path.startswith("/"):
+        raise HttpError(400, f"the request is for {target[:100]!r}; a target begins with /")
+    return path, query
+
+
+def _bytes(data: bytes | None) -> bytes:
+    return data or b""
+
+
+def _sorry(status: int, text: str) -> Response:
+    return json_response({"error": text}, status)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API answers: finds the route for a request. docs/api.md describes each route; a test compares the two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ttmem.account.ledger import Ledger
+from ttmem.ingest.clock import Clock
+from ttmem.ingest.sockets import Ingest
+from ttmem.server.dumps import Dumps
+from ttmem.server.event_stream import Feed
+from ttmem.server.history import History
+from ttmem.server.http_server import HttpError, Request, Response
+from ttmem.server.machine_poller import Lookout
+from ttmem.server.routes_allocations import Listings
+from ttmem.server.routes_history import Past
+from ttmem.server.routes_now import Live
+
+# Each of them has a turn of the loop in every round, and refers to everything that is live.
+_LISTINGS_PER_USER = 2
+
+
+class Api:
+    """The routes over one server's state."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        ingest: Ingest,
+        history: History,
+        feed: Feed,
+        clock: Clock,
+        lookout: Lookout,
+        server: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._ingest = ingest
+        self._listing: dict[int | None, asyncio.Semaphore] = {}  # by user
+        self.live = Live(ledger, feed, clock, lookout, server)
+        self.dumps = Dumps(ledger, clock)
+        listings = Listings(ledger, clock, self.dumps, server)
+        past = Past(ledger, ingest, history, feed, clock)
+        self.routes = [*self.live.routes, *listings.routes, *past.routes]
+
+    async def handle(self, request: Request) -> Response:
+        known = [route for route in self.routes if route.matches(request.path)]
+        method = "GET" if request.method == "HEAD" else request.method
+        for route in known:
+            if route.method == method:
+                unknown = set(request.query) - set(route.parameters)
+                if unknown:
+                    allowed = ", ".join(route.parameters) or "none"
+                    raise HttpError(400, f"unknown parameter {sorted(unknown)[0]!r}; {route.path} takes: {allowed}")
+                self._ingest.catch_up()
+                if not route.lists:
+                    return await route.handler(request)
+                async with self._listing.setdefault(request.uid, asyncio.Semaphore(_LISTINGS_PER_USER)):
+                    return await route.handler(request)
+        if known:
+            raise HttpError(405, f"{request.path} takes {known[0].method}, not {request.method}")
+        raise HttpError(404, f"there is no {request.path}; there are {', '.join(route.path for route in self.routes)}")
+
+    def account(self) -> Callable[[], dict[str, Any]]:
+        """The account of this moment, as up to date as an answer would be."""
+        self._ingest.catch_up()
+        return self.live.account()
+
+    async def handle_metrics_only(self, request: Request) -> Response:
+        """The one page that is served over TCP."""
+        if request.path != "/metrics":
+            raise HttpError(404, "only /metrics is served here; the API is on the Unix socket")
+        return await self.handle(request)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes that go through all live things: one by one, in groups, as a dump, and what of them is a leak."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from ttmem.account.allocations import Thing
+from ttmem.account.ledger import Ledger
+from ttmem.analyze.breakdown import KEYS, Groups
+from ttmem.documents import snapshot as snap
+from ttmem.documents.leaks import OLDER, LeakFinder
+from ttmem.ingest.clock import Clock, rfc3339
+from ttmem.ingest.time_slices import in_turns, pause, slices, thin
+from ttmem.server import request as query
+from ttmem.server.dumps import Dumps
+from ttmem.server.http_server import HttpError, Request, Response, json_response, rows_response
+from ttmem.server.request import Route, sees
+
+_FILTERS = ("chip", "device", "kind", "pid", "min_size", "tag")
+_SORTS: dict[str, Callable[[Thing], tuple[int, int]]] = {
+    "size": lambda thing: (thing.size, thing.born),
+    "newest": lambda thing: (thing.born, 0),
+    "oldest": lambda thing: (-thing.born, 0),
+}
+
+
+class Listings:
+    """What is held, thing by thing."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, dumps: Dumps, server: Callable[[], dict[str, Any]]) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._dumps = dumps
+        self._server = server
+        self.routes = [
+            Route("GET", "/things", self._things, (*_FILTERS, "sort", "limit", "offset"), lists=True),
+            Route("GET", "/groups", self._groups, ("by", *_FILTERS, "limit"), lists=True),
+            Route("GET", "/dump", self._dump, ("format", "what")),  # those that wait are answered together
+            Route("GET", "/leaks", self._leaks, ("older", "pid", "chip"), lists=True),
+        ]
+
+    async def _things(self, request: Request) -> Response:
+        asked = request.query
+        may_see = sees(request.uid)
+        here, wanted = query.holdings_filter(asked), query.things_filter(asked, may_see)
+        order = _SORTS.get(asked.get("sort", "size"))
+        if order is None:
+            raise HttpError(400, f"sort is one of {', '.join(_SORTS)}, not {asked['sort']!r}")
+        limit = query.limit(asked)
+        offset = query.whole(asked.get("offset", "0"), "offset")
+        keep = min(limit + offset, 100_000)
+        best: list[tuple[tuple[int, int], int, Thing]] = []
+        matched = size = 0
+        async for items in slices(filter(here, self._ledger.holdings())):
+            for item in items:
+                if item.refs and wanted(item):
+                    matched += 1
+                    size += item.size
+                    entry = (order(item), item.born, item)
+                    if len(best) < keep:
+                        heapq.heappush(best, entry)
+                    elif best and entry[:2] > best[0][:2]:
+                        heapq.heapreplace(best, entry)
+        found = await in_turns(heapq.heappop(best)[2] for _ in range(len(best)))  # the last first
+        found.reverse()
+        page = await in_turns(
+            snap.thing(item, see_tag=may_see(item.holding.source.process.info.uid))
+            for item in found[offset : offset + limit]
+        )
+        return await rows_response(lambda: {"matched": matched, "bytes": size, "offset": offset, "things": page})
+
+    async def _groups(self, request: Request) -> Response:
+        asked = request.query
+        by = asked.get("by", "op")
+        if by not in KEYS:
+            raise HttpError(400, f"by is one of {', '.join(KEYS)}, not {by!r}")
+        may_see = sees(request.uid)
+        here, wanted = query.holdings_filter(asked), query.things_filter(asked, may_see)
+        limit = query.limit(asked)
+        groups = Groups(by, may_see)
+        async for items in slices(filter(here, self._ledger.holdings())):
+            for item in items:
+                if item.refs and wanted(item):
+                    groups.add(item)
+        return json_response({"by": by, "groups": groups.result(limit), "count": len(groups), "bytes": groups.bytes})
+
+    async def _dump(self, request: Request) -> Response:
+        form, what = request.query.get("format", "json"), request.query.get("what", "all")
+        if form not in ("json", "text") or what not in ("all", "kernels"):
+            raise HttpError(400, "format is 'json' or 'text', what is 'all' or 'kernels'")
+        kernels = what == "kernels"
+        if form == "text":
+            text = await self._dumps.text(kernels=kernels, uid=request.uid)
+            return Response(text.encode() + b"\n", content_type="text/plain; charset=utf-8")
+        return json_response(await self._dumps.document(kernels=kernels, uid=request.uid))
+
+    async def _leaks(self, request: Request) -> Response:
+        asked, ledger = request.query, self._ledger
+        older = query.whole(asked.get("older", str(OLDER)), "older")
+        named = asked["pid"].split(",") if "pid" in asked else ()
+        pids = frozenset(query.whole(text, "pid") for text in named)
+        for pid in pids:
+            query.processes(ledger, pid)
+        chip = asked.get("chip")
+        if chip is not None and chip not in ledger.chips:
+            raise HttpError(404, f"there is no chip {chip!r}; /snapshot lists those there are")
+        await thin(ledger)
+        now, since = self._clock.now(), self._server()["since"]
+        finder = LeakFinder(now, older, pids=pids, chip=chip, may_see=sees(request.uid))
+        async for items in slices(ledger.holdings()):
+            for item in items:
+                finder.add(item)
+        for process in reversed([*ledger.departed]):
+            finder.add_dead(process)
+            await pause()
+        found = finder.result(ledger, time=rfc3339(now), since=rfc3339(since), tracked=now - since)
+        await pause()
+        return json_response(found)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes about what was: peaks, phases, histories, and events as they come."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
+
+from ttmem.account.ledger import Ledger
+from ttmem.account.phases import phase_entries, phases_head
+from ttmem.documents.peaks import PeakFinder
+from ttmem.ingest.clock import Clock, rfc3339
+from ttmem.ingest.sockets import Ingest
+from ttmem.ingest.time_slices import in_turns, pause, slices, thin
+from ttmem.model.events import PeaksReset
+from ttmem.server import request as query
+from ttmem.server.event_stream import Feed, Subscription
+from ttmem.server.history import History
+from ttmem.server.http_server import HttpError, Request, Response, json_response, json_text, rows_response
+from ttmem.server.request import Route, sees
+
+_MOST_ROWS = 50_000  # of phases in one answer, and a few more to end what was begun
+_ROWS_AT_ONCE = 500
+
+
+class Past:
+    """What was, and what becomes of it."""
+
+    def __init__(self, ledger: Ledger, ingest: Ingest, history: History, feed: Feed, clock: Clock) -> None:
+        self._ledger = ledger
+        self._ingest = ingest
+        self._history = history
+        self._feed = feed
+        self._clock = clock
+        self.routes = [
+            Route("GET", "/peaks", self._peaks, ("since", "pid"), lists=True),
+            Route("POST", "/peaks/reset", self._reset_peaks),
+            Route("GET", "/phases", self._phases, ("pid",), lists=True),
+            Route("GET", "/history", self._get_history, ("step", "since", "until", "chip", "kind"), lists=True),
+            Route("GET", "/events", self._events),
+        ]
+
+    async def _peaks(self, request: Request) -> Response:
+        since = request.query.get("since", "start")
+        if since not in ("start", "reset"):
+            raise HttpError(400, f"since is 'start' or 'reset', not {since!r}")
+        reset = self._ledger.peaks_since
+        await thin(self._ledger)
+        process = None
+        if "pid" in request.query:
+            process = query.processes(self._ledger, query.whole(request.query["pid"], "pid"))[0]
+        finder = PeakFinder(self._ledger, recent=since == "reset", process=process)
+        async for items in slices(self._ledger.holdings()):
+            for item in items:
+                finder.add(item)
+        peaks = await in_turns(finder.results(sees(request.uid)))
+        told = {"since": since, "reset": None if reset is None else rfc3339(reset), "peaks": peaks}
+        return await rows_response(lambda: told)
+
+    async def _reset_peaks(self, request: Request) -> Response:
+        """Peaks are everybody's: root and the server's user may reset them, and whoever is alone on the machine."""
+        known = (*self._ledger.processes.values(), *self._ledger.departed)
+        if request.uid not in (0, os.getuid()) and any(process.info.uid != request.uid for process in known):
+            raise HttpError(
+                403, "other users' processes have peaks, too: only root and the user who runs the server may reset them"
+            )
+        self._ingest.emit(self._clock.now(), None, PeaksReset())
+        return json_response({"reset": rfc3339(self._clock.now())})
+
+    async def _phases(self, request: Request) -> Response:
+        ledger, pid = self._ledger, request.query.get("pid")
+        if pid is None:
+            found = [p for p in (*ledger.processes.values(), *ledger.departed) if p.phases.open or p.phases.ended]
+        else:
+            found = query.processes(ledger, query.whole(pid, "pid"))
+        listed = 0
+        processes: list[str] = []
+        for process in found:
+            states: dict[str, list[str]] = {"open": [], "ended": []}
+            not_listed = 0
+            for state, entry, rows in phase_entries(process, sees(request.uid)):
+                if listed >= _MOST_ROWS:
+                    not_listed += 1
+                    continue
+                pieces: list[str] = []
+                while some := list(islice(rows, _ROWS_AT_ONCE)):
+                    pieces.append(json_text(some)[1:-1])
+                    listed += len(some)
+                    await pause()
+                states[state].append(f'{json_text(entry)[:-1]},"rows":[{",".join(pieces)}]}}')
+            phases = ",".join(f'"{state}":[{",".join(entries)}]' for state, entries in states.items())
+            processes.append(f"{json_text(phases_head(process, not_listed))[:-1]},{phases}}}")
+        return Response(f'{{"processes":[{",".join(processes)}]}}\n'.encode())
+
+    async def _get_history(self, request: Request) -> Response:
+        asked, now = request.query, self._clock.now()
+        step = query.whole(asked.get("step", "1"), "step")
+        if step not in (1, 10):
+            raise HttpError(400, f"step is 1 (for an hour) or 10 (for a day), not {step}")
+        until = query.moment(asked.get("until"), now, "until")
+        since = query.moment(asked.get("since"), until - (3600 if step == 1 else 86400), "since")
+        chip, kind = asked.get("chip"), query.kind(asked.get("kind"))
+        tier = self._history.series(step)
+        names = [name for name in sorted(tier.columns) if chip in (None, name[0]) and kind in (None, name[1])]
+        head = json_text({"step": step, "since": since, "until": until, "left_out": tier.left_out})
+
+        def rows() -> Iterator[bytes]:
+            for number, name in enumerate(names):
+                series = self._history.json(step, since, until, *name)
+                yield b"," if number else b""  # each half is long enough for a turn of its own
+                yield b"".join(json_text(one).encode() for one in series)
+
+        # Text at once, and never put together: of a large machine it is millions of numbers.
+        pieces = [f'{head[:-1]},"series":['.encode(), *await in_turns(rows()), b"]}\n"]
+        return Response(_pieces(pieces), length=sum(map(len, pieces)))
+
+    async def _events(self, request: Request) -> Response:
+        reader = Subscription()
+        return Response(self._follow(reader, request.uid), content_type="text/event-stream")
+
+    async def _follow(self, reader: Subscription, uid: int | None) -> AsyncIterator[bytes]:
+        if not self._feed.readers:
+            self._ingest.observers.append(self._feed.publish)
+        self._feed.readers.add(reader)
+        try:
+            async for piece in self._feed.stream(reader, sees(uid)):
+                yield piece
+        finally:
+            self._feed.readers.discard(reader)
+            if not self._feed.readers:
+                self._ingest.observers.remove(self._feed.publish)
+
+
+async def _pieces(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes about the state of this moment: the snapshot, processes, chips and their cores, the metrics page.
+
+What they say of the account is taken at one moment. It is made into an answer in a thread: with many chips and
+processes that takes long, and the loop has others to serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ttmem.account.ledger import Ledger
+from ttmem.documents import snapshot as snap
+from ttmem.documents.cores import Cores, parse_core
+from ttmem.ingest.clock import Clock, rfc3339
+from ttmem.ingest.time_slices import slices, thin
+from ttmem.l1.headroom import FloorFinder, Reach
+from ttmem.server import metrics
+from ttmem.server import request as query
+from ttmem.server.event_stream import Feed
+from ttmem.server.http_server import HttpError, Request, Response, json_response, rows_response
+from ttmem.server.machine_poller import Lookout
+from ttmem.server.request import Route, sees
+from ttmem.sources.process_lookup import user
+
+Json = dict[str, Any]
+
+_STATES = ("tracked", "untracked", "stale", "exited")
+
+
+class Live:
+    """What there is now."""
+
+    def __init__(self, ledger: Ledger, feed: Feed, clock: Clock, lookout: Lookout, server: Callable[[], Json]) -> None:
+        self._ledger = ledger
+        self._feed = feed
+        self._clock = clock
+        self._lookout = lookout
+        self._server = server
+        self.cores = Cores(ledger)
+        self.routes = [
+            Route("GET", "/health", self._health),
+            Route("GET", "/snapshot", self._snapshot, ("machine",)),
+            Route("GET", "/processes", self._processes, ("state",)),
+            Route("GET", "/processes/{pid}", self._process),
+            Route("GET", "/headroom", self._headroom, ("chip",), lists=True),
+            Route("GET", "/cores", self._get_cores, ("chip", "core"), lists=True),
+            Route("GET", "/metrics", self._metrics, ("pids",)),
+        ]
+
+    def account(self, uid: int | None = 0) -> Callable[[], Json]:
+        """The account of this moment as that user may see it; who calls what is given gets the snapshot of it.
+
+        To take it is short, to make the snapshot is not and may be done in any thread.
+        """
+        server = self._server()
+        return partial(
+            snap.Moment(self._ledger, self.cores.physical).picture,
+            time=rfc3339(self._clock.now(), digits=6),
+            host=socket.gethostname(),
+            server={
+                "pid": server["pid"],
+                "since": rfc3339(server["since"]),
+                "events": self._ledger.seq,
+                "version": server["version"],
+                "clients": server["clients"],
+                "lost_to_readers": self._feed.lost,
+            },
+            sources=[{"name": "server", "state": "ok", "detail": None}],
+            user_of=user,
+            may_see=sees(uid),
+        )
+
+    def _merged(self, uid: int | None) -> Callable[[], Json]:
+        """The same with what the machine shows."""
+        account = self.account(uid)
+        return lambda: self._lookout.merged(account(), sees(uid))
+
+    async def _health(self, request: Request) -> Response:
+        server = self._server()
+        return json_response({**server, "since": rfc3339(server["since"]), "events": self._ledger.seq})
+
+    async def _snapshot(self, request: Request) -> Response:
+        alone = request.query.get("machine") in ("0", "false")
+        await self.cores.refresh()
+        return await rows_response(self.account(request.uid) if alone else self._merged(request.uid))
+
+    async def _processes(self, request: Request) -> Response:
+        state = request.query.get("state")
+        if state not in (None, *_STATES):
+            raise HttpError(400, f"state is one of {', '.join(_STATES)}, not {state!r}")
+        merged = self._merged(request.uid)
+        return await rows_response(
+            lambda: {"processes": [p for p in merged()["processes"] if state in (None, p["state"])]}
+        )
+
+    async def _process(self, request: Request) -> Response:
+        pid = query.whole(request.path.rsplit("/", 1)[1], "pid")
+        may_see = sees(request.uid)
+        parties = query.processes(self._ledger, pid)
+        await thin(self._ledger)
+        found = []
+        known = {(party.info.pid, party.info.start, party.exited): party for party in parties}  # they may die meanwhile
+        for data in (await asyncio.to_thread(self._merged(request.uid)))["processes"]:
+            party = known.get((data["pid"], data["start"], data["exited"]))
+            if party is not None:
+                if data["exited"] is not None:
+                    tags = may_see(party.info.uid)
+                    data["largest"] = [snap.thing(item, see_tag=tags) for item in party.largest_left(20)]
+                found.append(data)
+        return json_response({"processes": found})
+
+    async def _headroom(self, request: Request) -> Response:
+        wanted = request.query.get("chip")
+        finders = {c.uid: FloorFinder(c) for c in snap.shown_chips(self._ledger) if wanted in (None, c.uid)}
+        if wanted is not None and not finders:
+            raise HttpError(404, f"there is no chip {wanted!r}; /snapshot lists those there are")
+        for finder in finders.values():
+            async for items in slices(finder.chip.holdings):
+                for item in items:
+                    finder.add(item)
+        may_see = sees(request.uid)
+
+        def reach(one: Reach | None) -> Json | None:
+            if one is None:
+                return None
+            pid = one.program.holding.source.process.info.pid or None
+            return {"program": one.program.ident, "pid": pid, "end": one.end, "headroom": one.headroom}
+
+        out = []
+        for finder in finders.values():
+            found = finder.result()
+            holder = found.holder
+            shown = None
+            if holder is not None:
+                shown = snap.thing(holder, see_tag=may_see(holder.holding.source.process.info.uid))
+            out.append(
+                {
+                    "chip": finder.chip.uid,
+                    "floor": found.floor,
+                    "floor_holder": shown,
+                    "launched": [reach(one) for one in found.launched],
+                    "worst_cached": reach(found.worst),
+                }
+            )
+        return json_response({"chips": out})
+
+    async def _get_cores(self, request: Request) -> Response:
+        chip, core = request.query.get("chip"), request.query.get("core")
+        if chip is None:
+            raise HttpError(400, "chip is missing; say which one: /snapshot lists those there are")
+        try:
+            wanted = None if core is None else parse_core(core)
+            return json_response(await self.cores.document(chip, wanted, sees(request.uid)))
+        except ValueError as error:
+            raise HttpError(400, str(error)) from None
+        except LookupError as error:
+            raise HttpError(404, str(error.args[0])) from None
+
+    async def _metrics(self, request: Request) -> Response:
+        pids = request.query.get("pids", "0") not in ("", "0", "false")
+        account, totals, server = self.account(), metrics.Totals(self._ledger, pids=pids), self._server()
+
+        def page() -> bytes:
+            picture = account()
+            return metrics.page(totals, server, picture, self._lookout.merged(picture, sees(0)))
+
+        return Response(await asyncio.to_thread(page), content_type=metrics.CONTENT_TYPE)

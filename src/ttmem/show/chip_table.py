@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chips of a snapshot: what they are called, and the table with a row for each."""
+
+from __future__ import annotations
+
+from ttmem.model.units import human
+from ttmem.show.text import BOLD, DIM, NONE, RED, YELLOW, Column, Style, table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from ttmem.show.text import Cell
+
+    Json = dict[str, Any]
+
+_LONG_UID = 12
+_WIDE = 132  # from here on there is room for sizes with their whole units
+
+
+class Names:
+    """What the chips of a picture are called.
+
+    The driver's number and the PCI address where there are such, else the id; of a long id its end, which is where
+    those of one machine differ.
+    """
+
+    def __init__(self, chips: list[Json], style: Style) -> None:
+        numbers = [chip["kmd"] for chip in chips if _numbered(chip)]
+        self._numbers = {
+            chip["uid"]: chip["kmd"] for chip in chips if _numbered(chip) and numbers.count(chip["kmd"]) == 1
+        }
+        self._short = _shortened([chip["uid"] for chip in chips if chip["uid"] not in self._numbers], style)
+        self._places = {chip["uid"]: _place(chip) for chip in chips}
+        self._order = {chip["uid"]: number for number, chip in enumerate(chips)}
+        self._digits = max((len(str(number)) for number in self._numbers.values()), default=0)
+
+    def full(self, uid: str) -> str:
+        """For the first column of the table."""
+        if uid not in self._numbers:
+            return self.short(uid)
+        return f"{self._numbers[uid]:>{self._digits}} {self._places[uid]}".rstrip()
+
+    def short(self, uid: str) -> str:
+        """For everywhere else."""
+        return str(self._numbers[uid]) if uid in self._numbers else self._short.get(uid, uid)
+
+    def order(self, uid: str) -> int:
+        return self._order.get(uid, len(self._order))
+
+    def several(self, uids: Iterable[str]) -> str:
+        """Many chips in few words.
+
+        >>> chips = [{"uid": f"u{n}", "kmd": n, "pci": None, "identity": "known"} for n in range(9)]
+        >>> Names(chips, Style()).several(["u7", "u0", "u1", "u2", "u5"])
+        '0-2,5,7'
+        """
+        ordered = sorted(uids, key=self.order)
+        numbers = [self._numbers[uid] for uid in ordered if uid in self._numbers]
+        words = [",".join(_ranges(sorted(numbers)))] if numbers else []
+        others = [uid for uid in ordered if uid not in self._numbers]
+        ends = [self.short(uid) for uid in others]
+        if len(others) > 3:
+            # "to" is for all that stand between in the table.
+            between = self.order(others[-1]) - self.order(others[0]) + 1 == len(others)
+            ends = [f"{ends[0]} to {ends[-1]}" if between else f"{ends[0]} and {len(ends) - 1} more"]
+        return ", ".join(words + ends)
+
+
+def _numbered(chip: Json) -> bool:
+    return chip["kmd"] is not None and chip["identity"] == "known"
+
+
+def _place(chip: Json) -> str:
+    place = chip["pci"] or ("" if chip["uid"] == f"kmd:{chip['kmd']}" else chip["uid"])
+    return str(place[5:] if place.startswith("0000:") else place)
+
+
+def _shortened(uids: list[str], style: Style) -> dict[str, str]:
+    """The ends of long ids, unless two were the same then."""
+    mark = "~" if style.ascii else "…"
+    short = {uid: uid if len(uid) <= _LONG_UID else mark + uid[1 - _LONG_UID :] for uid in uids}
+    return short if len(set(short.values())) == len(short) else {uid: uid for uid in uids}
+
+
+def _ranges(numbers: list[int]) -> list[str]:
+    out, start = [], 0
+    for end in range(1, len(numbers) + 1):
+        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
+            first, last = numbers[start], numbers[end - 1]
+            out.append(f"{first}" if first == last else f"{first}-{last}")
+            start = end
+    return out
+
+
+def level(pool: Json) -> int | None:
+    """What a bar shows of buffers: what the allocator took where that is known, else what was asked for."""
+    found: int | None = pool["reserved"] if pool["reserved"] is not None else pool["used"]
+    return found
+
+
+def l1_buffers(l1: Json) -> Json:
+    """L1 buffers alone: what was taken, as it is part of what is in use at once."""
+    return {"used": l1["buffers"], "reserved": l1["at_once_parts"]["l1"]}
+
+
+def share(size: int | None, capacity: int | None) -> float | None:
+    """Part of a capacity, at most all of it: the account may know more bytes than a chip has, a bar may not."""
+    return None if size is None or not capacity else min(1.0, size / capacity)
+
+
+def percent(part: float | None) -> str:
+    """A part in percent; what is neither nothing nor everything never looks like it.
+
+    >>> percent(0.0), percent(1e-6), percent(0.005), percent(0.5), percent(0.9999), percent(1.0), percent(None)
+    ('0%', '<1%', '<1%', '50%', '99%', '100%', '-')
+    """
+    if part is None:
+        return "-"
+    return "<1%" if 0 < part <= 0.005 else "99%" if 0.995 <= part < 1 else f"{100 * part:.0f}%"
+
+
+def short_size(size: int | None) -> str:
+    """A size in at most five characters, for tables.
+
+    >>> short_size(1536), short_size(24 << 30), short_size(1023 << 20), short_size(0), short_size(None)
+    ('1.5K', '24.0G', '1023M', '0', '-')
+    """
+    if not size:
+        return "-" if size is None else "0"
+    value, unit = human(size).split()
+    number = float(value)
+    return f"{number:.1f}{unit[0]}" if number < 99.95 and unit != "B" else f"{number:.0f}{unit[0]}"
+
+
+def chip_table(chips: list[Json], names: Names, style: Style) -> list[str]:
+    """A row for each chip: how it is, and how full."""
+    wide = style.width >= _WIDE
+    telemetry = [_telemetry(chip["telemetry"], chip["remote"], style) for chip in chips]
+    pools = [(chip["memory"]["dram"], chip["memory"]["l1"]) for chip in chips]
+    drams = [(level(dram), dram["capacity"]) for dram, _ in pools]
+    l1s = [(l1["at_once"], l1["capacity"]) for _, l1 in pools]
+    uids = ["" if chip.get("unique_id") in (None, names.full(chip["uid"])) else chip["unique_id"] for chip in chips]
+    columns = [
+        Column("CHIP", [(names.full(chip["uid"]), BOLD) for chip in chips], 0, gap=2),
+        Column("BOARD", [chip["board"] or "-" for chip in chips], 3, low=8),
+        Column("ARCH", [chip["arch"] or "-" for chip in chips], 11),
+        Column("TEMP", [row[0] for row in telemetry], 2, right=True, low=6),
+        Column("POWER", [row[1] for row in telemetry], 4, right=True, low=12, gap=2),
+        Column("CLOCK", [row[2] for row in telemetry], 6, right=True, low=8, gap=2),
+        *_pool_columns("DRAM", drams, 1, wide, style, [_idle(chip) for chip in chips]),
+        *_pool_columns("L1", l1s, 5, wide, style, [False] * len(chips)),
+        Column("ID", uids, 10),
+    ]
+    return table([column for column in columns if column.rank <= 0 or not _blank(column)], style)
+
+
+def _idle(chip: Json) -> bool:
+    """Does nobody hold it, and could somebody?"""
+    now = chip["telemetry"]
+    return chip["held"] is False and now is not None and now["state"] in ("ok", "no files")
+
+
+def _blank(column: Column) -> bool:
+    made = (cell(1) if callable(cell) else cell for cell in column.cells)
+    return all((cell if isinstance(cell, str) else cell[0]) in ("", "-") for cell in made)
+
+
+def _pool_columns(
+    title: str,
+    pool: list[tuple[int | None, int | None]],
+    rank: int,
+    wide: bool,
+    style: Style,
+    idle: list[bool],
+) -> list[Column]:
+    """Bar, percentage, and used of size. A chip that nobody holds is idle: the most wanted word on a shared machine."""
+    parts = [share(used, capacity) for used, capacity in pool]
+
+    def bar(part: float | None) -> Callable[[int], Cell]:
+        return lambda width: style.bar(part, width)
+
+    words: list[Any] = [
+        ("idle", DIM) if free and not part else (percent(part), NONE) for part, free in zip(parts, idle)
+    ]
+    text = human if wide else short_size
+    size = max((len(text(capacity)) for _, capacity in pool), default=1)
+    used_width = 10 if wide else 5
+    slash = " / " if wide else "/"
+    pairs: list[Any] = []
+    for used, capacity in pool:
+        over = used is not None and capacity is not None and used > capacity
+        # What is more than there is cannot be there now: the note below the table says what it is.
+        shown = capacity if over else used
+        pairs.append(
+            (f"{text(shown):>{used_width}}{slash}{text(capacity):<{size}}{'!' if over else ''}", RED if over else NONE)
+        )
+    return [
+        Column("", [bar(part) for part in parts], rank, low=4, high=16 if wide else 10),
+        Column(title, words, 0, right=True, low=4),
+        Column(f"{'used':>{used_width}}{slash}size", pairs, 0, gap=2),
+    ]
+
+
+def too_full(chips: list[Json], names: Names) -> list[str]:
+    """Sentences on chips of which more is accounted for than they have."""
+    out = []
+    for chip in chips:
+        memory = chip["memory"]
+        for title, used in (("DRAM", level(memory["dram"])), ("L1", memory["l1"]["at_once"])):
+            size = memory[title.lower()]["capacity"]
+            if used is not None and size is not None and used > size:
+                out.append(
+                    f"! Chip {names.short(chip['uid'])}: {human(used)} of {title} are accounted for, and it has "
+                    f"{human(size)}: not all of that can be there at once."
+                )
+    return out
+
+
+def _telemetry(now: Json | None, remote: bool | None, style: Style) -> tuple[Cell, Cell, Cell]:
+    """Temperature, power and clock; of a chip that does not answer its state in words, and how old the rest is."""
+    if now is None:
+        return ("-", NONE), ("remote" if remote else "-", DIM if remote else NONE), ("-", NONE)
+    temperature, limit = now["temperature_c"], now["temperature_max_c"]
+    text = "-" if temperature is None else f"{temperature:.0f}{style.degree}"
+    if now["state"] == "no files":
+        return ("-", NONE), ("no telemetry", DIM), ("-", NONE)
+    if now["state"] != "ok":
+        age = now["age_s"]
+        old = "-" if age is None or temperature is None else f"{age:.0f}s ago"
+        return (f"{text if temperature is not None else ''}!", RED), (now["state"], RED), (old, DIM)
+    hot = temperature is not None and limit is not None
+    colour = NONE if not hot else RED if temperature >= limit else YELLOW if temperature >= 0.9 * limit else NONE
+    if now["alive"] is False:
+        text, colour = f"{text}!", RED
+    power, most, clock = now["power_w"], now["power_max_w"], now["aiclk_mhz"]
+    of_most = "" if most is None else f"/{most:.0f}"
+    watts = "-" if power is None else f"{power:.0f}{of_most} W"
+    return (text, colour), (watts, NONE), ("-" if clock is None else f"{clock:.0f} MHz", NONE)

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the memory of a chip goes, kind by kind, and how well that is known; equal chips are told of once."""
+
+from __future__ import annotations
+
+from ttmem.model.uncertain_reasons import counts_text
+from ttmem.model.units import complete, human
+from ttmem.show.chip_table import Names, l1_buffers, level, percent, share
+from ttmem.show.text import BOLD, DIM, NONE, Style, cells, wrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
+_BAR = 10
+_UNSEEN = 3  # processes to name of which something is not known
+_MOST = 4  # breakdowns that differ; of more than that the fullest are shown
+_WORDS = {
+    "dram": "DRAM buffers",
+    "l1": "L1 buffers",
+    "host": "host memory",
+    "l1_small": "L1_SMALL",
+    "trace": "traces",
+    "cb": "circular buffers",
+    "dfb": "dataflow buffers",
+    "scratchpad": "scratchpads",
+    "kernel": "kernels",
+    "fabric_kernel": "fabric kernels",
+    "dispatch_kernel": "dispatch kernels",
+    "firmware": "firmware",
+}
+
+
+def breakdowns(picture: Json, names: Names, style: Style, whole: bool) -> list[str]:
+    """All breakdowns, each once with the names of all chips it is true of: replicas of a model are many and equal."""
+    counted: dict[str, int] = {}  # by chip, the bytes that only tt-metal's own counters know of
+    for process in picture["processes"]:
+        for found in process["chips"] if process["state"] == "untracked" else ():
+            if found.get("source") == "shm":
+                counted[found["uid"]] = counted.get(found["uid"], 0) + sum(found["kinds"].values())
+    groups: dict[tuple[str, ...], list[Json]] = {}
+    for chip in picture["chips"]:
+        groups.setdefault(tuple(_breakdown(chip, counted.get(chip["uid"]), style)), []).append(chip)
+    shown = [(text, chips) for text, chips in groups.items() if text]
+    left_out = 0
+    if len(shown) > _MOST and not whole:
+        shown.sort(key=lambda group: -max(_fullness(chip) for chip in group[1]))
+        left_out = sum(len(chips) for _, chips in shown[_MOST:])
+        shown = sorted(shown[:_MOST], key=lambda group: names.order(group[1][0]["uid"]))
+    lines: list[str] = []
+    for text, chips in shown:
+        lines += ["", *_title(chips, names, style), *text]
+    if left_out:
+        lines += ["", *wrap(f"The {left_out} chips that are less full are left out here: `-d CHIP` shows them.", style)]
+    return lines
+
+
+def _fullness(chip: Json) -> float:
+    dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
+    return max(share(level(dram), dram["capacity"]) or 0.0, share(l1["at_once"], l1["capacity"]) or 0.0)
+
+
+def _title(chips: list[Json], names: Names, style: Style) -> list[str]:
+    board = {chip["board"] for chip in chips if chip["board"]}
+    kind = f" {board.pop()}" if len(board) == 1 else ""
+    if len(chips) == 1:
+        doubt = "" if chips[0]["identity"] == "known" else ", assumed to be the one with that device number"
+        text = f"Chip {names.full(chips[0]['uid']).strip()}{kind}{doubt}"
+    else:
+        text = f"Chips {names.several(chip['uid'] for chip in chips)}{kind}: {len(chips)} alike, each"
+    return [style.paint(line, BOLD) for line in wrap(text, style)]
+
+
+class _Rows:
+    """The lines of one breakdown: a name, a bar of the capacity, an amount, and what is to be said of it."""
+
+    def __init__(self, style: Style) -> None:
+        self._style = style
+        self.lines: list[str] = []
+
+    def part(self, name: str, size: int | None, capacity: int | None, note: str = "", colour: str = DIM) -> None:
+        """A line, unless there is nothing of it."""
+        if size:
+            self.add(name, size, capacity, note, colour)
+
+    def add(self, name: str, size: int | None, capacity: int | None, note: str = "", colour: str = NONE) -> None:
+        style = self._style
+        over = size is not None and capacity is not None and size > capacity
+        part = None if over else share(size, capacity)
+        bar, warning = style.bar(part, _BAR)
+        bar = f"[{style.paint(bar, warning)}]" if bar else " " * (_BAR + 2)
+        of_size = f" / {human(capacity):<9}" if style.width >= 80 and part is not None else " " * 12
+        of_size = of_size if style.width >= 80 else ""
+        amount = f"{human(size):>10}{of_size} {percent(part) if part is not None else '':>4}"
+        line = f"  {name:<17} {bar} {amount}"
+        width = 2 + 17 + 1 + _BAR + 2 + 1 + cells(amount)
+        if not note:
+            self.lines.append(line)
+        elif width + 2 + cells(note) <= style.width:
+            self.lines.append(f"{line}  {style.paint(note, DIM)}")
+        else:
+            self.lines.append(line)
+            self.say(note, "      ")
+
+    def say(self, text: str, indent: str = "  ") -> None:
+        self.lines += [self._style.paint(line, DIM) for line in wrap(text, self._style, indent)]
+
+
+def _breakdown(chip: Json, counted: int | None, style: Style) -> list[str]:
+    """Nothing, if nothing is known."""
+    memory = chip["memory"]
+    dram, l1, system = memory["dram"], memory["l1"], memory["system"]
+    if dram["used"] is None and l1["used"] is None and memory["host"]["used"] is None:
+        return []
+    rows = _Rows(style)
+    size, core = dram["capacity"], l1["capacity"]
+    if dram["trace"]["used"]:
+        _traces(rows, dram, size)
+    rows.add("DRAM total", level(dram), size, _of_dram(dram))
+    parts, region, buffers = l1["at_once_parts"], l1["small"]["region"], l1_buffers(l1)
+    rows.part("L1 buffers", level(buffers), core, ", ".join([*_asked(buffers, l1), *_of_buffers(l1)]))
+    small = {"used": l1["small"]["used"], "reserved": parts["l1_small"]}
+    aside = [f"of {human(region)} set aside"] if region else []
+    rows.part("L1_SMALL", level(small), core, ", ".join([*aside, *_asked(small, l1["small"])]))
+    for kind, (held, resident) in _programs(l1).items():
+        _shared(rows, _WORDS[kind], held, resident, parts[kind], core)
+    rows.part("firmware", l1["firmware"], core)
+    rows.add("L1 total", l1["at_once"], core, _of_l1(l1))
+    _reporter(rows, memory["reporter"], core)
+    rows.part("fabric kernels", system["fabric_kernels"], None, "on ethernet cores, outside the grid")
+    rows.part("dispatch kernels", system["dispatch_kernels"], None, "on dispatch cores, outside the grid")
+    rows.part("host memory", memory["host"]["used"], None)
+    rows.say(_known(memory, counted))
+    return rows.lines
+
+
+def _traces(rows: _Rows, dram: Json, size: int | None) -> None:
+    """What the total is made of, by its own measure: taken, or asked for."""
+    trace, measure = dram["trace"], "used" if dram["reserved"] is None else "reserved"
+    rows.part("DRAM buffers", max(0, (dram[measure] or 0) - (trace[measure] or 0)), size)
+    rows.part("traces", trace[measure], size, f"of {human(trace['region'])} set aside" if trace["region"] else "")
+
+
+def _programs(l1: Json) -> dict[str, tuple[int | None, int | None]]:
+    """By kind, what all cached programs hold, and of it what is resident."""
+    return {
+        "cb": (l1["cb"]["held"], l1["cb"]["resident"]),
+        "dfb": (l1["dfb"]["held"], l1["dfb"]["resident"]),
+        "scratchpad": (l1["scratchpad"], l1["scratchpad_resident"]),
+        "kernel": (l1["kernels"], l1["kernels_resident"]),
+    }
+
+
+def _shared(
+    rows: _Rows, name: str, held: int | None, resident: int | None, at_once: int | None, capacity: int | None
+) -> None:
+    """What programs hold: the bar is of what is resident, if that is known; the rest is of programs only cached."""
+    if not held:
+        return
+    size = held if at_once is None else at_once
+    if resident is None and size == held:
+        note = _cached(held, capacity) or "held; how much is resident is not known"
+    elif size == held:
+        note = "resident"
+    else:
+        known = "resident" if resident is not None else "resident as far as that is known"
+        note = f"{known}, {human(held)} held by all cached programs"
+    rows.add(name, size, capacity, note)
+
+
+def _cached(size: int | None, capacity: int | None) -> str:
+    over = size is not None and capacity is not None and size > capacity
+    return "held by all cached programs, which share L1 in time" if over else ""
+
+
+def _asked(buffers: Json, whole: Json) -> list[str]:
+    """A tile in one bank costs all banks as much. What was taken may be known of one process and not of another."""
+    if human(buffers["reserved"]) in (human(None), human(buffers["used"])):
+        return []
+    known = "" if whole["reserved"] is not None else "as far as that is known "
+    return [f"{known}taken for {human(buffers['used'])} asked for"]
+
+
+def _peak(peak: int, now: int | None) -> str:
+    """A peak of what was asked for may be less than what is taken now."""
+    less = now is not None and peak < now and human(peak) != human(now)
+    return f"peak {human(peak)}{' asked for' if less else ''}"
+
+
+def _of_dram(dram: Json) -> str:
+    taken = dram["reserved_peak"] if dram["reserved"] is not None else None
+    peak = dram["peak"] if taken is None else taken
+    said = [] if peak is None else [_peak(peak, level(dram))]
+    return ", ".join([*_asked(dram, dram), *said, *_sizes(dram)])
+
+
+def _of_l1(l1: Json) -> str:
+    """What all cached programs need may be more than there is, for they take turns."""
+    parts, peak = l1["at_once_parts"], l1["peak"]
+    held = {kind: size for kind, (size, _) in _programs(l1).items() if size is not None and parts[kind] is not None}
+    absent = sum(size - parts[kind] for kind, size in held.items())
+    said = []
+    if absent > 0 and l1["at_once"] is not None:
+        whole = l1["at_once"] + absent
+        highest = f" ({_peak(peak, whole)})" if peak is not None else ""
+        said.append(f"{human(whole)}{highest} with all cached programs")
+    elif peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has one
+        over = l1["capacity"] is not None and peak > l1["capacity"]
+        said.append(_peak(peak, l1["at_once"]) + (" with all cached programs" if over else ""))
+    return ", ".join([*said, *_sizes(l1)])
+
+
+def _of_buffers(l1: Json) -> list[str]:
+    also = " with L1_SMALL" if l1["small"]["peak"] else ""
+    said = [] if l1["reserved_peak"] is None else [f"peak {human(l1['reserved_peak'])}{also}"]
+    if l1["largest_free"] is None and l1["bank_free"] is not None:
+        said.append(f"{human(l1['bank_free'])} free in a bank")
+    return said
+
+
+def _sizes(pool: Json) -> list[str]:
+    said = []
+    if pool["largest_free"] is not None:
+        said.append(f"largest free block {human(pool['largest_free'])} in a bank")
+    if pool["capacity"] is None:
+        said.append("chip size not known")
+    elif pool["capacity_basis"] == "table":
+        said.append("size from the board's table")
+    return said
+
+
+def _reporter(rows: _Rows, said: Json, capacity: int | None) -> None:
+    """L1 by the word of the allocators, if somebody published it, and what the difference means."""
+    if said["total"] is None or not said["inferred"]:
+        return  # if nothing is inferred, all is tracked, and the line on completeness says so
+    rows.add("L1 tracked", said["tracked"], capacity, "allocator-tracked")
+    rows.add("L1 reported", said["total"], capacity, "total from MemoryReporter")
+    rows.add("L1 inferred", said["inferred"], capacity, "CB + kernels (inferred): what is not tracked")
+
+
+def _known(memory: Json, counted: int | None) -> str:
+    """How the numbers are known, and what is not; ``counted`` bytes only by tt-metal's own counters."""
+    by = {**memory["confidence"]}
+    by["reported"] = max(0, by["reported"] - (counted or 0))
+    by["reported by tt-metal's own counters"] = counted
+    said = [f"{human(size)} {name}" for name, size in by.items() if size]
+    # Who allocates in another thread than the one that opened the device counts for nothing there.
+    nothing = "nothing allocated" if counted is None else "nothing by tt-metal's own counters, which miss other threads"
+    out = [", ".join(said) or nothing]
+    if memory["completeness"] is not None:
+        whose = "the allocators of who is tracked say" if counted is not None else "the allocators say"
+        out.append(f"{complete(memory['completeness'])} of what {whose}")
+    if memory["uncertain"]:
+        out.append(f"uncertain: the agent counted {counts_text(memory['uncertain'])}")
+    if memory["missing"]:
+        out.append(f"not known: {_kinds(memory['missing'])}")
+    unseen = [one for one in memory.get("unseen", []) if set(one["missing"]) - set(memory["missing"])]
+    for one in unseen[:_UNSEEN]:
+        everything = len(one["missing"]) == len(_WORDS)
+        out.append(f"of pid {one['pid'] or '?'} not known: {'anything' if everything else _kinds(one['missing'])}")
+    if len(unseen) > _UNSEEN:
+        out.append(f"nor all of {len(unseen) - _UNSEEN} more")
+    return "; ".join(out)
+
+
+def _kinds(labels: list[str]) -> str:
+    return ", ".join(_WORDS.get(label, label) for label in labels)

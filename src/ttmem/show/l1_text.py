@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The L1 of a chip as text: a heat map of its cores, and the map of one core, from what `/cores` answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttmem.model.units import human
+from ttmem.show.chip_table import percent, share
+from ttmem.show.text import BOLD, DIM, GREEN, NONE, RED, YELLOW, Column, Style, table, wrap
+
+Json = dict[str, Any]
+
+WORDS = {
+    "firmware": "firmware",
+    "ring": "kernel ring",
+    "cb": "circular buffer",
+    "dfb": "dataflow buffer",
+    "scratchpad": "scratchpad",
+    "l1": "L1 buffer",
+    "l1_small": "L1_SMALL",
+    "free": "free",
+    "small_free": "free, L1_SMALL only",
+    "unknown": "not known",
+}
+_SHADES = ("░▒▓█", ".:+#")
+_STEPS = (0.25, 0.5, 0.75)
+MOST_CORES = 1 << 14  # that a screen is made for; no chip comes near
+
+
+def shade(part: float, ascii: bool) -> str:
+    """One sign for how full something is.
+
+    >>> [shade(part, True) for part in (0.1, 0.3, 0.6, 1.0)]
+    ['.', ':', '+', '#']
+    """
+    return _SHADES[ascii][sum(part >= step for step in _STEPS)]
+
+
+def legend(ascii: bool) -> str:
+    """What the signs mean."""
+    low, below_half, above_half, full = tuple(_SHADES[ascii])
+    return f"{low} below 25%, {below_half} below 50%, {above_half} below 75%, {full} 75% used and more"
+
+
+def owner_text(owner: Json) -> str:
+    """Who owns a thing: what it is called, and by which program of which process.
+
+    >>> owner = {"tag": None, "operation": "ttnn::add", "program": 7, "pid": 42, "name": "python", "kind": "cb"}
+    >>> owner_text(owner)
+    'program 7 ttnn::add, pid 42 python'
+    """
+    words = []
+    if owner["tag"]:
+        words.append(owner["tag"])
+    if owner["program"] is not None:
+        words.append(" ".join(filter(None, (f"program {owner['program']}", owner["operation"]))))
+    words.append(f"pid {owner['pid'] if owner['pid'] is not None else '-'} {owner['name'] or ''}".strip())
+    return ", ".join(words)
+
+
+def program_text(program: Json | None) -> str:
+    """
+    >>> program_text({"operation": "ttnn::add", "program": 7, "pid": 42, "name": None})
+    'program 7 ttnn::add, pid 42'
+    """
+    return "-" if program is None else owner_text({**program, "tag": None})
+
+
+def segment_text(segment: Json) -> str:
+    """What lies in a segment: its owners, and what lies in them."""
+    words = []
+    for owner in segment["owners"]:
+        text = owner_text(owner)
+        if owner["data"] is False:
+            text += " (kept free of others in lock step, no data here)"
+        words.append(text)
+    words += [f"in it {owner_text(owner)}" for owner in segment["inside"]]
+    overlap = "OVERLAP: " if len(segment["owners"]) > 1 and segment["kind"] != "unknown" else ""
+    return overlap + "; ".join(words)
+
+
+def program_of(found: Json, number: int | None) -> Json | None:
+    return None if number is None else found["programs"][number]
+
+
+def worst_core(found: Json) -> Json | None:
+    """The core with the least headroom, the fullest of several; None if no headroom is known."""
+    known = [core for core in found["cores"] if core["headroom"] is not None]
+    return min(known, key=lambda core: (core["headroom"], -core["used"]), default=None)
+
+
+def floor_text(found: Json) -> str:
+    """What programs must not reach: the lowest L1 buffer, or where L1 ends."""
+    owner = found["floor"]["owner"]
+    return "the end of L1" if owner is None else f"L1 buffer of {human(owner['size'])}, {owner_text(owner)}"
+
+
+def at_least(found: Json) -> str:
+    """What stands before the sum of what is used, if there may be more."""
+    return "at least " if any(core["unknown"] for core in found["cores"]) else ""
+
+
+def clashes(core: Json) -> bool:
+    """Do things lie on each other there?"""
+    return bool(core["overlap"]) or (core["headroom"] is not None and core["headroom"] < 0)
+
+
+def render(found: Json, name: str, style: Style) -> str:
+    """The whole screen for one chip."""
+    found = style.clean(found)
+    lines = [*_head(found, style.clean(name), style)]
+    if found["grid"] is not None and found["why"] is None:
+        lines += ["", *_grid(found, style), "", *_wall(found, style)]
+        if found["core"] is not None:
+            lines += ["", *core_lines(found, style)]
+        lines += _doubts(found, style)
+    return "\n".join(lines)
+
+
+def _head(found: Json, name: str, style: Style) -> list[str]:
+    grid = found["grid"]
+    if grid is None:
+        return wrap(f"Chip {name}: the size of its L1 is not known, {found['why']}.", style)
+    size = found["l1"]["size"]
+    capacity = grid["x"] * grid["y"] * size
+    basis = "" if found["basis"] == "live" else ", by the board's table"
+    title = f"Chip {name}: L1 of {grid['x']} x {grid['y']} cores, {human(size)} each{basis}"
+    lines = [style.paint(line, BOLD) for line in wrap(title, style)]
+    if found["why"] is not None:
+        return [*lines, *wrap(f"Nothing is known of it: {found['why']}.", style)]
+    used, fullest = found["used"], found["max_core"]
+    age = f", {found['age_s']:.1f} s ago" if found["age_s"] >= 0.1 else ""
+    return [
+        *lines,
+        *wrap(
+            f"used {at_least(found)}{human(used)} of {human(capacity)} ({percent(share(used, capacity))}) with "
+            f"firmware and kernel ring, fullest core {human(fullest)} ({percent(share(fullest, size))}), "
+            f"least headroom {human(found['headroom_min'])}{age}",
+            style,
+        ),
+    ]
+
+
+def _grid(found: Json, style: Style) -> list[str]:
+    """A row for each row of cores: a shade and the percentage of the core that is used."""
+    size, grid = found["l1"]["size"], found["grid"]
+    cores = {(core["x"], core["y"]): core for core in found["cores"]}
+    dispatch = {(core["x"], core["y"]) for core in found["dispatch"]}
+    columns = max([grid["x"], *(x + 1 for x, _ in dispatch)])
+    rows = max([grid["y"], *(y + 1 for _, y in dispatch)])
+    if columns * rows > MOST_CORES:
+        raise ValueError(f"a grid of {columns} x {rows} cores")
+    chosen = found["core"] and (found["core"]["x"], found["core"]["y"])
+    lines = [style.paint("    " + "".join(f"{x:^4}" for x in range(columns)).rstrip(), DIM)]
+    for y in range(rows):
+        cells = []
+        for x in range(columns):
+            core = cores.get((x, y))
+            cells.append(_cell(core, (x, y) in dispatch, size, (x, y) == chosen, style))
+        lines.append(style.paint(f"{y:>3} ", DIM) + "".join(cells).rstrip())
+    signs = [legend(style.ascii)]
+    if any(clashes(core) for core in found["cores"]):
+        signs.append("! things overlap or clash")
+    if any(core["unknown"] for core in found["cores"]):
+        signs.append("? not all of it is known")
+    if dispatch:
+        signs.append("D kept for dispatch")
+    if found["harvested"]:
+        signs.append(f"{found['harvested']} cores are switched off")
+    return [*lines, *(style.paint(line, DIM) for line in wrap("; ".join(signs), style, "    "))]
+
+
+def _cell(core: Json | None, dispatch: bool, size: int, chosen: bool, style: Style) -> str:
+    if core is None:
+        return style.paint(" D  " if dispatch else "    ", DIM)
+    part = core["used"] / size
+    clash = clashes(core)
+    sign = "!" if clash else "?" if core["unknown"] else " "
+    text = f"{shade(part, style.ascii)}{min(99, round(100 * part)):>2}{sign}"
+    colour = RED if clash or part >= 0.9 else YELLOW if part >= 0.75 else GREEN
+    return style.paint(text, f"7;{colour}" if chosen else colour)
+
+
+def _wall(found: Json, style: Style) -> list[str]:
+    """The core where the two sides of L1 are nearest to each other, and whose they are."""
+    worst = worst_core(found)
+    reaches = [core["worst"] for core in found["cores"] if core["worst"] is not None]
+    highest = max(reaches, key=lambda reach: reach["end"], default=None)  # it may be on other cores than what ran last
+    if worst is None:
+        lines = wrap("How close circular buffers are to L1 buffers is not known.", style)
+        return lines if highest is None else [*lines, *_highest(found, highest, style)]
+    headroom = worst["headroom"]
+    distance = f"{human(headroom)} ({headroom} B)" if headroom >= 0 else f"a clash by {human(-headroom)}"
+    same = sum(core["headroom"] == headroom for core in found["cores"])
+    others = f", as on {same - 1} others" if same > 1 else ""
+    title = f"Least headroom: core {worst['x']},{worst['y']}{others}: {distance}"
+    lines = [style.paint(line, RED if headroom < 0 else BOLD) for line in wrap(title, style)]
+    program = program_of(found, worst["program"])
+    below = "nothing above the base" if worst["end"] is None else program_text(program)
+    bottom = found["l1"]["base"] if worst["end"] is None else worst["end"]
+    lines += wrap(f"from {found['floor']['address']} up: {floor_text(found)}", style, "    ", "  ")
+    lines += wrap(f"up to {bottom}: {below}", style, "    ", "  ")
+    return lines if highest is None or highest["end"] <= bottom else [*lines, *_highest(found, highest, style)]
+
+
+def _highest(found: Json, cached: Json, style: Style) -> list[str]:
+    """Of all cached programs the one that reaches highest."""
+    text = f"of all cached programs up to {cached['end']}: {program_text(program_of(found, cached['program']))}"
+    return wrap(f"{text}, headroom {human(cached['headroom'])}", style, "    ", "  ")
+
+
+def core_lines(found: Json, style: Style) -> list[str]:
+    """The map of one core, high addresses first."""
+    detail = found["core"]
+    core = next(core for core in found["cores"] if (core["x"], core["y"]) == (detail["x"], detail["y"]))
+    free = f"free {human(core['free'])}, largest block {human(core['largest_free'])}"
+    unknown = f", not known {human(core['unknown'])}" if core["unknown"] else ""
+    overlap = f", overlap {human(core['overlap'])}" if core["overlap"] else ""
+    title = (
+        f"Core {core['x']},{core['y']}: used {human(core['used'])}, {free}{unknown}{overlap}, "
+        f"headroom {human(core['headroom'])}"
+    )
+    lines = [style.paint(line, BOLD) for line in wrap(title, style)]
+    lines += wrap(f"ran last: {program_text(program_of(found, core['program']))}", style, "    ", "  ")
+    shown = [*reversed(detail["segments"])]
+    if detail["listed_to"] is not None:
+        lines += wrap(f"above {detail['listed_to']} there is more, which is not listed", style, "    ", "  ")
+    size = found["l1"]["size"]
+    bars: list[Any] = [_bar((segment["end"] - segment["start"]) / size, segment["kind"], style) for segment in shown]
+    colours = [DIM if segment["kind"] in ("free", "small_free", "firmware", "ring") else NONE for segment in shown]
+    lines += table(
+        [
+            Column("FROM", [str(segment["start"]) for segment in shown], 0, right=True),
+            Column("TO", [str(segment["end"]) for segment in shown], 3, right=True, gap=2),
+            Column("SIZE", [human(s["end"] - s["start"]) for s in shown], 0, right=True, gap=2),
+            Column("", bars, 4, low=4, high=12, gap=2),
+            Column("WHAT", [(WORDS[s["kind"]], colour) for s, colour in zip(shown, colours)], 0, gap=2),
+            Column("WHOSE", [segment_text(segment) for segment in shown], 1, low=12),
+        ],
+        style,
+    )
+    if detail["kernels"]:
+        kernels = ", ".join(f"{kernel['tag'] or 'a kernel'} {human(kernel['size'])}" for kernel in detail["kernels"])
+        lines += wrap(f"in the kernel ring: {kernels}", style, "    ", "  ")
+    return lines
+
+
+def _bar(part: float, kind: str, style: Style) -> Any:
+    colour = DIM if kind in ("free", "small_free", "unknown") else NONE
+
+    def draw(width: int) -> tuple[str, str]:
+        return style.bar(max(part, 1 / width), width)[0], colour
+
+    return draw
+
+
+def _doubts(found: Json, style: Style) -> list[str]:
+    """What the map does not have, and what ought not to be."""
+    lines: list[str] = []
+    for one in found["unplaced"]:
+        things = f"{one['things']} thing{'s' if one['things'] != 1 else ''}"
+        text = f"Not in the map: {things}, {human(one['bytes'])}: {one['why']}."
+        lines += [style.paint(line, YELLOW) for line in wrap(text, style)]
+    for one in found["warnings"]:
+        lines += [style.paint(line, RED) for line in wrap(f"! {one[0].upper()}{one[1:]}.", style)]
+    for first, second in found["overlaps"]:
+        text = (
+            f"{WORDS[first['kind']]} at {first['address']} ({owner_text(first)}) and {WORDS[second['kind']]} at "
+            f"{second['address']} ({owner_text(second)}) overlap"
+        )
+        lines += wrap(text, style, "    ", "  ")
+    return ["", *lines] if lines else []

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine as it shows itself, when no server can be asked or beside what one says."""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Json = dict[str, Any]
+
+
+class Look:
+    """Looks again and again; ``root`` is another folder for a machine that a test has laid out."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root
+        self._machine: Any = None
+        self._joins: dict[str, Any] = {}
+
+    def picture(self, account: Json, also: Callable[[Json], Json] | None = None) -> Json:
+        """What is seen, merged with an account; ``also`` adds what somebody else has seen."""
+        from ttmem.documents.merge import merge
+        from ttmem.sources.machine import Machine
+
+        self._machine = self._machine or Machine(self._root)
+        seen = self._machine.look()
+        return merge(account, also(seen) if also else seen, before=self._joins)
+
+    def close(self) -> None:
+        if self._machine is not None:
+            self._machine.close()
+
+
+def no_account(state: str, why: str) -> Json:
+    """A picture without a server."""
+    from ttmem.documents import unknown_rows as blank
+
+    now = time.time()
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
+    picture = blank.picture(stamp, os.uname().nodename)
+    picture["sources"] = [{"name": "server", "state": state, "detail": why}]
+    return picture
+
+
+def takes_events(path: str) -> str | None:
+    """Why a path is no API: it is where a server takes events, and who asks there waits for ever."""
+    from ttmem.wire.endpoint import api_path
+
+    if path.endswith(".api.sock") or not os.path.exists(api_path(path)):
+        return None
+    return f"{path} is where a server takes events; its API is on {api_path(path)}"

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a snapshot: who holds which chip, and how much of it."""
+
+from __future__ import annotations
+
+from ttmem.model.units import human
+from ttmem.show.chip_table import Names
+from ttmem.show.text import DIM, NONE, YELLOW, Column, Style, table, wrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+    Row = tuple[Json, str, list[tuple[int | None, bool]]]  # process, chips, sizes and whether they are shared in time
+
+_EXITED_SHOWN = 5
+_CHIPS_SHOWN = 8
+_SHORT = 12  # characters of chips' names that have room nearly always
+_SIZES = ("dram", "l1", "peak_dram", "peak_l1")
+NOBODY = "No process uses a chip, and none has reported anything."
+_TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1")
+_COLOURS = {"untracked": YELLOW, "stale": DIM, "exited": DIM}
+MEANINGS = {
+    "stale": "stale: in tt-metal's counters, of a process that is gone or cannot be seen from here; not counted.",
+    "exited": "exited: what it still held when it went; all of it was given back.",
+}
+
+
+def nobody(picture: Json) -> str:
+    """What an empty list of processes means."""
+    state = next((source["state"] for source in picture["sources"] if source["name"] == "processes"), "ok")
+    if state in ("ok", "absent"):
+        return NOBODY
+    return "No process is known to use a chip, but not all could be looked at; none has reported anything."
+
+
+def process_table(
+    processes: list[Json], chips: list[Json], names: Names, style: Style, otherwise: str = NOBODY
+) -> list[str]:
+    """A row for each process and each group of chips on which it holds the same."""
+    if not processes:
+        return wrap(otherwise, style)
+    shown, hidden = _chosen(processes, names)
+    by_uid = {chip["uid"]: chip for chip in chips}
+    rows = [row for process in shown for row in _rows(process, by_uid, names)]
+    first = [index == 0 or rows[index - 1][0] is not row[0] for index, row in enumerate(rows)]
+    colours = [_COLOURS.get(row[0]["state"], NONE) for row in rows]
+    dim = [DIM if colour == DIM else NONE for colour in colours]
+
+    def column(title: str, texts: list[str], rank: int, **keywords: Any) -> Column:
+        return Column(title, list(zip(texts, dim)), rank, **keywords)
+
+    def once(texts: list[str]) -> list[str]:
+        """What is said of the process itself stands in its first row alone."""
+        return [text if is_first else "" for text, is_first in zip(texts, first)]
+
+    of = [row[0] for row in rows]
+    containers = once([process.get("container") or "" for process in of])
+    commands = once([_command(process["command"] or "") for process in of])
+    found = [
+        column("PID", once([str(process["pid"] or "?") for process in of]), 0, right=True, low=7),
+        column("USER", once([user_of(process) for process in of]), 2, low=5),
+        column("NAME", once([process["name"] or "-" for process in of]), 0, low=7, high=16),
+        Column("STATE", [(text, colour) for text, colour in zip(once([_state(p) for p in of]), colours)], 0),
+        column("CHIP", [row[1] for row in rows], -1, low=9),
+    ]
+    for place, (title, rank) in enumerate(zip(_TITLES, (0, 0, 4, 5))):
+        texts = [human(row[2][place][0]) + ("*" if row[2][place][1] else " ") for row in rows]
+        if rank == 0 or any(text != "- " for text in texts):
+            found.append(column(f"{title} ", texts, rank, right=True, low=10, high=11))
+    if any(containers):
+        found.append(column("CONTAINER", containers, 3, low=12))
+    if any(commands):
+        found.append(column("COMMAND", commands, 10, low=20))
+    lines = table(found, style)
+    return lines + [line for sentence in _meanings(shown, hidden, rows) for line in wrap(sentence, style, "  ")]
+
+
+def _state(process: Json) -> str:
+    return f"{process['state']} !" if process["uncertain"] else str(process["state"])
+
+
+def _chosen(processes: list[Json], names: Names) -> tuple[list[Json], int]:
+    """The live ones in the order of their chips, the last few that exited, and how many of those are not shown."""
+
+    def place(process: Json) -> tuple[int, int]:
+        uids = [share["uid"] for share in process["chips"]] + process.get("holds", [])
+        held = sum(share["dram"] or 0 for share in process["chips"])
+        return min(map(names.order, uids), default=1 << 30), -held
+
+    live = [process for process in processes if process["state"] not in ("exited", "stale")]
+    stale = [process for process in processes if process["state"] == "stale"]
+    exited = [process for process in processes if process["state"] == "exited"]
+    exited.sort(key=lambda process: -(process["exited"] or 0.0))
+    shown = [*sorted(live, key=place), *sorted(stale, key=place), *exited[:_EXITED_SHOWN]]
+    return shown, max(0, len(exited) - _EXITED_SHOWN)
+
+
+def _rows(process: Json, chips: dict[str, Json], names: Names) -> list[Row]:
+    """Chips of which it holds equal amounts share a row."""
+    groups: dict[tuple[tuple[int | None, bool], ...], list[str]] = {}
+    for share in process["chips"]:
+        sizes = [size_of(share, pool, process["state"]) for pool in _SIZES]
+        chip, state = chips.get(share["uid"]), process["state"]
+        marked = [(size, in_turns(name, size, chip, state)) for name, size in zip(_SIZES, sizes)]
+        groups.setdefault(tuple(marked), []).append(share["uid"])
+    told = {share["uid"] for share in process["chips"]}
+    silent = [uid for uid in process.get("holds", []) if uid not in told]
+    if silent or not groups:
+        groups.setdefault(((None, False),) * len(_SIZES), []).extend(silent)
+    ordered = sorted(groups.items(), key=lambda group: min(map(names.order, group[1]), default=0))
+    if len(ordered) > _CHIPS_SHOWN:
+        return _fullest(process, ordered, names)
+    return [(process, _chips(uids, names), list(sizes)) for sizes, uids in ordered]
+
+
+def _chips(uids: list[str], names: Names) -> str:
+    """That it is so much on each of them must not be what is cut off."""
+    found = names.several(uids) if uids else "-"
+    if len(uids) < 2:
+        return found
+    return f"{found} each" if len(found) <= _SHORT else f"each of {found}"
+
+
+def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:
+    """Of many chips with different amounts the fullest, the sum of the others, and those of which nothing is known."""
+    told = [group for group in groups if any(size is not None for size, _ in group[0])]
+    by_size = sorted(told, key=lambda group: -sum(size or 0 for size, _ in group[0][:2]))
+    most, rest = by_size[: _CHIPS_SHOWN - 1], by_size[_CHIPS_SHOWN - 1 :]
+    rows: list[Row] = [(process, _chips(uids, names), list(sizes)) for sizes, uids in groups if (sizes, uids) in most]
+    if rest:
+        count = sum(len(uids) for _, uids in rest)
+        sums = [sum((sizes[place][0] or 0) * len(uids) for sizes, uids in rest) for place in range(2)]
+        unknown = (None, False)
+        rows.append((process, f"{count} more, sum", [(sums[0], False), (sums[1], False), unknown, unknown]))
+    return rows + [(process, _chips(uids, names), list(sizes)) for sizes, uids in groups if (sizes, uids) not in told]
+
+
+def size_of(share: Json, name: str, state: str) -> int | None:
+    """What a share has of a pool; of one that died only tt-metal's counters tell."""
+    counted = share.get("shm")
+    if state == "stale" and counted and not name.startswith("peak"):
+        kinds = ("dram", "trace") if name == "dram" else ("l1", "l1_small", "cb")
+        return sum(int(counted[kind]) for kind in kinds)
+    found: int | None = share[name]
+    return found
+
+
+def in_turns(name: str, size: int | None, chip: Json | None, state: str) -> bool:
+    """Is this more L1 than is in use at once, because cached programs take turns in it?"""
+    if not name.endswith("l1") or size is None or chip is None:
+        return False
+    l1 = chip["memory"]["l1"]
+    # What is in use now says nothing of a moment that is over.
+    past = name == "peak_l1" or state in ("stale", "exited")
+    limit = l1["capacity"] if past or l1["at_once"] is None else l1["at_once"]
+    return limit is not None and size > limit
+
+
+def _command(text: str) -> str:
+    """Without the folder of the program, which would take all the room.
+
+    >>> _command("/opt/venv/bin/python model.py"), _command("")
+    ('python model.py', '')
+    """
+    program, space, rest = text.partition(" ")
+    return program.rpartition("/")[2] + space + rest
+
+
+def user_of(process: Json) -> str:
+    return str(process["user"] or (process["uid"] if process["uid"] is not None else "-"))
+
+
+def _meanings(shown: list[Json], hidden: int, rows: list[Row]) -> list[str]:
+    """What the reader has to know about the rows."""
+    out = [f"and {hidden} more that exited"] if hidden else []
+    if any(marked for _, _, sizes in rows for _, marked in sizes):
+        out.append("* with all cached programs, which share L1 in time: less than that is in use at once.")
+    if any(process["uncertain"] for process in shown):
+        out.append("! uncertain numbers: a note below says why.")
+    states = {process["state"] for process in shown}
+    return out + [text for state, text in MEANINGS.items() if state in states]

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A snapshot as comma-separated values (RFC 4180): a row for each chip, units in the names, empty is "not known"."""
+
+from __future__ import annotations
+
+from ttmem.model.printable import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
+_CHIP = ("uid", "kmd", "pci", "board", "arch", "remote", "identity", "unique_id")
+_TELEMETRY = (
+    *("state", "age_s", "temperature_c", "temperature_max_c", "power_w", "power_max_w", "current_a", "voltage_mv"),
+    *("aiclk_mhz", "fan_rpm"),
+)
+# Where in the chip's memory each number is.
+_BYTES = {
+    "dram_used": "dram.used",
+    "dram_reserved": "dram.reserved",
+    "dram_capacity": "dram.capacity",
+    "dram_peak": "dram.peak",
+    "dram_largest_free": "dram.largest_free",
+    "trace": "dram.trace.used",
+    "l1_at_once": "l1.at_once",
+    "l1_held": "l1.used",
+    "l1_capacity": "l1.capacity",
+    "l1_peak": "l1.peak",
+    "l1_largest_free": "l1.largest_free",
+    "l1_buffers": "l1.buffers",
+    "l1_small": "l1.small.used",
+    "cb_held": "l1.cb.held",
+    "cb_resident": "l1.cb.resident",
+    "dfb_held": "l1.dfb.held",
+    "dfb_resident": "l1.dfb.resident",
+    "scratchpad": "l1.scratchpad",
+    "kernels": "l1.kernels",
+    "firmware": "l1.firmware",
+    "fabric_kernels": "system.fabric_kernels",
+    "dispatch_kernels": "system.dispatch_kernels",
+    "host": "host.used",
+    "exact": "confidence.exact",
+    "reported": "confidence.reported",
+    "estimated": "confidence.estimated",
+}
+# The order is kept for good; new columns come last.
+COLUMNS = (
+    *("time", "host"),
+    *("chip" if name == "uid" else name for name in _CHIP),
+    *("telemetry" if name == "state" else name if name != "age_s" else "telemetry_age_s" for name in _TELEMETRY),
+    *(f"{name}_bytes" for name in _BYTES),
+    *("processes", "untracked_processes"),
+)
+
+
+def header() -> str:
+    return _line(list(COLUMNS))
+
+
+def rows(picture: Json) -> str:
+    """All rows, each with its end."""
+    return "".join(_line(_values(chip, picture)) for chip in picture["chips"])
+
+
+def _values(chip: Json, picture: Json) -> list[Any]:
+    telemetry = chip["telemetry"] or {}
+    live = [process for process in picture["processes"] if process["state"] in ("tracked", "untracked")]
+    here = [process["state"] for process in live if _is_on(process, chip["uid"])]
+    seen = chip["held"] is not None
+    return [
+        *(picture["time"], picture["host"]),
+        *(chip.get(name) for name in _CHIP),
+        *(telemetry.get(name) for name in _TELEMETRY),
+        *(_at(chip["memory"], path) for path in _BYTES.values()),
+        *((len(here), here.count("untracked")) if seen else (None, None)),
+    ]
+
+
+def _is_on(process: Json, uid: str) -> bool:
+    return uid in process.get("holds", []) or any(share["uid"] == uid for share in process["chips"])
+
+
+def _at(memory: Json, path: str) -> Any:
+    value: Any = memory
+    for key in path.split("."):
+        value = value[key]
+    return value
+
+
+def _line(values: list[Any]) -> str:
+    return ",".join(map(_field, values)) + "\r\n"
+
+
+def _field(value: Any) -> str:
+    """
+    >>> _field(None), _field(True), _field(0), _field('a "b", c')
+    ('', 'true', '0', '"a ""b"", c"')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = printable(str(value))
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in '",') else text

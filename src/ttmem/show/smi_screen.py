@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A snapshot as a screen of text: chips, who holds them, where their memory goes, what is wrong.
+
+Bytes become words only here and in the parts of the screen. Every line fits the width: what has no room is left out,
+the least important first.
+"""
+
+from __future__ import annotations
+
+from ttmem import __version__
+from ttmem.documents.common_text import anomaly_line
+from ttmem.show.chip_table import Names, chip_table, too_full
+from ttmem.show.kind_table import breakdowns
+from ttmem.show.process_table import nobody, process_table
+from ttmem.show.text import BOLD, DIM, YELLOW, Style, cells, fit_line, one_line, wrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Json = dict[str, Any]
+
+_NOTES_SHOWN = 12
+_PIDS_SHOWN = 4
+_SUMS_FROM = 80  # columns
+_ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may be made of all chips at once
+
+
+def render(picture: Json, style: Style | None = None, *, whole: bool = False) -> str:
+    """The whole screen; ``whole`` if also what differs on many chips is to be shown."""
+    style = style or Style()
+    picture = style.clean(picture)
+    chips = picture["chips"]
+    names = Names(chips, style)
+    lines = [*_header(picture, style), style.paint(("-" if style.ascii else "─") * style.width, DIM)]
+    if chips:
+        lines += chip_table(chips, names, style)
+        lines += (line for text in too_full(chips, names) for line in wrap(text, style, "  ", ""))
+    else:
+        lines += wrap(_no_chip(picture), style)
+    lines += ["", *process_table(picture["processes"], chips, names, style, nobody(picture))]
+    if not whole and style.width >= _SUMS_FROM and _has_sums(picture):
+        from ttmem.show.totals_table import sums_table  # few machines need it
+
+        lines += ["", *sums_table(picture, names, style)]
+    lines += breakdowns(picture, names, style, whole)
+    lines += ["", *_footer(picture, names, style)]
+    return "\n".join(fit_line(line.rstrip(), style.width) for line in lines).rstrip("\n")
+
+
+def _no_chip(picture: Json) -> str:
+    """Why there is none, as far as anybody looked: of an event file nobody asks the driver."""
+    driver = picture.get("driver")
+    looked = "" if driver is None else f"the driver {'shows none' if driver['loaded'] else 'is not loaded'}, and "
+    return f"No chip is known: {looked}no process has reported one."
+
+
+def _has_sums(picture: Json) -> bool:
+    """Is there a sum that no row of one chip or one process says already? An older server knows of none."""
+    found = picture.get("sums") or {"boards": [], "jobs": []}
+    boards = [len(board["chips"]) for board in found["boards"] if board["serial"] is not None]
+    jobs = [job["processes"] for job in found["jobs"] if job["id"] is not None]
+    return (len(boards) > 1 and max(boards) > 1) or max(jobs, default=0) > 1
+
+
+def _header(picture: Json, style: Style) -> list[str]:
+    server, driver = picture["server"], picture.get("driver")
+    words = [f"ttmem {server['version'] if server else __version__}", picture["host"], _time(picture["time"])]
+    if driver:
+        words.append(f"driver {driver['version'] or 'of unknown version'}" if driver["loaded"] else "no driver")
+    if server:
+        events = f"{server['events']:,} event{'' if server['events'] == 1 else 's'}"
+        words.append(f"server pid {server['pid']}, {events}")
+    elif absent := _absent_server(picture):
+        words.append("no server" if absent["state"] == "not running" else f"server {absent['state']}")
+    lines = [style.paint(line, BOLD) for line in _joined(words, "   ", style)]
+    sources = [f"{source['name']} {source['state']}" for source in picture["sources"]]
+    if sources:
+        lines += (style.paint(line, DIM) for line in wrap("Sources: " + ", ".join(sources), style, "  ", ""))
+    return lines
+
+
+def _absent_server(picture: Json) -> Json | None:
+    """The server that is not there, as a source; None if there is one, or none was looked for."""
+    return next((s for s in picture["sources"] if s["name"] == "server" and s["state"] != "ok"), None)
+
+
+def _time(text: str) -> str:
+    """To the second, as people write it."""
+    return f"{text[:10]} {text[11:19]} UTC" if len(text) > 19 and text[10] == "T" and text.endswith("Z") else text
+
+
+def _joined(words: list[str], between: str, style: Style) -> list[str]:
+    lines = [words[0]]
+    for word in words[1:]:
+        if cells(lines[-1]) + len(between) + cells(word) <= style.width:
+            lines[-1] += between + word
+        else:
+            lines.append(word)
+    return lines
+
+
+def _footer(picture: Json, names: Names, style: Style) -> Iterator[str]:
+    """What is wrong, what is to be known, and what to do."""
+    if picture["server"] or any(picture["anomalies"].values()):
+        bad = any(picture["anomalies"].values())
+        yield from _painted(anomaly_line(picture["anomalies"]), style, YELLOW if bad else "")
+    notes = _grouped(picture["notes"])
+    rest = [source for source in picture["sources"] if source["detail"] and _matters(source, picture)]
+    notes += (f"{source['name']} {source['state']}: {source['detail']}" for source in rest)
+    for text in notes[:_NOTES_SHOWN]:
+        yield from _painted(f"Note: {text}", style, YELLOW)
+    if len(notes) > _NOTES_SHOWN:
+        yield from wrap(f"and {len(notes) - _NOTES_SHOWN} more notes; --json has them all", style, "  ")
+    for trouble, pids in _troubles(picture["processes"]).items():
+        more = f" and {len(pids) - _PIDS_SHOWN} more" if len(pids) > _PIDS_SHOWN else ""
+        yield from _painted(f"pid {', '.join(pids[:_PIDS_SHOWN])}{more}: {trouble}", style, YELLOW)
+    for hint in _hints(picture, names):
+        yield from wrap(f"Hint: {hint}", style, "  ", "")
+
+
+def _matters(source: Json, picture: Json) -> bool:
+    """Is there more to say of a source than its state? Not that there is nothing, if there is enough without it."""
+    if source["name"] == "server":
+        return False  # there is a hint on it
+    if source["name"] != "umd" and source["state"] == "absent" and (picture["chips"] or picture["processes"]):
+        return False
+    return not any(note["what"] == f"{source['name']}-{source['state']}" for note in picture["notes"])
+
+
+def _grouped(notes: list[Json]) -> list[str]:
+    """What is said of many chips in the same way is said once: a job on 32 chips leaves 32 files behind."""
+    groups: dict[object, list[str]] = {}
+    for number, note in enumerate(notes):
+        alike: object = (note["what"], note["pid"]) if note["what"].startswith(_ALIKE) else number
+        if note["what"] == "uncertain":
+            alike = "uncertain"
+        groups.setdefault(alike, []).append(note["text"])
+    return [
+        texts[0] + (f" ({len(texts) - 1} more like this; --json has them)" if len(texts) > 1 else "")
+        for texts in groups.values()
+    ]
+
+
+def _troubles(processes: list[Json]) -> dict[str, list[str]]:
+    """What sources cannot see, and in which processes: the workers of one job have the same."""
+    found: dict[str, list[str]] = {}
+    for process in processes:
+        for source in process["sources"]:
+            if source["trouble"]:
+                found.setdefault(one_line(source["trouble"]), []).append(str(process["pid"] or "?"))
+    return found
+
+
+def _painted(text: str, style: Style, colour: str) -> list[str]:
+    return [style.paint(line, colour) for line in wrap(text, style, "  ", "")]
+
+
+def _hints(picture: Json, names: Names) -> Iterator[str]:
+    by_order = [chip["uid"] for chip in picture["chips"] if chip.get("joined_by") == "order"]
+    if by_order:
+        chips = f"{'are' if len(by_order) > 1 else 'is'} the driver's {names.several(by_order)}"
+        yield f"which of tt-metal's chips {chips} is assumed from the order of both."
+    if any(chip["identity"] == "assumed" for chip in picture["chips"]):
+        yield '"assumed:N" is some process\'s device N; a client that names its chip makes it certain.'
+    if (absent := _absent_server(picture)) and absent["detail"]:
+        yield absent["detail"]
+    if any(process["state"] == "untracked" for process in picture["processes"]):
+        yield "`ttmem run -- COMMAND` starts a program so that all it allocates is tracked."
+    elif picture["server"] and not picture["processes"]:
+        yield "`ttmem run -- COMMAND` tracks a program that uses ttnn; TT_ALLOC_TRACKING_ENABLED=1 a patched one."
+    if not picture["chips"] and not picture["processes"]:
+        yield "`ttmem doctor` looks for what is missing."

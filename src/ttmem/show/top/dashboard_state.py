@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the dashboard knows now: the last snapshot, answers to what views asked for, the past, what is chosen."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ttmem.show.chip_selector import UnknownChip, only
+from ttmem.show.top.parts.chip_history import Past
+
+Json = dict[str, Any]
+
+_KEPT_SECONDS = 10.0
+
+
+class Answer(NamedTuple):
+    """What the API said when it was last asked: data, or why there is none. ``time`` is monotonic."""
+
+    data: Json | None
+    trouble: str | None
+    time: float
+
+
+class Model:
+    """Changed by what the feed brings and by keys, all in one thread; read by views."""
+
+    def __init__(self, *, wanted: tuple[str, ...] = (), readonly: bool = False, hidden: int | None = None) -> None:
+        self.wanted = wanted  # chips to show, as `ttmem smi -d` takes them; all if empty
+        self.readonly = readonly
+        self._hidden = hidden  # pid that is no part of the picture: our own
+        self.past = Past()
+        self._whole: Json | None = None  # the picture before chips were picked
+        self.picture: Json | None = None
+        self.trouble: str | None = None  # why the picture is old, or comes from the machine alone
+        self.now = 0.0  # monotonic, when the picture was made
+        self.until = 0.0  # the same in seconds since 1970: up to then the past is drawn
+        self.interval = 0.5
+        self.paused = False
+        self.answers: dict[str, Answer] = {}
+        self.selected: str | None = None  # uid of the chip that all views are about
+        self._missed: Any = None  # the chip that was chosen and is gone, and the one that stands in until it is back
+        self.message: str | None = None  # one line for the user, until the next key
+
+    def take(self, picture: Json, time: float, now: float) -> None:
+        """A new picture; ``time`` is seconds since 1970. While paused it only becomes part of the past."""
+        self.past.add(time, picture, self.interval)
+        if self.paused and self.picture is not None:
+            return
+        self._whole, self.now, self.until = picture, now, self.past.newest
+        self._pick()
+
+    def hear(self, answers: dict[str, Answer], wanted: list[str], now: float) -> None:
+        """New answers. While paused, those that there are stay; else those that nobody wants any more go after a while.
+
+        A view that is left and looked at again shows its last answer until the next is there.
+        """
+        if self.paused:
+            answers = {path: answer for path, answer in answers.items() if path not in self.answers}
+        else:
+            kept = {path: answer for path, answer in self.answers.items() if now - answer.time < _KEPT_SECONDS}
+            self.answers = {path: self.answers[path] for path in wanted if path in self.answers} | kept
+        self.answers.update(answers)
+
+    def pick(self, wanted: tuple[str, ...]) -> None:
+        """Show these chips only, or all of them."""
+        self.wanted = wanted
+        if self._whole is not None:
+            self._pick()
+
+    def _pick(self) -> None:
+        picture = self._whole or {}
+        if self._hidden is not None and any(process["pid"] == self._hidden for process in picture["processes"]):
+            others = [process for process in picture["processes"] if process["pid"] != self._hidden]
+            picture = {**picture, "processes": others}
+        try:
+            self.picture = only(picture, list(self.wanted)) if self.wanted else picture
+        except UnknownChip as error:
+            here = [name for name in self.wanted if _is_here(name, picture)]
+            self.picture, self.message = only(picture, here) if here else picture, str(error)
+        uids = [chip["uid"] for chip in self.chips]
+        if self._missed and self._missed[0] in uids and self.selected == self._missed[1]:
+            self.selected, self._missed = self._missed[0], None
+        elif self.selected not in uids:
+            before, self.selected = self.selected, uids[0] if uids else None
+            self._missed = self._missed or (before and (before, self.selected))
+        elif self._missed and self.selected != self._missed[1]:
+            self._missed = None  # the user has chosen another one
+
+    @property
+    def chips(self) -> list[Json]:
+        return [] if self.picture is None else self.picture["chips"]
+
+    @property
+    def processes(self) -> list[Json]:
+        return [] if self.picture is None else self.picture["processes"]
+
+    @property
+    def sources(self) -> list[Json]:
+        """Those that there may be something to say of, but the server, which has words of its own.
+
+        That there is nothing to read in one is worth a word only if nothing is known otherwise, or if somebody asked
+        for it, as is so with umd.
+        """
+        found = [] if self.picture is None else self.picture["sources"]
+        enough = self.chips or self.processes
+        unused = [one["name"] for one in found if enough and one["state"] == "absent" and one["name"] != "umd"]
+        return [one for one in found if one["name"] not in ("server", *unused)]
+
+    def chip(self) -> Json | None:
+        """The chip that was chosen."""
+        return next((chip for chip in self.chips if chip["uid"] == self.selected), None)
+
+    def choose(self, step: int) -> None:
+        """The next chip, or the one before."""
+        uids = [chip["uid"] for chip in self.chips]
+        if uids:
+            place = uids.index(self.selected) if self.selected in uids else 0
+            self.selected = uids[max(0, min(len(uids) - 1, place + step))]
+
+
+def _is_here(name: str, picture: Json) -> bool:
+    try:
+        only(picture, [name])
+    except UnknownChip:
+        return False
+    return True

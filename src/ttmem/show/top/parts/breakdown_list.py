@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live things put together by what made them, as a list with bars: operation, line of Python, shape, program, kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from ttmem.account.call_sites import short
+from ttmem.model.units import human
+from ttmem.show.breakdown_table import NONE, WORDS
+from ttmem.show.text import Style
+from ttmem.show.top.parts.event_list import Wanted, kind_style
+from ttmem.show.top.parts.listing import Column, Cursor, arrange, chosen, counted, heading, line
+from ttmem.show.top.parts.rows import Fine, Row, Signs, Size
+
+if TYPE_CHECKING:
+    from ttmem.show.top.dashboard_state import Model
+
+Json = dict[str, Any]
+
+BY = ("", "op", "line", "shape", "program", "kind")
+_MOST = 500
+_BAR = 16
+
+
+class GroupList:
+    """The groups, largest first, and which is chosen."""
+
+    def __init__(self) -> None:
+        self.cursor = Cursor()
+        self.shown: list[Json] = []
+        self.seen = range(0)
+        self._answer: Json | None = None
+
+    def path(self, by: str, wanted: Wanted) -> str:
+        return f"/groups?{urlencode({'by': by, **wanted.query(), 'limit': _MOST})}"
+
+    def look(self, model: Model, by: str, wanted: Wanted) -> tuple[str, str | None]:
+        """Takes what is answered. What it sums up to, in words, and what is wrong."""
+        answer = model.answers.get(self.path(by, wanted))
+        if answer is not None and answer.data is not None:
+            self._answer = answer.data
+        trouble = answer.trouble if answer is not None else None
+        if self._answer is None or self._answer["by"] != by:
+            self.shown = []
+            return "asking...", trouble
+        self.shown = self._answer["groups"]
+        count = counted(self._answer["count"], "group", "groups")
+        count += f", the {len(self.shown)} largest below" if self._answer["count"] > len(self.shown) else ""
+        return f"{human(self._answer['bytes'])} by {WORDS[by]}, {count}", trouble
+
+    def rows(self, by: str, size: Size, signs: Signs, style: Style) -> list[Row]:
+        """The head of the list and as much of it as fits."""
+        whole = (self._answer["bytes"] if self._answer else 0) or 1
+        self.seen = self.cursor.look([group[by] for group in self.shown], max(1, size.height - 1))
+        columns = [
+            Column("bytes", "BYTES", 9, 10, 0, right=True),
+            Column("share", "SHARE", 5, 5, 1, right=True),
+            Column("bar", "", _BAR, _BAR, 3),
+            Column("count", "THINGS", 7, 8, 1, right=True),
+            Column("key", WORDS[by].upper(), 20, 46, 0),
+            Column("kinds", "KINDS", 24, 80, 2),
+        ]
+        placed = arrange([column for column in columns if by != "kind" or column.name != "kinds"], size.width)
+        out = [heading(placed, size.width, signs, "bytes", True)]
+        for place in self.seen:
+            group = self.shown[place]
+            texts = self._texts(group, by, whole, style)
+            spans = [texts[one.column.name] for one in placed]
+            row = line(spans, placed, size.width, style)
+            out.append(chosen(row) if place == self.cursor.place else row)
+        return out
+
+    def _texts(self, group: Json, by: str, whole: int, style: Style) -> dict[str, tuple[str, str]]:
+        key = short(group[by]) if by == "line" else group[by]
+        part = group["bytes"] / whole
+        bar = Fine(ascii=style.ascii).bar(part, _BAR)[0].rstrip("░.") or ("#" if part else "")
+        largest = max(group["kinds"], key=group["kinds"].__getitem__, default="")
+        kinds = ", ".join(f"{kind} {human(size)}" for kind, size in group["kinds"].items())
+        return {
+            "bytes": (human(group["bytes"]), "bold"),
+            "share": (f"{100 * part:.0f}%" if part >= 0.01 or not part else "<1%", ""),
+            "bar": (bar, kind_style(largest)),
+            "count": (f"{group['count']:,}", ""),
+            "key": (style.clean(key) if key else NONE[by], "" if key else "dim"),
+            "kinds": (kinds, "dim"),
+        }

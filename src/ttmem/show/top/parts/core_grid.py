@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The L1 of one core in a few rows: a strip in proportion, and a list of its segments with their owners."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttmem.model.units import human
+from ttmem.show.l1_text import WORDS, segment_text
+from ttmem.show.text import Style
+from ttmem.show.top.parts.rows import Row, Signs, Size, fitted, shortened
+
+Json = dict[str, Any]
+
+# The sign of a kind in the strip, with block elements and in ASCII, and its style.
+_SIGNS = {
+    "firmware": ("▒", "f", "firmware"),
+    "ring": ("▒", "r", "kernel"),
+    "cb": ("█", "C", "cb"),
+    "dfb": ("█", "D", "dfb"),
+    "scratchpad": ("█", "S", "scratchpad"),
+    "l1": ("▓", "L", "l1"),
+    "l1_small": ("▓", "s", "l1_small"),
+    "free": ("░", ".", "free"),
+    "small_free": ("░", ",", "free"),
+    "unknown": ("?", "?", "warn"),
+}
+
+
+def strip(segments: list[Json], size: int, width: int, signs: Signs) -> Row:
+    """All of L1 from its first byte to its last in one row; a cell shows what has most of it."""
+    row: Row = []
+    place = 0
+    for cell in range(width):
+        start, end = cell * size // width, (cell + 1) * size // width
+        while place < len(segments) and segments[place]["end"] <= start:
+            place += 1
+        shares: dict[str, int] = {}
+        at = place
+        while at < len(segments) and segments[at]["start"] < end:
+            one = segments[at]
+            length = min(end, one["end"]) - max(start, one["start"])
+            shares[one["kind"]] = shares.get(one["kind"], 0) + length
+            at += 1
+        kind = max(shares, key=lambda kind: shares[kind], default="unknown")
+        block, plain, style = _SIGNS[kind]
+        sign = plain if signs.ascii else block
+        if row and row[-1][1] == style:
+            row[-1] = (row[-1][0] + sign, style)
+        else:
+            row.append((sign, style))
+    return row
+
+
+def picture(segments: list[Json], core: Json, data: Json, size: Size, signs: Signs) -> list[Row]:
+    """The strip, higher where there is room, and below it the gap between the program and the wall, to scale."""
+    whole = data["l1"]["size"]
+    row = strip(segments, whole, size.width, signs)
+    high = 3 if size.height >= 24 else 2 if size.height >= 18 else 1
+    rows = [row] * high
+    headroom, floor = core["headroom"], data["floor"]["address"]
+    if headroom is None or floor is None or size.height < 8:
+        return rows
+    end = data["l1"]["base"] if core["end"] is None else core["end"]
+    low, top = sorted((end, floor))
+    first, last = low * size.width // whole, max(low * size.width // whole + 1, top * size.width // whole - 1)
+    what = f" headroom {human(headroom)} " if headroom >= 0 else f" CLASH by {human(-headroom)} "
+    left, bar, right = ("<", "-", ">") if signs.ascii else ("├", "─", "┤")
+    arrow = left + f"{what:{bar}^{max(0, last - first - 1)}}"[: max(0, last - first - 1)] + right
+    if len(what) > last - first - 1:  # too narrow for words: they stand beside it
+        arrow = left + bar * max(0, last - first - 1) + right
+        before = first - len(what) >= 0
+        arrow = what + arrow if before else arrow + what
+        first = first - len(what) if before else first
+    name = headroom_style(headroom, data)
+    wall = "^ wall" if signs.ascii else "▲ wall"
+    row = [(" " * first, ""), (arrow, name)]
+    if headroom >= 0 and first + len(arrow) + len(wall) < size.width:
+        row.append((wall, "bold"))
+    return [*rows, fitted(row, size.width)]
+
+
+def headroom_style(headroom: int | None, data: Json) -> str:
+    """How much the reader is to worry about it."""
+    if headroom is None:
+        return "dim"
+    part = headroom / max(1, data["l1"]["size"] - data["l1"]["base"])
+    return "bad" if part < 0.02 else "warn" if part < 0.1 else "good"
+
+
+def map_rows(detail: Json, floor: int | None, style: Style, room: int) -> tuple[list[Row], int]:
+    """A row for each segment, high addresses first, and which of them is just below the floor.
+
+    Where there are more segments than rows, neighbours of a kind are one.
+    """
+    found = [[segment] for segment in detail["segments"]]
+    if len(found) > room:
+        found = _joined(found)
+    rows: list[Row] = []
+    gap = 0
+    if detail["listed_to"] is not None:
+        rows.append([(f"above {detail['listed_to']} there is more", "dim")])
+    for group in reversed(found):
+        if group[-1]["end"] == floor:
+            gap = len(rows)
+        rows.append(_row(group, style))
+    return rows, gap
+
+
+def _row(group: list[Json], style: Style) -> Row:
+    first, last = group[0], group[-1]
+    kind = first["kind"]
+    what = WORDS[kind] if len(group) == 1 else f"{len(group)} x {WORDS[kind]}"
+    texts = [text for text in map(segment_text, group) if text]
+    whose = "; ".join(dict.fromkeys(texts[:3])) + (" ..." if len(texts) > 3 else "")
+    head = f"{first['start']:>8} {human(last['end'] - first['start']):>10} "
+    overlap = kind != "unknown" and any(len(segment["owners"]) > 1 for segment in group)
+    name = "bad" if overlap else "dim" if kind in ("free", "small_free", "firmware", "ring") else _SIGNS[kind][2]
+    text = style.clean(f"{what} {whose}".rstrip())
+    return [(head, "dim"), (shortened(text, max(0, style.width - len(head)), style), name)]
+
+
+def _joined(found: list[list[Json]]) -> list[list[Json]]:
+    out: list[list[Json]] = []
+    for group in found:
+        if out and out[-1][0]["kind"] == group[0]["kind"]:
+            out[-1] = [*out[-1], *group]
+        else:
+            out.append(group)
+    return out

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings the dashboard what it shows: asks the server over and over, and looks at the machine itself where none is."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from ttmem.documents import unknown_rows as blank
+from ttmem.model.printable import printable
+from ttmem.show.local_snapshot import Look, no_account
+from ttmem.show.text import Style
+from ttmem.show.top.dashboard_state import Answer
+from ttmem.wire.api_client import ApiError, NoServer, api_paths, get
+from ttmem.wire.endpoint import connect_any
+
+Json = dict[str, Any]
+
+EVENTS = "/events"
+_PATIENCE = 2.0  # seconds for a server to answer
+_LONGER_PATIENCE = 10.0  # for what may need a look at every live thing
+_REST = 5  # times as long as an answer took it is not asked for again: with many things that is a server's work
+_KEPT_EVENTS = 1000
+_STREAM_PATIENCE = 20.0  # the server says something every 15 s
+_AGAIN = 1.0  # seconds until a stream that broke is asked for again
+_ESCAPE = re.compile(rb'\\[^"\\/]')  # in JSON, of something that may have no place on a screen
+
+
+class News(NamedTuple):
+    """What one round has brought; ``picture`` is None if there is no newer one. Times as in the model."""
+
+    picture: Json | None
+    trouble: str | None
+    answers: dict[str, Answer]
+    time: float
+    now: float
+
+
+class Feed:
+    """A thread that brings news at each interval, until it is closed; ``tell`` is called in that thread."""
+
+    def __init__(self, tell: Callable[[News], None], *, api: str | None, root: str = "/", ascii: bool = False) -> None:
+        self.interval = 0.5
+        self._tell, self._api = tell, api
+        self._style = Style(ascii=ascii)
+        self._look = Look(root)
+        self._wants: tuple[str, ...] = ()
+        self._rests: dict[str, float] = {}  # until when what took long is not asked again
+        self._wake = threading.Event()
+        self._closed = False
+        self._answered = False  # has the server, since it was last found absent?
+        self._stream: _Stream | None = None
+        self._uids: dict[str, str] = {}  # ids of chips that are shown in another way than they are asked for
+        self._thread = threading.Thread(target=self._run, daemon=True, name="feed")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def want(self, paths: list[str], interval: float) -> None:
+        """What to ask beside the snapshot, and how often. What is new is asked at once."""
+        changed = tuple(paths) != self._wants or interval < self.interval
+        self._wants, self.interval = tuple(paths), interval
+        if changed:
+            self._wake.set()
+
+    def close(self) -> None:
+        """Ends it; a server that does not answer is not waited for."""
+        self._closed = True
+        self._wake.set()
+        if self._stream is not None:
+            self._stream.close()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._closed:
+            self._wake.clear()
+            news = self.round()
+            if self._closed:
+                break
+            self._tell(news)
+            due = max(due + self.interval, time.monotonic())
+            while not self._wake.is_set() and (left := due - time.monotonic()) > 0:
+                self._wake.wait(left)
+            due = min(due, time.monotonic())
+        self._look.close()
+
+    def round(self) -> News:
+        """Ask for everything once."""
+        trouble = None
+        try:
+            picture: Json | None = self._ask("/snapshot", _PATIENCE)
+            if picture is None or picture.get("schema") != blank.SCHEMA:
+                raise ApiError(f"what answers /snapshot does not speak {blank.SCHEMA}")
+            self._answered = True
+        except NoServer as error:
+            picture, trouble, self._answered = self._alone("not running", str(error)), str(error), False
+        except ApiError as error:
+            # One that is only slow is worth waiting for: it knows more than we can see. What it said last grows old.
+            trouble = str(error)
+            picture = None if self._answered else self._alone("does not answer", trouble)
+        stamp = time.time(), time.monotonic()
+        return News(picture, trouble and printable(trouble), {} if trouble else self._answers(), *stamp)
+
+    def _alone(self, state: str, why: str) -> Json:
+        return self._clean(self._look.picture(no_account(state, why)))
+
+    def _answers(self) -> dict[str, Answer]:
+        answers = {}
+        wants = self._wants
+        rests, self._rests = self._rests, {}
+        for path in wants:
+            began = time.monotonic()
+            if began < rests.get(path, began):
+                self._rests[path] = rests[path]
+                continue
+            try:
+                found = self._events() if path == EVENTS else self._ask(path, _LONGER_PATIENCE)
+                answers[path] = Answer(found, None, time.monotonic())
+            except ApiError as error:
+                answers[path] = Answer(None, printable(str(error)), time.monotonic())
+            now = time.monotonic()
+            if _REST * (now - began) > self.interval:
+                self._rests[path] = now + _REST * (now - began)
+        if EVENTS not in wants and self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        return answers
+
+    def _events(self) -> Json:
+        self._stream = self._stream or _Stream(self._api, self._clean)
+        return self._stream.answer()
+
+    def _ask(self, path: str, patience: float) -> Json:
+        body = get(self._asked(path), socket_path=self._api, timeout=patience)
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            raise ApiError(f"the answer to {path} is not JSON") from None
+        if not isinstance(found, dict):
+            raise ApiError(f"the answer to {path} is no object")
+        # To go through all values takes longer than all the rest; almost always there is nothing to be found.
+        doubtful = not body.isascii() or b"\x7f" in body or _ESCAPE.search(body)
+        if path == "/snapshot":
+            self._uids = _odd_uids(found) if doubtful else {}
+        return self._clean(found) if doubtful else found
+
+    def _asked(self, path: str) -> str:
+        """A path in which chips have the ids that the server knows them by."""
+        route, _, query = path.partition("?")
+        if not self._uids or not query:
+            return path
+        return f"{route}?{urlencode([(name, self._uids.get(value, value)) for name, value in parse_qsl(query)])}"
+
+    def _clean(self, found: Json) -> Json:
+        cleaned: Json = self._style.clean(found)
+        return cleaned
+
+
+def _odd_uids(picture: Json) -> dict[str, str]:
+    """As they are shown, and as they are."""
+    chips = picture.get("chips")
+    uids = [chip.get("uid") for chip in chips if isinstance(chip, dict)] if isinstance(chips, list) else []
+    return {printable(uid): uid for uid in uids if isinstance(uid, str) and not uid.isprintable()}
+
+
+class _Stream:
+    """Reads the server's events in a thread of its own, and keeps the last of them."""
+
+    def __init__(self, api: str | None, clean: Callable[[Json], Json]) -> None:
+        self._api, self._clean = api, clean
+        self._events: deque[Json] = deque(maxlen=_KEPT_EVENTS)
+        self._lost = 0
+        self._since: float | None = None  # seconds since 1970
+        self._sock: Any = None
+        self._closed = threading.Event()
+        threading.Thread(target=self._run, daemon=True, name="events").start()
+
+    def answer(self) -> Json:
+        return {"events": list(self._events), "lost": self._lost, "since": self._since}
+
+    def close(self) -> None:
+        self._closed.set()
+        sock = self._sock
+        if sock is not None:
+            try:
+                sock.shutdown(2)
+            except OSError:
+                pass
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._read()
+            except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+                pass  # it is asked again; that the server is away is seen by who asks for the snapshot
+            self._closed.wait(_AGAIN)
+
+    def _read(self) -> None:
+        paths = [self._api] if self._api is not None else api_paths()
+        sock, _ = connect_any(paths, _STREAM_PATIENCE, check=self._api is None)
+        with sock, sock.makefile("rb") as lines:
+            self._sock = sock
+            self._since = self._since or time.time()
+            sock.sendall(f"GET {EVENTS} HTTP/1.1\r\nHost: ttmem\r\n\r\n".encode("ascii"))
+            told_lost = False
+            for line in lines:
+                if self._closed.is_set():
+                    return
+                if line.startswith(b"data:"):
+                    event = self._clean(json.loads(line[5:]))
+                    if told_lost:
+                        self._lost += event.get("count", 0)
+                    else:
+                        self._events.append(event)
+                told_lost = line.startswith(b"event: lost")

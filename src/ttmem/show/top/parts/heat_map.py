@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cores of a chip as a heat map: a cell for each on the ground of its heat, as large as there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ttmem.show.chip_table import short_size
+from ttmem.show.l1_text import clashes, shade
+from ttmem.show.top.parts.rows import HEAT, Row, Signs, Size
+
+Json = dict[str, Any]
+
+USED, HEADROOM = "used", "headroom"
+MARGIN = 4  # numbers of the rows, left of the grid
+_LEAST, _MOST = 4, 18  # columns of a cell
+_TALL = 8  # rows of a cell at most
+_NUMBERS = (3, 6)  # rows and columns of a cell from which on there is room for a second number
+# Parts from which on the next heat begins. Where headroom is shown, hot is what has little of it.
+_STEPS = {USED: (0.1, 0.25, 0.5, 0.75, 0.9), HEADROOM: (0.25, 0.5, 0.75, 0.9, 0.98)}
+_KEY = {
+    USED: ("<10%", "<25%", "<50%", "<75%", "<90%", "90%+"),
+    HEADROOM: ("75%+", "<75%", "<50%", "<25%", "<10%", "<2%"),
+}
+
+
+class Form(NamedTuple):
+    """How the grid lies on the screen: how many cells there are, and how large each is."""
+
+    columns: int
+    lines: int
+    cell: Size
+
+    @property
+    def width(self) -> int:
+        return MARGIN + self.columns * self.cell.width
+
+    def at(self, x: int, y: int) -> tuple[int, int]:
+        """The core of which a cell of the terminal is, counted from the first row of cores."""
+        return (x - MARGIN) // self.cell.width, y // self.cell.height
+
+
+def form_of(data: Json, room: Size) -> Form:
+    """The largest cells with which the grid fits, about as high as they are wide; the least, if it does not fit."""
+    places = [(core["x"], core["y"]) for core in (*data["cores"], *data["dispatch"])]
+    columns, lines = max(x for x, _ in places) + 1, max(y for _, y in places) + 1
+    width = max(_LEAST, min(_MOST, (room.width - MARGIN) // columns))
+    height = max(1, min(_TALL, (room.height - 1) // lines, (width + 1) // 2 if width > 7 else 2 * width // 3))
+    return Form(columns, lines, Size(width, height))
+
+
+def grid_rows(data: Json, heat: str, chosen: tuple[int, int], form: Form, signs: Signs) -> list[Row]:
+    """Numbers of the columns, then all cores."""
+    cores = {(core["x"], core["y"]): core for core in data["cores"]}
+    dispatch = {(core["x"], core["y"]) for core in data["dispatch"]}
+    width, height = form.cell
+    blank = " " * width
+    rows: list[Row] = [[(" " * MARGIN + "".join(f"{x:^{width}}" for x in range(form.columns)), "dim")]]
+    write = _writer(data, heat, form.cell, signs)
+    middle = (height - 1) // 2
+    for y in range(form.lines):
+        cells: list[tuple[str, str, str]] = []
+        for x in range(form.columns):
+            core = cores.get((x, y))
+            if core is None:
+                cells.append((f"{'D':^{width}}" if (x, y) in dispatch else blank, blank, "dim"))
+                continue
+            first, second, name = write(core)
+            if (x, y) == chosen:
+                first, second, name = _bracketed(first), _bracketed(second), "title"
+            cells.append((first, second, name))
+        for line in range(height):
+            at = line - middle
+            row: Row = [(f"{y:>3} " if at == 0 else " " * MARGIN, "dim")]
+            for first, second, name in cells:
+                text = first if at == 0 else second if at == 1 else _bracketed(blank) if name == "title" else blank
+                if row[-1][1] == name:  # few spans are quicker to draw
+                    text = row.pop()[0] + text
+                row.append((text, name))
+            rows.append(row)
+    return rows
+
+
+def _bracketed(text: str) -> str:
+    """For those who do not see colours, unless a sign stands there that matters more."""
+    return f"[{text[1:-1]}]" if text[0] == text[-1] == " " else text
+
+
+def _writer(data: Json, heat: str, cell: Size, signs: Signs) -> Callable[[Json], tuple[str, str, str]]:
+    """What writes a core: its percentage, what stands below that, and its style."""
+    size, base = data["l1"]["size"], data["l1"]["base"]
+    width, both = cell.width, cell.height >= _NUMBERS[0] and cell.width >= _NUMBERS[1]
+    blank = " " * width
+    steps = _STEPS[heat]
+    written: dict[Any, tuple[str, str, str]] = {}  # many cores are alike
+
+    def write(core: Json) -> tuple[str, str, str]:
+        headroom, clash = core["headroom"], clashes(core)
+        look = (core["used"], headroom, clash, bool(core["unknown"]))
+        found = written.get(look)
+        if found is not None:
+            return found
+        sign = "!" if clash else "?" if core["unknown"] else " " if width < 6 else "%"
+        if heat == HEADROOM and headroom is None:
+            return f"{'-' + sign.replace('%', ' '):^{width}}", blank, "dim"
+        part = max(0.0, headroom / max(1, size - base)) if heat == HEADROOM else core["used"] / size
+        number = min(99, int(100 * part) if heat == HEADROOM else round(100 * part))
+        hot = 1 - part if heat == HEADROOM else part
+        name = HEAT[5 if clash else sum(hot >= step for step in steps)]
+        ink = shade(part, True) if signs.ascii else " "  # with colours or without
+        below = core["used"] if heat == HEADROOM else headroom
+        second = f"{short_size(below):^{width}}" if both and below is not None and below >= 0 else blank
+        written[look] = f"{f'{ink}{number:>2}{sign}':^{width}}", second, name
+        return written[look]
+
+    return write
+
+
+def key_row(heat: str, width: int, signs: Signs) -> list[Row]:
+    """What the grounds mean, if there is room for it; in ASCII, which may have none, signs say it in each cell."""
+    if signs.ascii or width < 6 * len(HEAT):
+        return []
+    return [[(f"{text:^6}", name) for text, name in zip(_KEY[heat], HEAT)]]
+
+
+def legend(data: Json, heat: str, form: Form) -> str:
+    """What the numbers and signs mean."""
+    both = form.cell.height >= _NUMBERS[0] and form.cell.width >= _NUMBERS[1]
+    if heat == USED:
+        what = "percent of a core's L1 that is used, firmware and kernel ring too" + (", and headroom" if both else "")
+    else:
+        what = "headroom in percent of the L1 that programs share" + (", and what is used" if both else "")
+    words = [f"{what}; m shows {'headroom' if heat == USED else 'use'}"]
+    if any(clashes(core) for core in data["cores"]):
+        words.append("! overlap or clash")
+    if any(core["unknown"] for core in data["cores"]):
+        words.append("? not all is known")
+    if data["basis"] != "live":
+        words.append("sizes by the board's table")
+    if data["dispatch"]:
+        words.append("D dispatch")
+    if data["harvested"]:
+        words.append(f"{data['harvested']} cores switched off")
+    return "; ".join(words)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the server remembers of chips, asked for and taken into the dashboard's own past."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from ttmem.show.top.dashboard_state import Answer, Model
+
+Json = dict[str, Any]
+
+_LONGEST_FINE = 3600  # seconds; so much the server has second by second
+_AGAIN = 20.0  # seconds after which it is asked what was too short for our own looks
+_OVERLAP = 2.0  # seconds that are asked for once more: the last one was not over
+
+
+class Histories:
+    """A server is asked once for each chip and window: large answers, and what follows is seen by ourselves.
+
+    But for peaks between two looks of ours, which the server notes: the few seconds since are asked for now and then.
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[str, str, int], int] = {}  # server, chip, step: the window that was taken in
+        self._asking: dict[tuple[str, str, int], str] = {}  # paths; they are not to change until there is an answer
+        self._heard: dict[tuple[str, str], float] = {}  # server, chip: when, by our clock
+
+    def wants(self, model: Model, chips: list[Json], window: int) -> list[str]:
+        """The next few answers that are missing; those that are there are taken in."""
+        found = (model.picture or {}).get("server")
+        if not found or model.paused:
+            return []
+        server, newest = str(found.get("since")), model.past.newest
+        step, most = (1, 8) if window <= _LONGEST_FINE else (10, 2)
+        out: list[str] = []
+        for chip in chips:
+            # Telemetry is under the PCI address there.
+            for name in dict.fromkeys((chip["uid"], chip["pci"] or chip["uid"])):
+                path = self._asking.setdefault((server, name, window), _path(step, newest - window, name))
+                answer = model.answers.pop(path, None)
+                if answer is not None:
+                    self._asked[server, name, step] = window
+                    self._take(model, chip, server, name, answer)
+                elif self._asked.get((server, name, step), 0) < window:
+                    out.append(path)
+                elif name == chip["uid"] and newest - self._heard[server, name] >= _AGAIN:
+                    path = _path(1, self._heard[server, name] - _OVERLAP, name)
+                    answer = model.answers.pop(path, None)
+                    if answer is None:
+                        out.append(path)
+                    else:
+                        self._take(model, chip, server, name, answer)
+                if len(out) == most:
+                    return out
+        return out
+
+    def _take(self, model: Model, chip: Json, server: str, name: str, answer: Answer) -> None:
+        newest = model.past.newest
+        self._heard[server, name] = newest
+        if answer.data is not None:
+            ahead = newest + answer.time - model.now - answer.data["until"]
+            model.past.fill(chip["uid"], answer.data, ahead if abs(ahead) > 2 else 0.0)
+
+
+def _path(step: int, since: float, name: str) -> str:
+    return f"/history?step={step}&since={since:.0f}&chip={quote(name, safe=':')}"

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who has L1 of a chip, and how close its programs are to the wall: the buffer that ttnn would refuse to overlap."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from ttmem.model.units import human
+from ttmem.show.process_table import in_turns
+from ttmem.show.text import Style, cells
+from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.parts.event_list import kind_style
+from ttmem.show.top.parts.rows import Row, fitted, spans
+
+Json = dict[str, Any]
+
+NOW, WORST = "L1 headroom now", "L1 headroom worst"
+WORDS = {
+    "l1": "L1 buffers",
+    "l1_small": "L1_SMALL",
+    "cb": "circular buffers",
+    "dfb": "dataflow buffers",
+    "scratchpad": "scratchpads",
+    "kernel": "kernels",
+    "firmware": "firmware",
+}
+_OF_PROGRAMS = ("cb", "dfb", "scratchpad", "kernel")
+_BAR = 10
+_MOST = 4  # processes that are named
+
+
+def path_of(model: Model) -> list[str]:
+    """What is to be asked about the chosen chip."""
+    if model.picture is None or model.picture["server"] is None or model.selected is None:
+        return []
+    return [f"/headroom?chip={quote(model.selected, safe='')}"]
+
+
+def wall_rows(model: Model, style: Style) -> list[Row]:
+    """For the program that ran last, and for the cached one that comes closest; nothing if nobody knows."""
+    answers = [model.answers[path] for path in path_of(model) if path in model.answers]
+    if not answers or answers[0].data is None:
+        return []
+    found = [chip for chip in answers[0].data["chips"] if chip["chip"] == model.selected]
+    if not found or found[0]["floor"] is None:
+        return []
+    wall = found[0]
+    launched = min(wall["launched"], key=lambda program: program["headroom"], default=None)
+    holder = wall["floor_holder"]
+    what = f"{holder['tag'] or holder['kind']} of pid {holder['pid'] or '?'}" if holder else "the end of L1"
+    rows = [_row(NOW, launched, wall, (f"to the wall: {what}", f"to {what}"), style)] if launched else []
+    worst = wall["worst_cached"]
+    if worst and (launched is None or worst["program"] != launched["program"]):
+        when = f"program {worst['program']} of pid {worst['pid'] or '?'}"
+        rows.append(_row(WORST, worst, wall, (f"when {when} runs", when), style))
+    return rows
+
+
+def _row(name: str, program: Json, wall: Json, rests: tuple[str, str], style: Style) -> Row:
+    """Like a row of the breakdown, but of one core: what a program leaves below the lowest buffer."""
+    floor, left = wall["floor"], program["headroom"]
+    part = program["end"] / floor if floor else 1.0
+    bar, warning = style.bar(part, _BAR)
+    word = "left" if left >= 0 else "TOO MUCH"
+    alarm = "bad" if left <= 0 or part >= 0.9 else "warn" if part >= 0.75 else "good"
+    row = spans(f" [{style.paint(bar, warning)}] ")
+    row = [(f"  {name:<17}", "bold"), *row, (f"{human(abs(left)):>10} {word}", f"bold {alarm}")]
+    room = style.width - sum(cells(text) for text, _ in row)
+    # Who is there matters more than how much there would be without a program.
+    ways = [f"{of} {rest}" for of in (f" of {human(floor):<9}", " ") for rest in map(style.clean, rests)]
+    rest = next((text for text in ways if cells(text) <= room), ways[-1])
+    return fitted([*row, (style.cut(rest, max(0, room)), "")], style.width)
+
+
+def holder_rows(chip: Json, processes: list[Json], style: Style) -> list[Row]:
+    """Who has L1 of a chip, the most first, each with what it is, in the colours of kinds.
+
+    What all cached programs hold, more than is there at once, has the mark that the table of processes explains.
+    """
+    found = []
+    for process in processes:
+        share = next((share for share in process["chips"] if share["uid"] == chip["uid"]), None)
+        if share is not None and process["state"] == "tracked":
+            kinds = [(kind, size) for kind, size in share["kinds"].items() if size and kind in WORDS]
+            if kinds:
+                found.append((sum(size for _, size in kinds), process, sorted(kinds, key=lambda one: -one[1])))
+    rows: list[Row] = []
+    for total, process, kinds in sorted(found, key=lambda one: -one[0])[:_MOST]:
+        who = style.cut(style.clean(f"{process['pid'] or '?'} {process['name'] or ''}".rstrip()), 17)
+        row: Row = [(f"  {who}{' ' * (17 - cells(who))} ", "bold"), ("holds in L1: ", "dim")]
+        for number, (kind, size) in enumerate(kinds):
+            mark = "*" if kind in _OF_PROGRAMS and in_turns("l1", total, chip, process["state"]) else ""
+            text = f"{', ' if number else ''}{WORDS[kind]} {human(size)}{mark}"
+            if sum(cells(one) for one, _ in row) + cells(text) > style.width:
+                break
+            row.append((text, kind_style(kind)))
+        rows.append(row)
+    if len(found) > _MOST:
+        rows.append([(f"  and {len(found) - _MOST} more hold L1: 4 shows all processes", "dim")])
+    return rows

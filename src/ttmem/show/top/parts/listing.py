@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lists share: columns that fit, the chosen row and the part that is seen, sort marks, a line to type into."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Hashable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from ttmem.documents.leaks import age_text
+from ttmem.show.text import GOOD_TO_HAVE, Style, cells, fit
+from ttmem.show.top.parts.rows import Row, Signs, Size, Span
+
+if TYPE_CHECKING:
+    from ttmem.show.top.dashboard_state import Model
+
+WIDE = 132  # from here on there is room for sizes with their whole units, as in `ttmem smi`
+# What Textual calls characters otherwise than Unicode does, or with an underscore for a hyphen.
+_KEYS = {
+    **{"slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": "+", "underscore": "_"},
+    **{"less_than_sign": "<", "greater_than_sign": ">"},
+}
+
+
+class Column(NamedTuple):
+    """A column: the widths it may have, and how much it matters.
+
+    The lowest rank gets room first, and 0 always; those from GOOD_TO_HAVE on come only if all others are whole.
+    """
+
+    name: str
+    title: str
+    low: int
+    high: int
+    rank: int
+    right: bool = False
+    down: bool = False  # is the largest first when sorted by it?
+
+
+class Placed(NamedTuple):
+    """A column that found room."""
+
+    column: Column
+    x: int
+    width: int
+
+
+def arrange(columns: Sequence[Column], width: int) -> list[Placed]:
+    """The columns that fit, in their order.
+
+    >>> arrange([Column("a", "A", 4, 9, 1), Column("b", "B", 3, 3, 0), Column("c", "C", 9, 9, 2)], 12)[0].width
+    8
+    """
+    left, widths = width + 1, {}
+    ranked = sorted(columns, key=lambda column: column.rank)
+    for needed in (True, False):
+        group = [column for column in ranked if (column.rank < GOOD_TO_HAVE) is needed]
+        for column in group:
+            if column.rank <= 0 or column.low < left:
+                widths[column.name] = column.low
+                left -= column.low + 1
+        for column in group:
+            if column.name in widths and left > 0:
+                more = min(column.high - column.low, left)
+                widths[column.name] += more
+                left -= more
+    last = next((column.name for column in reversed(columns) if column.name in widths), None)
+    if last is not None:
+        widths[last] += max(0, left)
+    out, x = [], 0
+    for column in columns:
+        if column.name in widths:
+            out.append(Placed(column, x, widths[column.name]))
+            x += widths[column.name] + 1
+    return out
+
+
+def heading(placed: Sequence[Placed], width: int, signs: Signs, sorted_by: str = "", down: bool = False) -> Row:
+    """The titles; the one that the list is sorted by has a mark."""
+    mark = ("v" if down else "^") if signs.ascii else ("▾" if down else "▴")
+    titles = [(one.column.title + (mark if one.column.name == sorted_by else ""), "head") for one in placed]
+    return line(titles, placed, width, Style(ascii=signs.ascii), "head")
+
+
+def line(spans: Sequence[Span], placed: Sequence[Placed], width: int, style: Style, fill: str = "") -> Row:
+    """A row with a text for each column; neighbours of one style become one span. Exactly as wide as it may be."""
+    row: Row = []
+    pending, current = "", fill
+    for (text, name), (column, _, room) in zip(spans, placed):
+        if len(text) <= room and text.isascii():
+            text = text.rjust(room) if column.right else text.ljust(room)
+        else:
+            text = style.cut(text, room)
+            blank = " " * (room - cells(text))
+            text = blank + text if column.right else text + blank
+        if name != current:
+            if pending:
+                row.append((pending, current))
+            pending, current = "", name
+        pending += text + " "
+    used = placed[-1].x + placed[-1].width if placed else 0
+    if used > width:  # columns of rank 0 alone need more than there is
+        row.append((pending, current))
+        return clipped(row, width)
+    row.append((pending[:-1], current))
+    if used < width:
+        row.append((" " * (width - used), fill))
+    return row
+
+
+def clipped(row: Row, width: int) -> Row:
+    """As much of a row as fits."""
+    out: Row = []
+    for text, name in row:
+        text = fit(text, width)
+        width -= cells(text)
+        if text:
+            out.append((text, name))
+    return out
+
+
+def chosen(row: Row) -> Row:
+    """The row that was chosen, in one colour."""
+    return [("".join(text for text, _ in row), "select")]
+
+
+def finished(rows: list[Row], size: Size) -> list[Row]:
+    """No more rows than there is room for, and none wider."""
+    return [clipped(row, size.width) for row in rows[: max(0, size.height)]]
+
+
+class Cursor:
+    """Which entry of a list is chosen, and which part of the list is seen.
+
+    Once the user has moved it, it stays with its entry when the order changes; before that it is on the first one.
+    """
+
+    def __init__(self) -> None:
+        self.place = self.top = self.total = 0
+        self.height = 1
+        self.key: Hashable = None
+        self.moved = False
+
+    def look(self, keys: Sequence[Hashable], height: int, first: int = 0, total: int | None = None) -> range:
+        """What is seen of a list of which ``keys`` are known, the first of them in this place. Places, not keys."""
+        self.total = first + len(keys) if total is None else total
+        self.height = max(1, height)
+        if self.key is not None and self.key in keys:
+            self.place = first + keys.index(self.key)
+        self.place = max(0, min(self.place, self.total - 1)) if self.moved else 0
+        if first <= self.place < first + len(keys):
+            self.key = keys[self.place - first] if self.moved else None
+        self.top = min(max(self.top, self.place - self.height + 1), self.place)
+        self.top = max(0, min(self.top, self.total - self.height))
+        return range(self.top, min(self.top + self.height, self.total))
+
+    def go(self, place: int) -> None:
+        self.place, self.key, self.moved = max(0, min(place, self.total - 1)), None, True
+
+    def press(self, key: str) -> bool:
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -self.height, "pagedown": self.height}
+        if key in steps:
+            self.go(self.place + steps[key])
+        elif key == "end":
+            self.go(self.total - 1)
+        elif key == "home":
+            self.place, self.key, self.moved = 0, None, False
+        else:
+            return False
+        return True
+
+
+class Prompt:
+    """A line that the user is typing."""
+
+    def __init__(self, title: str, text: str = "", help: str = "enter keeps it, escape clears it") -> None:
+        self.title, self.text, self.help = title, text, help
+
+    def press(self, key: str) -> bool | None:
+        """None while more is expected; then whether the text is meant."""
+        if key == "enter":
+            return True
+        if key == "escape":
+            return False
+        if key == "backspace":
+            self.text = self.text[:-1]
+        elif key == "ctrl+u":
+            self.text = ""
+        elif len(self.text) < 200:
+            self.text += character(key)
+        return None
+
+    def row(self, width: int, style: Style) -> Row:
+        shown = str(style.clean(self.text)) or ""
+        room = max(8, width - cells(self.title) - 2)
+        while cells(shown) > room:  # the end is where one types
+            shown = shown[1:]
+        return [(f"{self.title} ", "key"), (shown, "bold"), (" ", "select"), (f"  {self.help}", "dim")]
+
+
+def character(key: str) -> str:
+    """The character that a key types, by Textual's name of it; empty if it types none.
+
+    >>> character("a"), character("full_stop"), character("slash"), character("pageup"), character("tab")
+    ('a', '.', '/', '', '')
+    """
+    if len(key) == 1:
+        return key if key.isprintable() else ""
+    if key in _KEYS:
+        return _KEYS[key]
+    try:
+        found = unicodedata.lookup(key.replace("_", " ").upper())
+    except KeyError:
+        return ""
+    return found if len(found) == 1 and found.isprintable() else ""
+
+
+def rule(title: str, width: int, signs: Signs) -> Row:
+    """What stands between a list and what is said of the chosen row."""
+    bar = "-" if signs.ascii else "─"
+    return [(bar * 2 + " ", "dim"), (title, "title"), (" " + bar * max(0, width - cells(title) - 4), "dim")]
+
+
+def counted(count: int, one: str, several: str) -> str:
+    """
+    >>> counted(1, "thing", "things"), counted(4711, "thing", "things")
+    ('1 thing', '4,711 things')
+    """
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def age(seconds: float | None) -> str:
+    """
+    >>> age(150), age(None), age(-1)
+    ('2 min', '-', '-')
+    """
+    return "-" if seconds is None or seconds < 0 else age_text(seconds)
+
+
+def time_of(model: Model) -> float | None:
+    """When the picture was made, in seconds since 1970."""
+    try:
+        return datetime.fromisoformat((model.picture or {})["time"].replace("Z", "+00:00")).timestamp()
+    except (KeyError, ValueError):
+        return None
+
+
+def no_server(model: Model) -> str | None:
+    """Why there is no server, and what to do; None if there is one."""
+    picture = model.picture or {"server": None, "sources": []}
+    if picture["server"]:
+        return None
+    told = (source["detail"] for source in picture["sources"] if source["name"] == "server")
+    return next((text for text in told if text), None) or model.trouble or "start a server with `ttmem serve`"

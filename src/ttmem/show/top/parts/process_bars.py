@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process has of its chips as bars in the colours of kinds; chips of which it has the same share a bar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF
+from ttmem.model.units import human
+from ttmem.show.chip_table import Names, percent, share
+from ttmem.show.process_table import in_turns
+from ttmem.show.text import Style, cells
+from ttmem.show.top.parts.event_list import kind_style
+from ttmem.show.top.parts.process_rows import parts
+from ttmem.show.top.parts.rows import Row, fitted, width_of
+
+Json = dict[str, Any]
+
+_POOLS = {"dram": "DRAM", "l1": "L1"}
+_BAR = (10, 48)  # columns of a bar, at least and at most
+_WORDS = 80  # columns that are left for words where there is room
+_BLOCKS = {"trace": "▓", "kernel": "▒", "firmware": "▒", "l1": "▓", "l1_small": "▓"}  # the others are full
+_LETTERS = {"dram": "#", "trace": "t", "l1": "L", "l1_small": "s", "cb": "C", "dfb": "D", "scratchpad": "S"}
+_SMALL = {"kernel": "k", "firmware": "f"}
+
+
+def bar_rows(process: Json, chips: list[Json], names: Names, style: Style) -> list[Row]:
+    """Two rows for each group of chips: DRAM and L1, a bar and what it is made of."""
+    known = {chip["uid"]: chip for chip in chips}
+    groups = [entry for entry in parts(None, process, names) if entry.share is not None and entry.kind is None]
+    labels = [_label(entry.uids, names, style) for entry in groups]
+    room = max(map(cells, labels), default=0)
+    rows: list[Row] = []
+    for entry, label in zip(groups, labels):
+        chip = known.get(entry.uids[0])
+        for pool, title in _POOLS.items():
+            held = entry.share["kinds"] if entry.share else {}
+            kinds = [(kind, size) for kind, size in held.items() if size and pool_of(kind) == pool]
+            if kinds:
+                head: Row = [(f" {label}{' ' * (room - cells(label))} ", "bold"), (f"{title:<5}", "head")]
+                rows.append(_row(head, kinds, pool, chip, process["state"], style))
+                label = ""
+    return rows
+
+
+def _label(uids: Sequence[str], names: Names, style: Style) -> str:
+    each = " each" if len(uids) > 1 else ""
+    return style.cut(f"chip {names.several(uids)}", style.width // 3 - len(each)) + each
+
+
+def pool_of(kind: str) -> str | None:
+    known = KIND_BY_LABEL.get(kind)
+    return None if known is None else POOL_OF[known].label
+
+
+def _row(row: Row, kinds: list[tuple[str, int]], pool: str, chip: Json | None, state: str, style: Style) -> Row:
+    """A bar behind what it is of, its size, and as many of its kinds as there is room for, the largest first."""
+    total = sum(size for _, size in kinds)
+    capacity: int | None = None if chip is None else chip["memory"][pool]["capacity"]
+    whole = max(total, capacity or 0)
+    width = max(_BAR[0], min(_BAR[1], style.width - width_of(row) - _WORDS))
+    done = drawn = 0
+    for kind, size in kinds:
+        done += size
+        # What is neither nothing nor everything is never drawn as such.
+        end = max(1, min(width - (done < whole), round(done / whole * width)))
+        full = (_LETTERS | _SMALL).get(kind, "#") if style.ascii else _BLOCKS.get(kind, "█")
+        row.append((full * (end - drawn), kind_style(kind)))
+        drawn = end
+    row.append((("." if style.ascii else "░") * (width - drawn), "track"))
+    of = "" if not capacity else f" of {human(capacity)}"
+    part = percent(share(total, capacity)) if capacity and total <= capacity else ""
+    if capacity and (total > capacity or in_turns(pool, total, chip, state)):
+        # Cached programs share L1 in time: this is more than is there at once, and may be more than there is.
+        of, part = f" held, in turns, of {human(capacity)}", ""
+    row.append((f" {human(total)}{of} {part}".rstrip(), ""))
+    for kind, size in sorted(kinds, key=lambda one: -one[1]) if len(kinds) > 1 else ():
+        text = f"  {kind} {human(size)}"
+        if width_of(row) + len(text) > style.width:
+            break
+        row.append((text, kind_style(kind)))
+    return fitted([span for span in row if span[0]], style.width)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of the process that was chosen: where it runs, what it has by kind, who tells it and what is odd."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ttmem.documents.common_text import anomaly_line
+from ttmem.model.units import human
+from ttmem.show.chip_table import Names
+from ttmem.show.process_table import MEANINGS
+from ttmem.show.text import Style, one_line, wrap
+from ttmem.show.top.parts.listing import age
+from ttmem.show.top.parts.rows import Row
+
+Json = dict[str, Any]
+Said = tuple[str, str]  # sentence, style
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PEAKS = 3
+
+
+def born(process: Json, booted: float) -> float | None:
+    """When it started, in seconds since 1970; if that is not known, when it was first heard."""
+    if process["start"] is not None:
+        return float(booted + process["start"] / _TICKS)
+    seen: float | None = process["seen"]
+    return seen
+
+
+def process_age(process: Json, now: float | None, booted: float) -> float | None:
+    """How old it is; of one that exited, how old it became."""
+    start = born(process, booted)
+    end = now if process["exited"] is None else process["exited"]
+    return None if start is None or end is None else end - start
+
+
+def title(process: Json) -> str:
+    """
+    >>> title({"pid": 4711, "name": "python", "user": "ann"})
+    'pid 4711 python (ann)'
+    """
+    name = f" {process['name']}" if process["name"] else ""
+    user = f" ({process['user']})" if process["user"] else ""
+    return f"pid {process['pid'] or '?'}{name}{user}"
+
+
+def details(
+    process: Json, notes: list[Json], names: Names, now: float | None, booted: float, style: Style
+) -> list[Row]:
+    """Rows on one process, the most important first."""
+    said = [*_self(process, now, booted), *_memory(process, names), *_trouble(process)]
+    said += [(f"Note: {note['text']}", "warn") for note in notes if note["pid"] == process["pid"] is not None]
+    return [[(row, name)] for text, name in said for row in wrap(style.clean(text), style, "  ", " ")]
+
+
+def _self(process: Json, now: float | None, booted: float) -> Iterator[Said]:
+    yield process["command"] or "its command line is not known, or not ours to see", "" if process["command"] else "dim"
+    words = [process["state"], f"age {age(process_age(process, now, booted))}"]
+    if process["exited"] is not None and now is not None:
+        words.append(f"exited {age(max(0.0, now - process['exited']))} ago")
+    if process["container"]:
+        words.append(f"in {process['container']}")
+    if process["uid"] is not None:
+        words.append(f"uid {process['uid']}")
+    if process["claimed_pids"]:
+        words.append(f"calls itself pid {', '.join(map(str, process['claimed_pids']))}")
+    if process["things"] is not None:
+        words.append(f"{process['things']:,} things")
+    words += [f"{source['name']} ({source['confidence']})" for source in process["sources"]]
+    yield ", ".join(words), ""
+    if process["state"] in MEANINGS:
+        yield MEANINGS[process["state"]], "dim"
+
+
+def _memory(process: Json, names: Names) -> Iterator[Said]:
+    shares = process["chips"]
+    kinds: dict[str, int] = {}
+    for share in shares:
+        for kind, size in share["kinds"].items():
+            kinds[kind] = kinds.get(kind, 0) + (size or 0)
+    sums = [f"{kind} {human(size)}" for kind, size in kinds.items() if size]
+    told = {share["uid"] for share in shares}
+    on = f" on {names.several(told)}" if told else ""
+    if sums:
+        yield f"By kind{on}: {', '.join(sums)}", ""
+    if process.get("holds"):
+        held = f"Has open: {names.several(process['holds'])}"
+        silent = [uid for uid in process["holds"] if uid not in told]
+        yield held + (f"; what it has of {names.several(silent)} is not known" if silent else ""), ""
+    peaks = [
+        f"{names.short(share['uid'])}: DRAM {human(share['peak_dram'])}, L1 {human(share['peak_l1'])}"
+        for share in shares[:_PEAKS]
+        if share["peak_dram"] is not None or share["peak_l1"] is not None
+    ]
+    if peaks:
+        more = f"; and {_more(shares)}" if len(shares) > _PEAKS else ""
+        yield "Peaks on chip " + "; ".join(peaks) + more, ""
+
+
+def _more(listed: list[Any]) -> str:
+    count = len(listed) - _PEAKS
+    return f"{count} more chip{'s' if count > 1 else ''}"
+
+
+def _trouble(process: Json) -> Iterator[Said]:
+    for source in process["sources"]:
+        if source["trouble"]:
+            yield f"{source['name']}: {one_line(source['trouble'])}", "warn"
+    if any(process["anomalies"].values()):
+        yield anomaly_line(process["anomalies"]), "warn"

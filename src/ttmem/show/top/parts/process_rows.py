@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the list of processes: their columns, what they are sorted by, what belongs below an opened one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF
+from ttmem.model.units import human
+from ttmem.show.chip_table import Names, short_size
+from ttmem.show.process_table import in_turns, size_of, user_of
+from ttmem.show.text import Style, cells
+from ttmem.show.top.parts.listing import WIDE, Column, Placed, age, line, time_of
+from ttmem.show.top.parts.process_details import born, process_age
+from ttmem.show.top.parts.rows import Row, Span
+
+if TYPE_CHECKING:
+    from ttmem.show.top.dashboard_state import Model
+
+Json = dict[str, Any]
+
+_POOLS = ("dram", "l1", "peak_dram", "peak_l1")
+_BRANCHES = 9  # columns that a tree takes before names: three below each other
+_STATES = {"untracked": "warn", "stale": "dim", "exited": "dim"}
+_LEGEND = {
+    "*": "* all cached programs, which share L1 in time",
+    "+": "+ at least: not known of every chip",
+    "<": "< at most: peaks of several chips added",
+    "!": "! a source has trouble, or numbers are uncertain: see below",
+}
+
+
+class Entry(NamedTuple):
+    """A row of the list: a process, what it has of some chips (the same of each), or one kind of that."""
+
+    key: Hashable
+    process: Json
+    branch: str = ""
+    share: Json | None = None
+    uids: tuple[str, ...] = ()
+    kind: str | None = None
+    below: Hashable = None  # the key of the process it belongs to, if it is a part of one
+
+
+def columns(width: int, processes: list[Json], names: Names, branches: bool) -> list[Column]:
+    """The columns that have something to say, none wider than what is in it."""
+    blank = [name for name in ("container", "command") if not any(process[name] for process in processes)]
+    # Most have one of a few users and sets of chips.
+    chips = {names.several(uids) for uids in {tuple(chips_of(process)) for process in processes}}
+    users = {user_of(process) for process in processes}
+    sources = {_sources(process) for process in processes}
+    called = {process["name"] or "" for process in processes}
+    widths = [max(map(cells, texts), default=0) for texts in (users, called, chips, sources)]
+    widths[1] += _BRANCHES if branches else 0
+    return [column for column in _columns(width >= WIDE, *widths) if column.name not in blank]
+
+
+def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: int = 0) -> tuple[Column, ...]:
+    """What is in the columns may be so wide."""
+    size = 11 if wide else 6
+    least = max(6, min(12, chips))
+    return (
+        Column("pid", "PID", 7, 7, 0, right=True),
+        Column("user", "USER", 6, max(6, min(12, user)), 2),
+        Column("name", "NAME", 10, max(10, min(32, name)), 0),
+        Column("state", "STATE", 9, 11, 0),
+        Column("chips", "CHIPS", least, max(least, min(40 if wide else 24, chips)), 0),
+        Column("dram", "DRAM", size, size, 0, right=True, down=True),
+        Column("l1", "L1", size, size, 0, right=True, down=True),
+        Column("peak_dram", "PEAK DRAM", max(10, size), max(10, size), 6, right=True, down=True),
+        Column("peak_l1", "PEAK L1", max(8, size), max(8, size), 5, right=True, down=True),
+        Column("age", "AGE", 7, 7, 3, right=True, down=True),
+        Column("things", "THINGS", 7, 9, 4, right=True, down=True),
+        Column("anomalies", "ODD", 4, 6, 1, right=True, down=True),
+        Column("sources", "SOURCES", 8, max(8, min(20, sources)), 11),
+        Column("container", "CONTAINER", 12, 26, 7),
+        Column("command", "COMMAND", 16, 16, 10),
+    )
+
+
+DOWN = {column.name: column.down for column in _columns(wide=False)}
+
+
+def matches(process: Json, text: str) -> bool:
+    """Does a text in lower case occur in what a process is known by?"""
+    named = (process["pid"], process["user"], process["name"], process["command"], process["container"])
+    return any(text in str(value).lower() for value in named if value is not None)
+
+
+def sizes(process: Json, pool: str) -> list[int | None]:
+    """What it has of a pool on each of its chips."""
+    if process["state"] == "stale":
+        return [size_of(share, pool, "stale") for share in process["chips"]]
+    return [share[pool] for share in process["chips"]]
+
+
+def total(found: list[int | None]) -> int | None:
+    """The sum of those that are known."""
+    known = [size for size in found if size is not None] if None in found else found
+    return sum(known) if known else None  # type: ignore[arg-type]
+
+
+def sorter(column: str, names: Names, booted: float) -> Callable[[Json], Any]:
+    """What a process is sorted by, None if that is not known."""
+    if column in _POOLS:
+        return lambda process: total(sizes(process, column))
+    if column == "age":
+        return lambda process: None if (start := born(process, booted)) is None else -start
+    if column == "anomalies":
+        return lambda process: sum(process["anomalies"].values())
+    if column == "sources":
+        return lambda process: _sources(process) or None
+    if column == "chips":
+        return lambda process: min(map(names.order, chips_of(process)), default=None)
+    if column == "user":
+        return user_of
+    if column in ("name", "command"):
+        return lambda process: None if process[column] is None else process[column].lower()
+    return lambda process: process[column]
+
+
+def chips_of(process: Json) -> list[str]:
+    told = [share["uid"] for share in process["chips"]]
+    holds = process.get("holds")
+    return told + [uid for uid in holds if uid not in told] if holds else told
+
+
+def parts(key: Hashable, process: Json, names: Names) -> Iterator[Entry]:
+    """What a process has of each chip, and of each kind there; chips of which it has the same share a row."""
+    groups: dict[Hashable, list[Json]] = {}
+    for share in sorted(process["chips"], key=lambda share: names.order(share["uid"])):
+        alike = (*(share[pool] for pool in _POOLS), tuple(share["kinds"].items()), share["source"])
+        groups.setdefault(alike, []).append(share)
+    for number, shares in enumerate(groups.values()):
+        uids = tuple(share["uid"] for share in shares)
+        yield Entry((key, number), process, "", shares[0], uids, None, key)
+        for kind, size in shares[0]["kinds"].items():
+            if size:
+                yield Entry((key, number, kind), process, "", shares[0], uids, kind, key)
+
+
+def _sources(process: Json) -> str:
+    return ",".join(source["name"] for source in process["sources"])
+
+
+class Scene:
+    """Turns entries into rows, and remembers which marks have to be explained."""
+
+    def __init__(self, model: Model, names: Names, booted: float, style: Style, placed: list[Placed]) -> None:
+        self.now = time_of(model)
+        self._names, self._booted, self._style, self._placed = names, booted, style, placed
+        self._chips = {chip["uid"]: chip for chip in model.chips}
+        self._size = human if style.width >= WIDE else short_size
+        self._marks: set[str] = set()
+        # Below a process its parts have one text before the sizes, instead of columns.
+        first = next(number for number, one in enumerate(placed) if one.column.name == "dram")
+        label = Column("label", "", 0, 0, 0)
+        self._part_placed = [Placed(label, 0, placed[first].x - 1), *placed[first:]]
+
+    def legend(self) -> str:
+        return "   ".join(text for mark, text in _LEGEND.items() if mark in self._marks)
+
+    def row(self, entry: Entry) -> Row:
+        if entry.share is not None:
+            return self._part(entry, entry.share)
+        process = entry.process
+        style = "dim" if process["state"] in ("stale", "exited") else ""
+        uids = chips_of(process)
+        spans = [self._cell(one.column.name, entry, process, style, uids) for one in self._placed]
+        return line(spans, self._placed, self._style.width, self._style)
+
+    def _cell(self, name: str, entry: Entry, process: Json, style: str, uids: list[str]) -> Span:
+        if name in _POOLS:
+            return self._sum(process, name, uids), style
+        if name == "pid":
+            return str(process["pid"] or "?"), style
+        if name == "user":
+            return self._style.clean(user_of(process)), style
+        if name == "state":
+            trouble = process["uncertain"] or any(source["trouble"] for source in process["sources"])
+            return process["state"] + self._mark(" !" if trouble else ""), _STATES.get(process["state"], "")
+        if name == "chips":
+            return self._names.several(uids) or "-", style
+        if name == "age":
+            return age(process_age(process, self.now, self._booted)), style
+        if name == "things":
+            return "-" if process["things"] is None else f"{process['things']:,}", style
+        if name == "anomalies":
+            odd = sum(process["anomalies"].values())
+            known = bool(process["sources"])
+            return (f"{odd:,}", "warn") if odd else ("0" if known else "-", style)
+        if name == "sources":
+            return self._style.clean(_sources(process)) or "-", style
+        return entry.branch * (name == "name") + (self._style.clean(process[name]) or "-"), style
+
+    def _mark(self, mark: str) -> str:
+        self._marks.add(mark.strip())
+        return mark
+
+    def _sum(self, process: Json, pool: str, uids: list[str]) -> str:
+        found = sizes(process, pool)
+        size = total(found)
+        if size is None:
+            return "- "
+        shares = process["chips"]
+        whole = None not in found and len(found) == len(uids)
+        if pool.startswith("peak") and len(found) > 1:
+            return f"{self._mark('<')}{self._size(size)} " if whole else "- "
+        turns = pool.endswith("l1") and any(
+            in_turns(pool, one, self._chips.get(share["uid"]), process["state"]) for one, share in zip(found, shares)
+        )
+        return self._size(size) + self._mark("*" if turns else " " if whole else "+")
+
+    def _part(self, entry: Entry, share: Json) -> Row:
+        spans: list[Span] = []
+        each = " each" if len(entry.uids) > 1 else ""
+        label = f"{'':9}chip {self._names.several(entry.uids)}{each}"
+        if share["source"] == "shm":
+            label += ", as tt-metal counts"
+        found = {pool: size_of(share, pool, entry.process["state"]) for pool in _POOLS}
+        if entry.kind is not None:
+            size = share["kinds"][entry.kind]
+            kind = KIND_BY_LABEL.get(entry.kind)
+            pool = "" if kind is None else POOL_OF[kind].label
+            label = f"{'':11}{self._style.clean(entry.kind)}" + ("" if pool in found else f" {self._size(size)}")
+            found = {pool: size}
+        spans.append((label, "" if entry.kind is None else "dim"))
+        for one in self._part_placed[1:]:
+            name = one.column.name
+            if name not in found:
+                spans.append(("", ""))
+                continue
+            chip, state = self._chips.get(share["uid"]), entry.process["state"]
+            turns = entry.kind is None and in_turns(name, found[name], chip, state)
+            text = self._size(found[name]) + self._mark("*" if turns else " ")
+            spans.append((text, "" if entry.kind is None else "dim"))
+        return line(spans, self._part_placed, self._style.width, self._style)

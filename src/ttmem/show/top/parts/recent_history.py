@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last minutes of the chosen chip, in whatever room a view has left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.parts.chip_chart import METRICS, Pen, Quantity
+from ttmem.show.top.parts.chip_history import NAMES, values_of
+from ttmem.show.top.parts.history_loader import Histories
+from ttmem.show.top.parts.rows import Row, Signs, Size
+
+Json = dict[str, Any]
+
+MEMORY = METRICS["memory"]
+L1 = MEMORY[1:]
+SENSORS = (*METRICS["temperature"], *METRICS["power"])
+_WINDOW, _STEP = 300, 2  # seconds that are drawn, and after which they are drawn anew: a wide chart is dear
+_SPARKS, _CHART = 3, 8  # rows that lines need, and a chart
+_EACH = 9  # rows from which on each quantity has a chart to itself
+_MOST_KEPT = 12  # charts of chips that were chosen before
+
+
+class Minutes:
+    """Asks the server for what was before, once, if there is room to draw it."""
+
+    def __init__(self) -> None:
+        self._histories = Histories()
+        self._kept: dict[tuple[str, str], Any] = {}
+        self._drawn = False
+        self._look: object = None
+        self._rows: list[Row] = []
+
+    def wants(self, model: Model) -> list[str]:
+        chip = model.chip()
+        return self._histories.wants(model, [chip], _WINDOW) if self._drawn and chip is not None else []
+
+    def rows(self, model: Model, quantities: Sequence[Quantity], room: Size, signs: Signs) -> list[Row]:
+        """A blank row and a chart, or lines, or nothing; of what is known of the chip."""
+        chip, size = model.chip(), Size(room.width, room.height - 1)
+        self._drawn = chip is not None and size.height >= _SPARKS
+        if chip is None or not self._drawn:
+            return []
+        until = model.until // _STEP * _STEP
+        # The words beside the lines say what the tables above say, at the same moment.
+        look = (chip["uid"], quantities, size, signs, until, chip["board"], values_of(chip))
+        if look != self._look:
+            self._look, self._rows = look, self._made(model, chip, quantities, size, signs, until)
+        return self._rows
+
+    def _made(
+        self, model: Model, chip: Json, quantities: Sequence[Quantity], size: Size, signs: Signs, until: float
+    ) -> list[Row]:
+        now = dict(zip(NAMES, values_of(chip)))
+        if all(now[quantity.name] is None for quantity in quantities):
+            quantities = tuple(quantity for quantity in SENSORS if now[quantity.name] is not None)
+            if not quantities:
+                return []
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.clear()
+        pen = Pen(model, signs, until, _WINDOW, True, self._kept)
+        if size.height < _CHART:
+            return [[], *pen.sparks(chip, quantities, size)]
+        if size.height >= _EACH * len(quantities):
+            return [[], *pen.zoom(chip, quantities, size)]
+        return [[], *pen.chart(chip, quantities if quantities == MEMORY else quantities[:1], size)]

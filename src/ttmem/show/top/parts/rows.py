@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a view draws: rows of spans, each a text and the name of a style; themes turn the names into colours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ttmem.show.text import BOLD, DIM, GREEN, RED, YELLOW, Style, cells, fit
+
+if TYPE_CHECKING:
+    from ttmem.show.top.dashboard_state import Model
+
+Span = tuple[str, str]  # text, style
+Row = list[Span]
+
+# The names of styles; several with spaces between, such as "warn select", are laid one over the other. Those from
+# "dram" on are the colours of kinds and of lines in charts, the same in every view. HEAT are grounds to write on, from
+# cold to hot.
+STYLES = (
+    *("", "dim", "bold", "title", "head", "select", "key", "good", "warn", "bad", "bar", "track", "mark", "peak"),
+    *("dram", "trace", "l1", "l1_small", "cb", "dfb", "scratchpad", "kernel", "firmware", "host", "free"),
+    *("temperature", "power", "clock"),
+    *(HEAT := ("heat0", "heat1", "heat2", "heat3", "heat4", "heat5")),
+)
+_EIGHTHS = ("", *"▏▎▍▌▋▊▉")
+_NAMES = {RED: "bad", YELLOW: "warn", GREEN: "good", DIM: "dim", BOLD: "bold"}
+
+
+class Size(NamedTuple):
+    """Cells that a view has to itself."""
+
+    width: int
+    height: int
+
+
+class Signs(NamedTuple):
+    """Which characters may be used: braille dots, block elements, or nothing but ASCII."""
+
+    charts: str = "braille"  # "block", "ascii"
+
+    @property
+    def ascii(self) -> bool:
+        return self.charts == "ascii"
+
+
+class Fine(Style):
+    """Bars that end in eighths of a cell, where such signs may be used.
+
+    >>> Fine(60).bar(0.28, 5)
+    ('█▍░░░', '32')
+    """
+
+    __slots__ = ()
+
+    def bar(self, share: float | None, width: int) -> tuple[str, str]:
+        text, colour = super().bar(share, width)
+        if share is None or self.ascii:
+            return text, colour
+        eighths = round(max(0.0, min(1.0, share)) * width * 8)
+        # What is neither nothing nor everything is never drawn as such.
+        eighths = max(1, min(8 * width - 1, eighths)) if 0 < share < 1 else eighths
+        full = "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
+        return full + "░" * (width - len(full)), colour
+
+
+class View(Protocol):
+    """One of the six screens. It keeps what the user chose in it (scroll, sort, filter) and nothing else.
+
+    What of that is to be remembered from one run to the next, it names in an attribute ``kept``, if it has one: names
+    of attributes whose values are texts, numbers or truths.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """For the help: key, what it does."""
+
+    def wants(self, model: Model) -> list[str]:
+        """Paths of the API that are to be asked at each tick while the view is shown; answers are in the model.
+
+        "/events" is a stream: its answer has "events", the last of them, the newest at the end, "lost", how many this
+        reader was too slow for, and "since", when it began to read.
+        """
+
+    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+        """What to show: at most so many rows, none wider than that. Pure, and quick: it is called at each tick."""
+
+    def press(self, key: str, model: Model) -> bool:
+        """A key, named as Textual names it; False if it means nothing here, and the application may have it.
+
+        The view has every key first (but Ctrl-C), so that one that takes text gets all of it. The wheel is "up" and
+        "down".
+        """
+
+    def click(self, x: int, y: int, model: Model) -> bool:
+        """A click on a cell of what ``rows`` last gave; a double click is two of them."""
+
+
+def width_of(row: Row) -> int:
+    """
+    >>> width_of([("DRAM", "bold"), (" 3", "")])
+    6
+    """
+    return sum(len(text) if text.isascii() else cells(text) for text, _ in row)
+
+
+def text_of(row: Row) -> str:
+    """
+    >>> text_of([("DRAM", "bold"), (" 3", "")])
+    'DRAM 3'
+    """
+    return "".join(text for text, _ in row)
+
+
+def fitted(row: Row, width: int, style: str = "") -> Row:
+    """A row of exactly that width: cut, or filled up with spaces of a style."""
+    out: Row = []
+    for text, name in row:
+        taken = len(text) if text.isascii() else cells(text)
+        if taken > width:
+            text = fit(text, width)
+            taken = cells(text)
+        width -= taken
+        if text:
+            out.append((text, name))
+    if width > 0 and out and out[-1][1] == style:
+        out[-1] = (out[-1][0] + " " * width, style)  # one span less to draw
+        return out
+    return [*out, (" " * width, style)] if width > 0 else out
+
+
+def shortened(text: str, width: int, style: Style) -> str:
+    """Cut where it has to be, but not inside a number: half a pid is another pid.
+
+    >>> [shortened("of pid 4711 python", width, Style()) for width in (18, 12, 10)]
+    ['of pid 4711 python', 'of pid 4711…', 'of pid …']
+    """
+    cut = style.cut(text, width)
+    kept = cut[:-1]
+    if cut == text or not kept[-1:].isdecimal() or not text[len(kept)].isdecimal():
+        return cut
+    return kept.rstrip("0123456789") + cut[-1]
+
+
+def within(rows: list[Row], size: Size) -> list[Row]:
+    """As much of rows as fits."""
+    return [row if width_of(row) <= size.width else fitted(row, size.width) for row in rows[: size.height]]
+
+
+def over(row: Row, style: str) -> Row:
+    """A row with a style laid over its own."""
+    return [(text, f"{name} {style}".lstrip()) for text, name in row]
+
+
+def spans(line: str) -> Row:
+    """A line of the text screens, with its colours, as a row; what is empty of a bar gets the style of a track.
+
+    >>> spans("\\x1b[31m██░░\\x1b[0m 50%")
+    [('██', 'bad'), ('░░', 'track'), (' 50%', '')]
+    """
+    if "\x1b" not in line:
+        return [(line, "")] if line else []
+    first, *pieces = line.split("\x1b[")
+    row: Row = [(first, "")] if first else []
+    for piece in pieces:
+        code, _, text = piece.partition("m")
+        if text:
+            name = _NAMES.get(code, "")
+            full = text.rstrip("░") if text[-1] == "░" else text.rstrip(".") if not text.strip("#.") else text
+            row += [(part, style) for part, style in ((full, name), (text[len(full) :], "track")) if part]
+    return row

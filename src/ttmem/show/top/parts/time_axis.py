@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands along the time of a chart: how long ago or when that was, and the phases that workloads named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from time import gmtime, strftime
+
+from ttmem.show.text import Style, cells
+from ttmem.show.top.parts.chip_history import Phase
+
+
+@lru_cache(maxsize=4)  # all charts of a grid have the same
+def times(since: float, until: float, width: int) -> str:
+    """The axis of time: how long ago, or for long windows the time of day, in UTC like every other time here."""
+    span = until - since
+    clock = span >= 3600
+    # A label every fifteen cells or more, at round fractions of the window.
+    count = next((count for count in (6, 5, 4, 3, 2) if width // count >= 14), 1)
+    out = ""
+    for number in range(count):
+        ago = span * (1 - number / count)
+        text = strftime("%H:%M", gmtime(until - ago)) if clock else f"-{duration(ago)}"
+        out = f"{out:<{round(width * number / count)}}{text}"
+    end = strftime("%H:%M UTC", gmtime(until)) if clock else "now"
+    return f"{out:<{width}}"[: max(0, width - len(end))] + end[:width]
+
+
+def duration(seconds: float) -> str:
+    """A time in few letters.
+
+    >>> duration(30), duration(90), duration(300), duration(3600), duration(86400)
+    ('30s', '1m30s', '5m', '1h', '24h')
+    """
+    whole = round(seconds)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
+    return "".join(f"{value}{unit}" for value, unit in parts if value) or "0s"
+
+
+def phase_bars(phases: Sequence[Phase], since: float, now: float, cell: float, width: int, style: Style) -> str:
+    """A bar for each phase in cells of so many seconds, with as much of its name as there is room for."""
+    out = [" "] * width
+    for phase in phases:
+        begin, end = (
+            int((time - since) // cell) for time in (phase.since, now if phase.until is None else phase.until)
+        )
+        first, last = max(0, begin), min(width - 1, end)
+        if last < first:
+            continue
+        open_, line, close = ("[", "=", "]") if style.ascii else ("╞", "═", "╡")
+        out[first : last + 1] = line * (last + 1 - first)
+        out[first] = open_ if begin >= 0 else line
+        if last > first and phase.until is not None:
+            out[last] = close
+        name = style.cut(style.clean((phase.path or "?").rpartition("/")[2]), last - first - 1)
+        if cells(name) == len(name):
+            out[first + 1 : first + 1 + len(name)] = name
+    return "".join(out)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboard's views, one module for each number key."""

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""View 6: live allocations as the server lists them, and events as they happen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from ttmem.documents.unknown_rows import KINDS
+from ttmem.model.units import human, parse
+from ttmem.show.chip_table import Names
+from ttmem.show.text import Style, cells, wrap
+from ttmem.show.top.parts import allocation_rows as thing_rows
+from ttmem.show.top.parts import event_list as eventlist
+from ttmem.show.top.parts.breakdown_list import BY, GroupList
+from ttmem.show.top.parts.event_list import Follower, Wanted
+from ttmem.show.top.parts.listing import (
+    WIDE,
+    Cursor,
+    Placed,
+    Prompt,
+    arrange,
+    chosen,
+    counted,
+    finished,
+    heading,
+    no_server,
+    rule,
+    time_of,
+)
+from ttmem.show.top.parts.rows import Row, Signs, Size
+
+if TYPE_CHECKING:
+    from ttmem.show.top.dashboard_state import Model
+
+Json = dict[str, Any]
+
+EVENTS = "/events"
+_SORTS = {"size": ("size", True), "newest": ("age", False), "oldest": ("age", True)}  # column, largest first
+_REACH = 100_000  # what lies beyond cannot be asked for
+_STEP = 10  # by which the number of things asked for grows, so that a screen that is resized asks the same
+
+
+class Things:
+    """What is allocated, and what happens."""
+
+    name = "Things"
+    keys: tuple[tuple[str, str], ...] = (
+        ("e", "things or events"),
+        ("s", "sort by size, newest or oldest"),
+        ("g", "put things together by operation, line, shape, program, kind; enter: the things of the chosen group"),
+        ("/", "filter: things by their tag, events by any of their text; escape clears all filters"),
+        ("f", "only one kind of memory: the next one"),
+        ("c", "only the chip that is chosen, or all"),
+        ("p", "only the process of the chosen row, or all processes"),
+        ("m", "only from a size on, such as 1M"),
+        ("pgup, pgdn, home, end", "turn pages"),
+        ("F", "events: follow the newest, or hold still"),
+    )
+    kept = ("sort", "events", "by")  # of its attributes, from one start to the next
+
+    def __init__(self) -> None:
+        self.sort = "size"
+        self.events = False  # are they shown, instead of things?
+        self.by = ""  # what things are put together by
+        self._groups = GroupList()
+        self._kind: str | None = None
+        self._one_chip = False
+        self._pid: int | None = None
+        self._least = 0
+        self._text = ""
+        self._prompt: Prompt | None = None
+        self._asks_size = False
+        self._cursor = Cursor()
+        self._follower = Follower()
+        self._answer: Json | None = None  # the last that fitted, until the next one is there
+        self._placed: list[Placed] = []
+        self._shown: dict[int, Json] = {}  # what is in which place
+        self._seen = range(0)
+
+    # -- what is asked ---------------------------------------------------------------------------------------------
+
+    def wants(self, model: Model) -> list[str]:
+        if model.picture is None or not model.picture["server"]:
+            return []
+        if self.events:
+            return [EVENTS]
+        return [self._groups.path(self._by(), self._wanted(model))] if self._by() else [self._path(model)]
+
+    def _by(self) -> str:
+        return self.by if self.by in BY and not self.events else ""
+
+    def _wanted(self, model: Model) -> Wanted:
+        here = (model.selected,) if self._one_chip and model.selected is not None else _shown(model)
+        return Wanted(self._kind, here, self._pid, self._least, self._text)
+
+    def _path(self, model: Model) -> str:
+        """A page more than is seen on either side, so that scrolling need not wait."""
+        query = self._wanted(model).query()
+        page = max(2, -(-self._cursor.height // _STEP)) * _STEP
+        query |= {"sort": self._order(), "limit": 3 * page}
+        if self._cursor.top >= 2 * page:
+            query["offset"] = (self._cursor.top // page - 1) * page
+        return f"/things?{urlencode(query)}"
+
+    def _order(self) -> str:
+        return self.sort if self.sort in tuple(_SORTS) else "size"
+
+    # -- what is shown ---------------------------------------------------------------------------------------------
+
+    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+        style = Style(size.width, ascii=signs.ascii)
+        names = Names(model.chips, style)
+        self._shown, self._seen = {}, range(0)
+        why = _nobody_to_ask(model)
+        if why is not None:
+            return finished([self._status(model, [], names, style), [], *_said(why, style=style)], size)
+        longest = min(12, max((cells(names.short(chip["uid"])) for chip in model.chips), default=1))
+        if self._by():
+            return finished(self._group_rows(model, size, signs, style, names), size)
+        make = self._event_rows if self.events else self._thing_rows
+        return finished(make(model, size, signs, style, names, longest), size)
+
+    def _thing_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names, chip: int) -> list[Row]:
+        answer = model.answers.get(self._path(model))
+        if answer is not None and answer.data is not None:
+            self._answer = answer.data
+        data = self._answer or {"matched": None, "bytes": None, "offset": 0, "things": []}
+        things, first = data["things"], data["offset"]
+        head: Row = [(_sum(data, self._all(model), self._filtered(model)), "bold")]
+        if answer is None:
+            head.append(("  asking...", "dim"))
+        status = self._status(model, head, names, style)
+        if answer is not None and answer.trouble:
+            return [status, [], *_said(answer.trouble, style=style, name="warn")]
+        if not data["matched"] or not things:
+            return [status, [], *([] if answer is None else _said(self._nothing(model), style=style))]
+        panel = 6 if size.height >= 16 else 0
+        height = max(1, size.height - 3 - panel)
+        total = min(data["matched"], _REACH)
+        self._seen = self._cursor.look([thing_rows.key(thing) for thing in things], height, first, total)
+        kind = max(len(thing["kind"]) for thing in things)
+        self._placed = arrange(thing_rows.columns(size.width >= WIDE, chip, kind), size.width)
+        column, down = _SORTS[self._order()]
+        rows = [status, heading(self._placed, size.width, signs, column, down)]
+        writer = thing_rows.Writer(self._placed, names, time_of(model), style)
+        for place in self._seen:
+            if not 0 <= place - first < len(things):
+                rows.append([(" ...", "dim")])
+                continue
+            thing = self._shown[place] = things[place - first]
+            row = writer.row(thing)
+            rows.append(chosen(row) if place == self._cursor.place else row)
+        rows.append([(f" {self._left_out(data)}", "dim"), (f"   {writer.legend()}", "dim")])
+        current = self._shown.get(self._cursor.place)
+        if panel and current is not None:
+            rows.append(rule(style.clean(thing_rows.title(current, model.processes)), size.width, signs))
+            rows += _said(*thing_rows.details(current, names), style=style)
+        return rows
+
+    def _group_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names) -> list[Row]:
+        told, trouble = self._groups.look(model, self._by(), self._wanted(model))
+        status = self._status(model, [(told, "bold")], names, style)
+        if trouble:
+            return [status, [], *_said(trouble, style=style, name="warn")]
+        rows = self._groups.rows(self._by(), Size(size.width, size.height - 1), signs, style)
+        self._seen = self._groups.seen
+        return [status, *rows]
+
+    def _event_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names, chip: int) -> list[Row]:
+        answer = model.answers.get(EVENTS)
+        data: Json = (answer.data if answer is not None else None) or {"events": [], "lost": 0}
+        events, lost = data["events"], data["lost"]
+        found = eventlist.rates(events, time_of(model), data.get("since"))
+        each = ", ".join(f"{name} {eventlist.number(rate)}" for name, rate in found[:5])
+        whole = eventlist.number(sum(rate for _, rate in found))
+        head: Row = [(f"{whole} events/s", "bold")]
+        if lost:
+            head.append((f"  {lost:,} lost: too many for this screen", "bad"))
+        if not self._follower.follows:
+            head.append(("  held: F or end follows", "warn"))
+        status = [*self._status(model, head, names, style), (f"  {each}", "dim")]
+        shown, self._seen = self._follower.look(events, self._wanted(model), max(1, size.height - 2))
+        if not shown:
+            why = "No event since this view was opened." if not events else "None of the last events fits the filters."
+            if answer is not None and answer.trouble:
+                why = answer.trouble
+            return [status, [], *_said(why, style=style)]
+        self._placed = arrange(eventlist.columns(size.width >= WIDE, chip), size.width)
+        rows = [status, heading(self._placed, size.width, signs)]
+        for place in self._seen:
+            self._shown[place] = shown[place]
+            row = eventlist.row(shown[place], self._placed, names, style)
+            held = place == self._follower.cursor.place and not self._follower.follows
+            rows.append(chosen(row) if held else row)
+        return rows
+
+    def _status(self, model: Model, head: Row, names: Names, style: Style) -> Row:
+        if self._prompt is not None:
+            return self._prompt.row(style.width, style)
+        row: Row = [("EVENTS  " if self.events else "GROUPS  " if self._by() else "THINGS  ", "title"), *head]
+        wanted = self._wanted(model)
+        words = [wanted.kind, f"chip {names.several(wanted.chips)}" if wanted.chips else None]
+        words += [f"pid {wanted.pid}" if wanted.pid is not None else None]
+        words += [f"from {human(wanted.least)}" if wanted.least else None]
+        words += [f"{'text' if self.events else 'tag'} {style.clean(wanted.text)!r}" if wanted.text else None]
+        told = ", ".join(word for word in words if word)
+        return [*row, (f"  only {told}", "warn")] if told else row
+
+    def _filtered(self, model: Model) -> bool:
+        """By what can be chosen here; which chips are shown at all is chosen elsewhere."""
+        return self._wanted(model) != Wanted(chips=_shown(model))
+
+    def _all(self, model: Model) -> int:
+        return sum(process["things"] or 0 for process in model.processes if process["state"] == "tracked")
+
+    def _nothing(self, model: Model) -> str:
+        if self._filtered(model):
+            return "Nothing that is allocated fits the filters; escape clears them."
+        return "Nothing is allocated: no process that reports holds anything. `ttmem run -- COMMAND` tracks a program."
+
+    def _left_out(self, data: Json) -> str:
+        """How much of what fits is on the screen, and how much is not."""
+        size = sum(thing["size"] for thing in self._shown.values())
+        count, more = len(self._shown), data["matched"] - len(self._shown)
+        seen = f"{self._seen.start + 1:,}-{self._seen.start + count:,}: {human(size)}"
+        if not more:
+            return seen
+        beyond = f" (those beyond {_REACH:,} cannot be shown)" if data["matched"] > _REACH else ""
+        return f"{seen}; {more:,} more: {human(max(0, data['bytes'] - size))}{beyond}"
+
+    # -- what the user does ----------------------------------------------------------------------------------------
+
+    def press(self, key: str, model: Model) -> bool:
+        if self._prompt is not None:
+            self._typed(key, self._prompt, model)
+        elif key == "slash":
+            self._prompt = Prompt("Text:" if self.events else "Tag:", self._text)
+        elif key == "m":
+            text = human(self._least) if self._least else ""
+            self._prompt = Prompt("From which size on:", text, "such as 64K or 1.5M; escape for all")
+            self._asks_size = True
+        elif key == "escape" and self._filtered(model):
+            self._kind, self._pid, self._least, self._text, self._one_chip = None, None, 0, "", False
+        elif key == "e":
+            self.events = not self.events
+        elif key == "g" and not self.events:
+            self.by = BY[(BY.index(self._by()) + 1) % len(BY)]
+            self._groups.cursor.press("home")
+        elif key == "enter" and self._by():
+            self._open_group(model)
+        elif key == "s" and not self.events:
+            order = list(_SORTS)
+            self.sort = order[(order.index(self._order()) + 1) % len(order)]
+        elif key == "f":
+            kinds = (None, *KINDS)
+            self._kind = kinds[(kinds.index(self._kind) + 1) % len(kinds)]
+        elif key == "c":
+            self._one_chip = not self._one_chip
+        elif key == "p":
+            self._pick_process(model)
+        else:
+            return self._list.press(key)
+        if key in ("s", "f", "c", "p", "escape") and not self.events:
+            self._cursor.press("home")  # another list: its first page
+        return True
+
+    @property
+    def _list(self) -> Cursor | Follower:
+        return self._follower if self.events else self._groups.cursor if self._by() else self._cursor
+
+    def _open_group(self, model: Model) -> None:
+        """The things of the chosen group, where there is a filter that means them."""
+        by, groups = self._by(), self._groups
+        key = groups.shown[groups.cursor.place][by] if groups.cursor.place < len(groups.shown) else None
+        if by == "kind" and key is not None:
+            self._kind, self.by = key, ""
+        elif by == "op" and key is not None:
+            self._text, self.by = key, ""
+        else:
+            model.message = "only operations and kinds can be opened"
+
+    def _typed(self, key: str, prompt: Prompt, model: Model) -> None:
+        meant = prompt.press(key)
+        if not self._asks_size:
+            self._text = "" if meant is False else prompt.text
+        elif meant is not None:
+            try:
+                self._least = parse(prompt.text) if meant and prompt.text.strip() else 0
+            except ValueError as error:
+                model.message = str(error)
+                return
+        if meant is not None:
+            self._prompt, self._asks_size = None, False
+        self._cursor.press("home")
+
+    def _pick_process(self, model: Model) -> None:
+        if self._pid is not None:
+            self._pid = None
+            return
+        row = self._shown.get(self._follower.cursor.place if self.events else self._cursor.place)
+        if row is None or row.get("pid") is None:
+            model.message = "the chosen row has no pid"
+        else:
+            self._pid = row["pid"]
+
+    def click(self, x: int, y: int, model: Model) -> bool:
+        if y == 1 and not self.events and not self._by() and self._shown:
+            for one in self._placed:
+                if one.x <= x <= one.x + one.width and one.column.name in ("size", "age"):
+                    self.sort = "size" if one.column.name == "size" else "oldest" if self.sort == "newest" else "newest"
+                    self._cursor.press("home")
+                    return True
+        place = self._seen.start + y - 2
+        if y < 2 or place not in self._seen:
+            return False
+        if self.events:
+            self._follower.hold()
+        (self._follower.cursor if self.events else self._groups.cursor if self._by() else self._cursor).go(place)
+        return True
+
+
+def _shown(model: Model) -> tuple[str, ...]:
+    """The chips that are shown, if those are not all."""
+    return tuple(chip["uid"] for chip in model.chips) if model.wanted else ()
+
+
+def _nobody_to_ask(model: Model) -> str | None:
+    if model.picture is None:
+        return "Waiting for the first look at the machine."
+    why = no_server(model)
+    return None if why is None else f"Things and events are known to a server alone: {why}"
+
+
+def _said(*sentences: str, style: Style, name: str = "") -> list[Row]:
+    return [[(row, name)] for text in sentences for row in wrap(style.clean(text), style, "  ", " ")]
+
+
+def _sum(data: Json, every: int, filtered: bool) -> str:
+    if data["matched"] is None:
+        return ""
+    of = f" of {every:,}" if filtered and every >= data["matched"] else ""
+    return f"{counted(data['matched'], 'thing', 'things')}{of}, {human(data['bytes'])}"

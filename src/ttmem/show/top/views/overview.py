@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""View 1: all chips and how full they are, where the memory of the chosen one goes, and who holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttmem.documents.common_text import anomaly_line
+from ttmem.show.chip_table import Names, chip_table, too_full
+from ttmem.show.kind_table import breakdowns
+from ttmem.show.process_table import process_table
+from ttmem.show.text import Style, wrap
+from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.parts.l1_headroom import NOW, WORDS, WORST, holder_rows, path_of, wall_rows
+from ttmem.show.top.parts.listing import no_server
+from ttmem.show.top.parts.recent_history import MEMORY, Minutes
+from ttmem.show.top.parts.rows import Fine, Row, Signs, Size, fitted, over, spans, text_of, within
+
+Json = dict[str, Any]
+
+_TABLE = 101  # columns that the table has to itself before the chosen chip stands beside it
+_DETAILS = (90, 110)  # columns that one takes there, at least and at most
+_GAP = "   "
+_OF_DRAM = {"DRAM buffers": "dram", "traces": "trace"}
+_KINDS = {words: kind for kind, words in WORDS.items()} | _OF_DRAM  # a row of the breakdown: its colour
+_NAME = 19  # columns of the names there
+
+
+class Overview:
+    """Chips, the chosen one in detail, processes; what does not fit scrolls or is counted."""
+
+    name = "Overview"
+    keys = (
+        ("m", "more chips: without the details of the chosen one, and with them again"),
+        ("a", "all processes, or those on the chosen chip"),
+        ("page up, down", "ten chips on, ten back"),
+        ("home, end", "the first chip, the last"),
+    )
+    kept = ("brief", "everybody")
+
+    def __init__(self) -> None:
+        self.brief = self.everybody = False
+        self._top = 0  # the first chip that is shown
+        self._shown: list[str] = []  # uids of the chips that are, from the second row down
+        self._width = 0
+        self._minutes = Minutes()
+
+    def wants(self, model: Model) -> list[str]:
+        return [] if self.brief else [*path_of(model), *self._minutes.wants(model)]
+
+    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+        picture = model.picture
+        if picture is None:
+            return within([[("Looking at the machine...", "dim")]], size)
+        names = Names(model.chips, Style(ascii=signs.ascii))
+        note = _note(model, picture, names, Style(size.width, False, signs.ascii))
+        height = size.height - len(note)
+        chip = None if self.brief else model.chip()
+        aside = min(size.width - _TABLE - len(_GAP), _DETAILS[1])
+        beside = chip is not None and aside >= _DETAILS[0]
+        width = size.width - aside - len(_GAP) if beside else size.width
+        style = Fine(width, True, signs.ascii)
+        beyond = Fine(aside if beside else width, True, signs.ascii)
+        details = [] if chip is None else _details(model, chip, names, beyond)
+        processes = self._processes(model, names, style)
+        under = [] if beside else details
+        # Each part ends with a blank row.
+        room = _shared_out(
+            [len(part) + 1 if part else 0 for part in (["", *model.chips], under, processes)], height + 1
+        )
+        rows = self._chips(model, names, style, room[0] - 1)
+        if under:
+            rows += [*_fewer(under, room[1] - 1), []]
+        rows += _cut(processes, room[2] - 1, "4 shows all processes")
+        if beside:
+            rows = _side_by_side(rows, _fewer(details, height), width)
+        if chip is not None:
+            rows += self._minutes.rows(model, MEMORY, Size(size.width, height - len(rows)), signs)
+        missing = None if model.chips else no_server(model)
+        if missing is not None:
+            rows += [[], *([(line, "")] for line in wrap(style.clean(missing), style))]
+        rows += [[]] * (height - len(rows))
+        return within(rows[:height] + note, size)
+
+    def _chips(self, model: Model, names: Names, style: Style, room: int) -> list[Row]:
+        """The table, scrolled so that the chosen chip is in it."""
+        chips = model.chips
+        self._width = style.width
+        if not chips:
+            self._shown = []
+            here = (model.picture or {}).get("driver") or {"loaded": True}
+            why = "the driver shows none" if here["loaded"] else "the driver is not loaded"
+            return [[(f"No chip is known: {why}, and no process has reported one.", "warn")]]
+        count = max(1, room - 1)
+        chosen = next((place for place, chip in enumerate(chips) if chip["uid"] == model.selected), 0)
+        self._top = max(0, min(max(self._top, chosen - count + 1), chosen, len(chips) - count))
+        shown = chips[self._top : self._top + count]
+        self._shown = [chip["uid"] for chip in shown]
+        head, *lines = _headed(chip_table([_local(chip) for chip in shown], names, style))
+        rows = [head]
+        for uid, row in zip(self._shown, lines):
+            rows.append(over(fitted(row, style.width), "select") if uid == model.selected else row)
+        hidden = len(shown) < len(chips)
+        where = f"{self._top + 1}-{self._top + len(shown)} of {len(chips)} chips" if hidden else ""
+        return [*rows, [(f"{where:>{style.width}}", "warn")]]  # where there is nothing to say, a blank row
+
+    def _processes(self, model: Model, names: Names, style: Style) -> list[Row]:
+        """Those on the chosen chip, a row for each; or all of them."""
+        chip = model.chip()
+        if chip is None or self.everybody:
+            return _headed(process_table(model.processes, model.chips, names, style))
+        shown = _on(chip, model.processes)
+        others = len(model.processes) - len(shown)
+        rest = f"{others} on other chips: a shows all" if others else ""
+        if not shown:
+            return [[(f"No process has chip {names.short(chip['uid'])}. {rest}".rstrip(" "), "dim")]]
+        rows = _headed(process_table(shown, [chip], names, style))
+        return [*rows, [(f"  and {rest}", "dim")]] if others else rows
+
+    def press(self, key: str, model: Model) -> bool:
+        steps = {"pagedown": 10, "pageup": -10, "home": -len(model.chips), "end": len(model.chips)}
+        if key in steps:
+            model.choose(steps[key])
+        elif key == "m":
+            self.brief = not self.brief
+        elif key == "a":
+            self.everybody = not self.everybody
+        else:
+            return False
+        return True
+
+    def click(self, x: int, y: int, model: Model) -> bool:
+        if x >= self._width or not 1 <= y <= len(self._shown):
+            return False
+        model.selected = self._shown[y - 1]
+        return True
+
+
+def _shared_out(wants: list[int], total: int) -> list[int]:
+    """Rows for each part: what it wants, or as many as the others that want more than there are.
+
+    >>> _shared_out([33, 14, 6], 37), _shared_out([5, 9, 3], 37)
+    ([17, 14, 6], [5, 9, 3])
+    """
+    out = [0] * len(wants)
+    for place, want in sorted(enumerate(wants), key=lambda item: item[1]):
+        left = sum(1 for other, _ in enumerate(wants) if not out[other] and wants[other])
+        out[place] = min(want, (total - sum(out)) // max(1, left))
+    out[0] += max(0, min(wants[0] - out[0], total - sum(out)))
+    return out
+
+
+def _headed(lines: list[str]) -> list[Row]:
+    """A table of the text screens, with its titles as those of the dashboard are."""
+    head, *rest = [spans(line) for line in lines]
+    return [[(text, "head" if name == "bold" else name) for text, name in head], *rest]
+
+
+def _cut(rows: list[Row], room: int, more: str) -> list[Row]:
+    if len(rows) <= room:
+        return rows
+    return [*rows[: room - 1], [(f"  {len(rows) - room + 1} more lines: {more}", "dim")]] if room > 0 else []
+
+
+def _fewer(rows: list[Row], room: int) -> list[Row]:
+    """As many rows of a breakdown as there is room for: sums and walls stay longest, remarks go first."""
+    kept = list(enumerate(rows))
+    for number, _ in sorted(kept[1:], key=lambda item: (-_rank(text_of(item[1])), -item[0])):
+        if len(kept) <= room:
+            break
+        kept = [item for item in kept if item[0] != number]
+    (_, first), *others = kept
+    left_out = len(rows) - len(kept)
+    note: Row = [(f"   no room for {left_out} more line{'s' if left_out > 1 else ''}", "dim")] if left_out else []
+    return [[*first, *note], *(row for _, row in others)]
+
+
+def _rank(text: str) -> int:
+    name = text[2:_NAME].rstrip()
+    if text.startswith(" " * 6):
+        return 4
+    if name.endswith("total") or name in (NOW, WORST):
+        return 0
+    return 2 if name in _OF_DRAM else 1 if name in _KINDS or "holds in L1" in text else 3
+
+
+def _side_by_side(left: list[Row], right: list[Row], width: int) -> list[Row]:
+    rows = []
+    for number in range(max(len(left), len(right))):
+        first = left[number] if number < len(left) else []
+        rows.append([*fitted(first, width), (_GAP, ""), *right[number]] if number < len(right) else first)
+    return rows
+
+
+def _details(model: Model, chip: Json, names: Names, style: Style) -> list[Row]:
+    """Where the memory of a chip goes, how close its wall is, and who holds it."""
+    assert model.picture is not None
+    lines = breakdowns({**model.picture, "chips": [chip]}, names, style, whole=True)[1:]
+    if not lines:
+        title = f"Chip {names.full(chip['uid']).strip()}"
+        nothing = "  nobody reports what is allocated on it"
+        return [[(title, "bold")], [(nothing, "dim")]]
+    first, *rest = [spans(line) for line in lines]
+    holders = holder_rows(chip, model.processes, style)
+    return [first, *wall_rows(model, style), *holders, *map(_coloured, rest)]
+
+
+def _coloured(row: Row) -> Row:
+    """A row of the breakdown in the colour of its kind; one that warns keeps the colour of that."""
+    (text, name), *rest = row
+    kind = _KINDS.get(text[2:_NAME].rstrip())
+    if kind is None:
+        total = not name and text[:_NAME].rstrip().endswith("total")
+        return [(text[:_NAME], "bold"), (text[_NAME:], ""), *rest] if total else row
+    return [(text[:_NAME], kind), (text[_NAME:], name), *((t, kind if n == "good" else n) for t, n in rest)]
+
+
+def _local(chip: Json) -> Json:
+    """A chip for the table; R is what a board's remote chip is called, which has no telemetry of its own."""
+    if not chip["remote"] or chip["telemetry"] is not None:
+        return chip
+    return {**chip, "remote": None, "board": f"{chip['board'] or '-'} R"}
+
+
+def _on(chip: Json, processes: list[Json]) -> list[Json]:
+    """Those that have something of a chip, with nothing but that."""
+    found = []
+    for process in processes:
+        shares = [share for share in process["chips"] if share["uid"] == chip["uid"]]
+        holds = [uid for uid in process["holds"] if uid == chip["uid"]]
+        if shares or holds:
+            found.append({**process, "chips": shares, "holds": holds})
+    return found
+
+
+def _note(model: Model, picture: Json, names: Names, style: Style) -> list[Row]:
+    """The most pressing of what is to be known, in one row, and how much more there is."""
+    said: list[tuple[str, str]] = [(text, "bad") for text in too_full(picture["chips"], names)]
+    said += [(note["text"], "warn") for note in picture["notes"]]
+    if any(picture["anomalies"].values()):
+        said.append((anomaly_line(picture["anomalies"]), "warn"))
+    sources = [source for source in model.sources if source["detail"]]
+    said += [(f"{source['name']} {source['state']}: {source['detail']}", "dim") for source in sources]
+    if not said:
+        return []
+    more = f"  (+{len(said) - 1})" if len(said) > 1 else ""
+    text, colour = said[0]
+    return [[(style.cut(text, style.width - len(more)), colour), (more, "dim")]]

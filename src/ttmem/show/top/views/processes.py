@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""View 4: every process that has or had something of a chip, sorted, filtered, as a tree, and how to end one."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ttmem.show.chip_table import Names
+from ttmem.show.text import Style, wrap
+from ttmem.show.top.parts.listing import (
+    Cursor,
+    Placed,
+    Prompt,
+    arrange,
+    chosen,
+    counted,
+    finished,
+    heading,
+    no_server,
+    rule,
+)
+from ttmem.show.top.parts.process_bars import bar_rows
+from ttmem.show.top.parts.process_details import details, title
+from ttmem.show.top.parts.process_rows import DOWN, Entry, Scene, columns, matches, parts, sorter
+from ttmem.show.top.parts.process_tree import Parents, tree
+from ttmem.show.top.parts.rows import Row, Signs, Size
+from ttmem.show.top.signals import Refused, check, send
+
+if TYPE_CHECKING:
+    from ttmem.show.top.dashboard_state import Model
+
+Json = dict[str, Any]
+Who = tuple[int | None, int | None]
+
+_LAST = {"stale": 1, "exited": 2}  # what they had is in nobody's way: below the others, however much it was
+
+
+class Question(NamedTuple):
+    """A signal that waits for the user's word."""
+
+    process: Json
+    number: signal.Signals
+
+
+class Processes:
+    """Who uses the chips."""
+
+    name = "Processes"
+    keys: tuple[tuple[str, str], ...] = (
+        ("s, S", "sort by the next column, turn the order round"),
+        ("/", "filter by pid, user, name, command or container; escape clears"),
+        ("enter, x", "open a process: its memory by chip and kind"),
+        ("T", "tree: children below their parents"),
+        ("K", "end a process with SIGTERM, once more with SIGKILL; asks before"),
+    )
+
+    kept = ("sort", "turned", "tree")  # of its attributes, from one start to the next
+
+    def __init__(self, *, root: str = "/", booted: float | None = None) -> None:
+        self._root = root
+        self._booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) if booted is None else booted
+        self._parents = Parents(root)
+        self._cursor = Cursor()
+        self.sort, self.turned = "dram", False
+        self._filter = ""
+        self._prompt: Prompt | None = None
+        self._question: Question | None = None
+        self._warned: set[Who] = set()  # who got a SIGTERM
+        self.tree = False
+        self._open: set[Hashable] = set()
+        self._entries: list[Entry] = []
+        self._placed: list[Placed] = []
+        self._seen = range(0)
+
+    # -- what is shown ---------------------------------------------------------------------------------------------
+
+    def wants(self, model: Model) -> list[str]:
+        return []
+
+    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+        style = Style(size.width, ascii=signs.ascii)
+        names = Names(model.chips, style)
+        if self.sort not in tuple(DOWN):  # what was remembered may be anything
+            self.sort = "dram"
+        self._placed = arrange(columns(size.width, model.processes, names, self.tree), size.width)
+        text = self._filter.lower()
+        listed = [process for process in model.processes if matches(process, text)] if text else model.processes
+        self._entries = list(self._listed(listed, names, signs))
+        status = self._status(model, len(listed), size.width, style)
+        if not listed:
+            self._seen = range(0)
+            return finished([status, [], *_nothing(model, self._filter, style)], size)
+        panel = min(10, max(4, size.height // 3)) if size.height >= 12 else 0
+        height = min(len(self._entries), max(1, size.height - 3 - panel))
+        self._seen = self._cursor.look([entry.key for entry in self._entries], height)
+        rows = [status, heading(self._placed, size.width, signs, self.sort, self._down())]
+        scene = Scene(model, names, self._booted, style, self._placed)
+        for place in self._seen:
+            row = scene.row(self._entries[place])
+            rows.append(chosen(row) if place == self._cursor.place else row)
+        rows.append([(f" {scene.legend()}", "dim")])
+        process = self._entries[self._cursor.place].process
+        if panel:
+            notes = (model.picture or {}).get("notes", [])
+            rows.append(rule(style.clean(title(process)), size.width, signs))
+            rows += details(process, notes, names, scene.now, self._booted, style)
+            if len(rows) + 1 < size.height:
+                rows += [[], *bar_rows(process, model.chips, names, style)]
+        return finished(rows, size)
+
+    def _status(self, model: Model, listed: int, width: int, style: Style) -> Row:
+        if self._question is not None:
+            process, number = self._question
+            return [(f"send {number.name} to {style.clean(title(process))}? y/n", "bad")]
+        if self._prompt is not None:
+            return self._prompt.row(width, style)
+        counts = Counter(process["state"] for process in model.processes)
+        states = [f"{counts[state]} {state}" for state in ("tracked", "untracked", "stale", "exited") if counts[state]]
+        row: Row = [(counted(len(model.processes), "process", "processes"), "bold"), (f"  {', '.join(states)}", "")]
+        if self._filter:
+            row.append((f"  {listed} match {style.clean(self._filter)!r}", "warn"))
+        return [*row, ("  tree", "key")] if self.tree else row
+
+    def _listed(self, processes: list[Json], names: Names, signs: Signs) -> Iterator[Entry]:
+        """Every row there is, in order."""
+        ordered = self._sorted(processes, names)
+        places = tree(len(ordered), self._parents.of(ordered), signs.ascii) if self.tree else _flat(len(ordered))
+        twins: Counter[Hashable] = Counter()  # of those without a pid there may be several that look the same
+        for place, branch in places:
+            process = ordered[place]
+            key: Hashable = (process["pid"], process["start"], process["exited"])
+            if process["pid"] is None:
+                twins[key] += 1
+                key = (key, twins[key])
+            yield Entry(key, process, branch)
+            if key in self._open:
+                yield from parts(key, process, names)
+
+    def _down(self) -> bool:
+        return DOWN[self.sort] is not bool(self.turned)
+
+    def _sorted(self, processes: list[Json], names: Names) -> list[Json]:
+        """Those that are alive first, and what is not known last, whichever way round the rest is."""
+        value, down = sorter(self.sort, names, self._booted), self._down()
+        sign = -1 if down else 1
+
+        def place(process: Json) -> tuple[int, bool, Any]:
+            found = value(process)
+            return sign * _LAST.get(process["state"], 0), (found is None) is not down, 0 if found is None else found
+
+        return sorted(processes, key=place, reverse=down)
+
+    # -- what the user does ----------------------------------------------------------------------------------------
+
+    def press(self, key: str, model: Model) -> bool:
+        if self._question is not None:
+            self._answer(key, model)
+        elif self._prompt is not None:
+            meant = self._prompt.press(key)
+            self._filter = "" if meant is False else self._prompt.text
+            self._prompt = None if meant is not None else self._prompt
+        elif key == "slash":
+            self._prompt = Prompt("Filter:", self._filter)
+        elif key == "escape" and self._filter:
+            self._filter = ""
+        elif key == "s":
+            shown = [one.column.name for one in self._placed] or [self.sort]
+            place = shown.index(self.sort) if self.sort in shown else -1
+            self.sort, self.turned = shown[(place + 1) % len(shown)], False
+        elif key == "S":
+            self.turned = not self.turned
+        elif key == "T":
+            self.tree = not self.tree
+        elif key in ("enter", "x"):
+            self._toggle()
+        elif key == "K":
+            self._ask(model)
+        else:
+            return self._cursor.press(key)
+        return True
+
+    def click(self, x: int, y: int, model: Model) -> bool:
+        if y == 1 and self._entries:
+            for one in self._placed:
+                if one.x <= x <= one.x + one.width:
+                    self.turned = one.column.name == self.sort and not self.turned
+                    self.sort = one.column.name
+                    return True
+        place = self._seen.start + y - 2
+        if y < 2 or place not in self._seen:
+            return False
+        if place == self._cursor.place and self._cursor.moved:
+            self._toggle()
+        self._cursor.go(place)
+        return True
+
+    def _current(self) -> Entry | None:
+        return self._entries[self._cursor.place] if self._cursor.place < len(self._entries) else None
+
+    def _toggle(self) -> None:
+        """Open or close the process of the chosen row; the cursor is on the process then."""
+        entry = self._current()
+        if entry is not None:
+            key = entry.key if entry.below is None else entry.below
+            self._open ^= {key}
+            self._cursor.key, self._cursor.moved = key, True
+
+    def _ask(self, model: Model) -> None:
+        entry = self._current()
+        if entry is None:
+            model.message = "no process is chosen"
+            return
+        process = entry.process
+        try:
+            check(process, readonly=model.readonly)
+        except Refused as why:
+            model.message = str(why)
+            return
+        warned = (process["pid"], process["start"]) in self._warned
+        self._question = Question(process, signal.SIGKILL if warned else signal.SIGTERM)
+
+    def _answer(self, key: str, model: Model) -> None:
+        assert self._question is not None
+        (process, number), self._question = self._question, None
+        if key != "y":
+            model.message = "nothing was sent"
+            return
+        try:
+            send(process["pid"], process["start"], number, self._root)
+        except Refused as why:
+            model.message = str(why)
+            return
+        self._warned.add((process["pid"], process["start"]))
+        model.message = f"{number.name} was sent to {title(process)}"
+        if number is signal.SIGTERM:
+            model.message += "; if it does not end, K again offers SIGKILL"
+
+
+def _flat(count: int) -> Iterator[tuple[int, str]]:
+    return ((place, "") for place in range(count))
+
+
+def _nothing(model: Model, text: str, style: Style) -> list[Row]:
+    """Why the list is empty, and what to do."""
+    if model.picture is None:
+        said = ["Waiting for the first look at the machine.", model.trouble or ""]
+    elif model.processes:
+        said = [f"No process matches {style.clean(text)!r}; escape clears the filter."]
+    else:
+        said = ["No process uses a chip, and none has reported anything.", no_server(model) or ""]
+        said.append("`ttmem run -- COMMAND` starts a program so that all it allocates is tracked.")
+    return [[(row, "dim")] for sentence in said for row in wrap(style.clean(sentence), style, "  ", " ")]

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sums of a snapshot: a row for the host, for each board of several chips, for each job of several processes."""
+
+from __future__ import annotations
+
+from ttmem.documents.host_totals import is_known
+from ttmem.model.units import human
+from ttmem.show.text import Column, table, wrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ttmem.show.chip_table import Names
+    from ttmem.show.text import Style
+
+    Json = dict[str, Any]
+    Row = tuple[str, Json, str, str]  # what is summed, the sum, DRAM, L1
+
+_SHOWN = 8
+_IN_PART = "?"
+_IN_TURNS = "*"
+_MEANINGS = {
+    _IN_PART: "? without what is not known: somebody uses a chip of it and does not say how much.",
+    _IN_TURNS: "* with all cached programs, which share L1 in time: less than that is in use at once.",
+}
+
+
+def sums_table(picture: Json, names: Names, style: Style) -> list[str]:
+    """What would only repeat the row of one chip or of one process is not summed."""
+    found = picture["sums"]
+    chips = {chip["uid"]: chip for chip in picture["chips"]}
+    boards = [board for board in found["boards"] if board["serial"] is not None and len(board["chips"]) > 1]
+    jobs = [job for job in found["jobs"] if job["id"] is not None and job["processes"] > 1]
+    jobs.sort(key=lambda job: -(job["dram"]["used"] or 0))
+    rows = [_of_chips(f"host {picture['host']}", found["host"], chips)]
+    rows += (_of_chips(f"board {board['board'] or '-'} {board['serial']}", board, chips) for board in boards[:_SHOWN])
+    rows += (_of_job(job, chips) for job in jobs[:_SHOWN])
+    columns = [
+        Column("SUM OF", [title for title, _, _, _ in rows], 0, low=16, high=48),
+        Column("CHIPS", [names.several(row["chips"]) for _, row, _, _ in rows], 2, low=5, high=24),
+        Column("PROCESSES", [str(row["processes"]) for _, row, _, _ in rows], 1, right=True),
+        Column("DRAM ", [dram for _, _, dram, _ in rows], 0, right=True),
+        Column("SIZE", [human(row["dram"].get("capacity"), "") for _, row, _, _ in rows], 3, right=True),
+        Column("L1 ", [l1 for *_, l1 in rows], 0, right=True),
+    ]
+    lines = table(columns, style)
+    more = [f"{len(some) - _SHOWN} more {what}" for some, what in ((boards, "boards"), (jobs, "jobs")) if some[_SHOWN:]]
+    said = [f"and {' and '.join(more)}; --json has them all"] if more else []
+    marks = {text[-1] for _, _, *texts in rows for text in texts}
+    said += (meaning for mark, meaning in _MEANINGS.items() if mark in marks)
+    return lines + [line for sentence in said for line in wrap(sentence, style, "  ")]
+
+
+def _of_chips(title: str, row: Json, chips: dict[str, Json]) -> Row:
+    """Of a chip that nobody holds nothing is missing."""
+    held = [chips[uid] for uid in row["chips"] if chips[uid]["held"] is not False]
+    taken = row["dram"]["used"] is not None and row["dram"]["reserved_on"] == row["dram"]["used_on"]
+    dram, l1 = (
+        _marked(row[pool][name], not all(is_known(chip, pool, name) for chip in held))
+        for pool, name in (("dram", "reserved" if taken else "used"), ("l1", "at_once"))
+    )
+    return title, row, dram, l1
+
+
+def _of_job(row: Json, chips: dict[str, Json]) -> Row:
+    dram, l1 = (_marked(row[pool]["used"], row[pool]["used_on"] < len(row["chips"])) for pool in ("dram", "l1"))
+    at_once = [chips[uid]["memory"]["l1"]["at_once"] for uid in row["chips"] if uid in chips]
+    if None not in at_once and (row["l1"]["used"] or 0) > sum(at_once):
+        l1 = l1[:-1] + _IN_TURNS
+    return f"{row['id']} {row['name'] or ''}".rstrip(), row, dram, l1
+
+
+def _marked(size: int | None, in_part: bool) -> str:
+    return human(size) + (_IN_PART if in_part and size is not None else " ")

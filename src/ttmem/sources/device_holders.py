@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which processes hold which chips: by the driver's list, else by everybody's open files.
+
+The driver lists who *opened* a chip, for as long as that descriptor is open anywhere. So a child that inherited it is
+not listed; and if the opener is gone, an heir holds the chip, and only the open files tell which. Before tt-kmd 2.7
+the number is the one that the opener has in its own pid namespace: that of a process in a container is another's here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import partial
+
+from ttmem.sources import open_files, sysfs
+from ttmem.sources import process_lookup as processes
+from ttmem.sources.polling import Rounds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+    from ttmem.sources.open_files import Held
+
+    Json = dict[str, Any]
+
+_MAX_PID = 1 << 22
+_MAX_LIST = 1 << 20
+_UNFOUND = "who it is cannot be seen from here"
+# What is asked of a process where the answer may be long in coming: its command line is in its own memory.
+_SLOW: Mapping[str, Callable[[int, str], object]] = {
+    "command": processes.command,
+    "container": processes.container,
+    "job": processes.job,
+}
+
+
+class Holders:
+    """Looks again and again. A process is described once, and anew when it goes by another name.
+
+    >>> Holders("/nowhere").look([0])["state"]
+    'absent'
+    """
+
+    def __init__(self, root: str = "/", patience: float = 0.5) -> None:
+        self._root = root
+        # Apart, because a late answer is dropped in a round that does not ask for it.
+        self._driver, self._slow = Rounds(patience), Rounds(patience)
+        self._known: dict[int, Json] = {}
+        self._told: set[tuple[str, int, int | None]] = set()  # (what, pid, start) that needs no asking again
+        self._users: dict[int, str | None] = {}
+
+    def look(self, kmds: list[int]) -> Json:
+        """Who holds the chips with these numbers, and how sure that is.
+
+        ``foreign`` counts descriptors: nothing else can be seen of holders outside our pid namespace.
+        """
+        notes: list[str] = []
+        foreign: dict[int, int] = {}
+        via = "driver"
+        lists = self._lists(kmds)
+        if not all(isinstance(content, FileNotFoundError) for content in lists.values()):
+            held, foreign = _parse(lists, notes)
+            if self._numbers_are_inner():
+                held = self._recount(held, notes)
+            else:
+                self._replace_the_gone(held, notes)
+        else:
+            via = "descriptors"
+            found, unseen = self._scan(kmds) if kmds else (None, "there is no chip")
+            if found is None:
+                return {"state": "absent", "why": unseen, "via": None, "processes": [], "foreign": {}}
+            held = found
+            if unseen:
+                notes.append(f"{unseen}; {_advice()}, or use tt-kmd 2.7 or later, which lists holders for everybody")
+        self._known = self._rows(held, notes)
+        state = "incomplete" if notes else "ok"
+        self._find_out(notes)
+        rows = [
+            {**row, "user": self._users.get(row["uid"]), "holds": sorted(held[pid])} for pid, row in self._known.items()
+        ]
+        return {"state": state, "why": "; ".join(notes) or None, "via": via, "processes": rows, "foreign": foreign}
+
+    def _lists(self, kmds: Iterable[int]) -> dict[int, bytes | BaseException]:
+        """The driver's list for each chip, or why there is none. The driver lets us wait while it resets a chip."""
+        outcomes = self._driver.run({kmd: partial(_read_list, self._root, kmd) for kmd in kmds})
+        hangs = TimeoutError("the driver does not answer")
+        return {kmd: hangs if one.hangs else one.error or one.value for kmd, one in outcomes.items()}
+
+    def _numbers_are_inner(self) -> bool:
+        version = sysfs.read(os.path.join(self._root, "sys/module/tenstorrent/version")) or ""
+        return re.match(r"2\.[56]\.", version) is not None
+
+    def _recount(self, listed: Held, notes: list[str]) -> Held:
+        """Who really is behind numbers that mean something else in a container."""
+        chips = _chips(listed)
+        found, unseen = self._scan(chips) if chips else ({}, None)
+        if found is not None and unseen is None and _chips(found) == chips:
+            return found
+        notes.append(
+            "tt-kmd before 2.7 lists a process of a container under the number of another; "
+            f"{unseen or _UNFOUND}; {_advice()}, or update tt-kmd"
+        )
+        return listed
+
+    def _replace_the_gone(self, held: Held, notes: list[str]) -> None:
+        """Where who opened a chip is gone, those count that inherited its descriptor."""
+        gone = {pid: held.pop(pid) for pid in list(held) if not self._lives(pid)}
+        if not gone:
+            return
+        # One may have let go of its chips, all in order, since the list was read.
+        listed = _parse(self._lists(_chips(gone)), [])[0]
+        left = {pid: listed[pid] for pid in gone if pid in listed}
+        if not left:
+            return
+        chips = _chips(left)
+        found, unseen = self._scan(chips)
+        for heir, have in (found or {}).items():
+            held.setdefault(heir, set()).update(have)
+        if unseen or _chips(found or {}) != chips:
+            openers = ", ".join(str(pid) for pid in sorted(left))
+            numbers = ", ".join(str(chip) for chip in sorted(chips))
+            notes.append(
+                f"chip {numbers}: opened by process {openers}, which is gone, and inherited by another; "
+                f"{unseen or _UNFOUND}; {_advice()}"
+            )
+
+    def _lives(self, pid: int) -> bool:
+        known = processes.stat(pid, self._root)
+        return not processes.is_dead(known) if known else open_files.hides(self._root)
+
+    def _scan(self, kmds: Iterable[int]) -> tuple[Held | None, str | None]:
+        try:
+            return open_files.scan(kmds, self._root)
+        except OSError as error:
+            return None, f"{error.filename}: {error.strerror}"
+
+    def _rows(self, held: Held, notes: list[str]) -> dict[int, Json]:
+        """What is known of each holder so far. We are not one of them, whatever we have open."""
+        try:
+            ourselves = int(os.readlink(os.path.join(self._root, "proc/self")))
+        except (OSError, ValueError):
+            ourselves = None
+        rows = {}
+        hidden = 0
+        for pid in sorted(held.keys() - {ourselves}):
+            known = processes.stat(pid, self._root)
+            if known:
+                if not processes.is_dead(known):
+                    rows[pid] = self._row(pid, known)
+            elif open_files.hides(self._root):
+                rows[pid] = _blank(pid)
+                hidden += 1
+        if hidden:
+            notes.append(f"of {hidden} only the pid is shown (/proc is mounted with hidepid); {_advice()}")
+        return rows
+
+    def _row(self, pid: int, known: processes.Stat) -> Json:
+        name, letter, _, _, start = known
+        row = self._known.get(pid)
+        if row is None or row["start"] != start:
+            row = _blank(pid)
+        if row["name"] != name:
+            uid, inner_pid = processes.owner(pid, self._root)
+            row.update(start=start, uid=uid, name=name, command=None, inner_pid=inner_pid)
+            self._told.discard(("command", pid, start))
+        row["letter"] = letter
+        return row
+
+    def _find_out(self, notes: list[str]) -> None:
+        """Asks what may be slow in coming, and leaves it for another look if it is."""
+        keys = {(what, pid, row["start"]) for pid, row in self._known.items() for what in _SLOW}
+        self._told &= keys
+        jobs = {(what, pid, start): partial(_SLOW[what], pid, self._root) for what, pid, start in keys - self._told}
+        uids = {row["uid"] for row in self._known.values()} - {None} - self._users.keys()
+        for key, outcome in self._slow.run(
+            {**jobs, **{("name", uid): partial(processes.user, uid) for uid in uids}}
+        ).items():
+            if outcome.hangs:
+                whose = "user" if key[0] == "name" else "process"
+                notes.append(f"the {key[0]} of {whose} {key[1]} is slow in coming")
+            elif key[0] == "name":
+                self._users[key[1]] = outcome.value
+            else:
+                self._known[key[1]][key[0]] = outcome.value
+                self._told.add(key)
+
+
+def _advice() -> str:
+    return "run as root to see all" if os.geteuid() else "look from the host, with all capabilities, to see all"
+
+
+def _blank(pid: int) -> Json:
+    """All that is said of a process, with nothing known."""
+    unknown = ("start", "uid", "user", "name", "command", "container", "job", "inner_pid", "letter")
+    return {"pid": pid, **dict.fromkeys(unknown)}
+
+
+def _chips(held: Held) -> set[int]:
+    return set().union(*held.values())
+
+
+def _read_list(root: str, kmd: int) -> bytes:
+    with open(os.path.join(root, f"proc/driver/tenstorrent/{kmd}/pids"), "rb") as file:
+        return file.read(_MAX_LIST)
+
+
+def _parse(lists: dict[int, bytes | BaseException], notes: list[str]) -> tuple[Held, dict[int, int]]:
+    """Who is in the driver's lists, one line a descriptor, and how many descriptors are of nobody we could name."""
+    held: Held = {}
+    foreign: dict[int, int] = {}
+    for kmd, content in lists.items():
+        if isinstance(content, BaseException):
+            why = content.strerror if isinstance(content, OSError) and content.strerror else str(content)
+            notes.append(f"chip {kmd}: its list of holders cannot be read ({why})")
+            continue
+        garbage = 0
+        for line in content.split():
+            pid = int(line) if line.isdigit() and len(line) < 8 else _MAX_PID
+            if pid == 0:
+                foreign[kmd] = foreign.get(kmd, 0) + 1
+            elif pid < _MAX_PID:
+                held.setdefault(pid, set()).add(kmd)
+            else:
+                garbage += 1
+        if garbage:
+            notes.append(f"chip {kmd}: {garbage} of the lines in its list of holders make no sense")
+    return held, foreign

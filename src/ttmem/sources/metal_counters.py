@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tt-metal's own counters in /dev/shm, one file a chip, and which of them a living process stands behind.
+
+Since 0.70 tt-metal adds up the sizes of the buffers that each process has on a chip. The file outlives the processes; a
+process that is killed never takes its bytes back, and later ones add to them. So the totals are shown and never
+believed: what counts is the sum over the slots of processes that are alive. The statistics by chip only ever grow after
+a crash, and the total of circular buffers is that of the last writer: neither is used.
+
+No reader can know what was never written: buffers of another thread than the one that opened the device, dataflow
+buffers, scratchpads. Nor what was written wrongly: the virtual buffers of a capture without dispatch, circular buffers
+that changed twice within a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import struct
+import time
+
+from ttmem.model.printable import printable_bytes
+from ttmem.sources import process_lookup as processes
+from ttmem.sources.polling import Rounds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from ttmem.sources.polling import Outcome
+
+    Json = dict[str, Any]
+    File = tuple[int, int]  # device and inode: two containers may each have a file of the same name
+
+#  0       88      856        8536    8540   8576
+#  | header | chips | 64 slots | state | zeros |     little endian; the state since version 4
+_HEADER = struct.Struct("<I4xQI20xI4x5Q")  # version, updated, attached, Metal's number, totals
+_SLOT = struct.Struct("<i4x6Q64s")  # pid, five sums, updated, name
+_PIDS = struct.Struct("<" + "i116x" * 64)
+_SLOTS_AT, _SLOTS, _STATE_AT, _SIZE = 856, 64, 8536, 8576
+_VERSIONS = (2, 3, 4)
+_READY, _UNREADY, _RELEASED = 0x52454459, (0, 1), -1  # since version 4
+_KINDS = ("dram", "l1", "l1_small", "trace", "cb")
+_SUMMED = _KINDS[:4]  # of these the header has sums, of cb what was written last
+
+_NAME = re.compile(r"tt_device_([0-9]+)_memory")
+_MOST_FILES = 1024  # anybody may make files in /dev/shm
+_MOST_BYTES = 1 << 50
+_MOST_CHIPS = 1 << 16
+
+_MAPPING = re.compile(rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) ([0-9]+) +/.*/tt_device_[0-9]+_memory$", re.MULTILINE)
+_MOST_OF_STAT = 1 << 24  # it has a number for every interrupt of every core
+_INITIAL_NAMESPACE = "pid:[4026531836]"
+_TRUSTED_S = 60.0
+_SHORT = 0.02  # seconds: nobody who is well takes as long to show its mappings
+
+
+class Counters:
+    """Reads the files again and again, and remembers of each process what it has mapped.
+
+    >>> Counters("/nowhere").look()["state"]
+    'absent'
+    """
+
+    def __init__(self, root: str = "/", patience: float = 0.5, clock: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._processes = _Processes(root, patience, clock)
+
+    def look(self, holders: Iterable[Json] = ()) -> Json:
+        """All files as they are now; ``holders`` are the processes among which one of a container may be found."""
+        folder = os.path.join(self._root, "dev/shm")
+        try:
+            names = sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name))
+        except FileNotFoundError:
+            names = []
+        except OSError as error:
+            return {"state": "unreadable", "why": f"/dev/shm: {error.strerror}", "files": []}
+        self._processes.begin(holders)
+        looked_at = names if len(names) <= _MOST_FILES else _fair(folder, names)
+        files = [file for name in looked_at if (file := self._file(folder, name)) is not None]
+        self._processes.end()
+        if not files:
+            why = "tt-metal has left no counters in /dev/shm; it makes them since 0.70, unless "
+            return {"state": "absent", "why": f"{why}TT_METAL_SHM_TRACKING_DISABLED=1", "files": []}
+        notes = []
+        closed = [file for file in files if file["state"] == "unreadable"]
+        if closed:
+            notes.append(f"{len(closed)} of {len(files)} files may not be read: {closed[0]['why']}")
+        if len(names) > _MOST_FILES:
+            notes.append(f"only {len(looked_at)} of {len(names)} files were looked at")
+        state = "unreadable" if len(closed) == len(files) else "ok"
+        return {"state": state, "why": "; ".join(notes) or None, "files": files}
+
+    def _file(self, folder: str, name: str) -> Json | None:
+        """What one file says; None if it is gone."""
+        uid = name.split("_")[2]
+        file: Json = {
+            "uid": uid, "path": f"/dev/shm/{name}", "owner": None, "state": "garbage", "why": None, "version": None,
+            "metal_id": None, "attached": None, "updated": None, "totals": None, "slots": [], "live": None,
+            "stale": None,
+        }  # fmt: skip
+        path = os.path.join(folder, name)
+        try:
+            found = os.lstat(path)
+            file["owner"] = found.st_uid
+            if int(uid) >= 1 << 64 or uid != str(int(uid)):
+                file["why"] = f"{uid} is no chip's number as tt-metal writes it"
+            elif not stat.S_ISREG(found.st_mode):
+                file["why"] = "it is no plain file, and not tt-metal's work"
+            else:
+                self._read(path, file)
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            file["state"] = "unreadable"
+            owner = self._processes.user_for_people(file["owner"])
+            file["why"] = f"{file['path']} is for {owner} alone; run ttmem as that user or as root"
+        except OSError as error:  # also what was put in the file's place meanwhile and cannot be read at an offset
+            file["state"], file["why"] = "unreadable", f"{file['path']}: {error.strerror}"
+        return file
+
+    def _read(self, path: str, file: Json) -> None:
+        # Not mapped: who makes the file gives it its size only afterwards, and until then a mapping would kill us.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(descriptor)
+            for _ in range(2):
+                content = os.pread(descriptor, _SIZE, 0)
+                file["state"], file["why"] = _verdict(content)
+                if file["state"] != "ok" or _balanced(content):
+                    break  # else we may have met one allocation between its two writes, which are over by now
+        finally:
+            os.close(descriptor)
+        file["version"] = int.from_bytes(content[:4], "little") or None
+        if file["state"] == "ok":
+            self._fill(content, file, _Origin(found))
+
+    def _fill(self, content: bytes, file: Json, origin: _Origin) -> None:
+        _, updated, file["attached"], file["metal_id"], *totals = _HEADER.unpack_from(content)
+        file["updated"] = updated / 1e9 or None
+        file["totals"] = dict(zip(_KINDS, totals))
+        file["slots"] = [self._slot(slot, origin) for slot in _slots(content)]
+        live = [slot for slot in file["slots"] if slot["state"] == "live"]
+        file["live"] = {kind: sum(slot[kind] for slot in live) for kind in _KINDS}
+        file["stale"] = {kind: max(0, file["totals"][kind] - file["live"][kind]) for kind in _SUMMED}
+        file["stale"]["cb"] = None
+        if len(file["slots"]) == _SLOTS:
+            gone = [slot for slot in file["slots"] if slot["state"] in ("dead", "reused")]
+            for kind in _SUMMED:  # the rest may be of one who found no slot, and in use
+                file["stale"][kind] = min(file["stale"][kind], sum(slot[kind] for slot in gone))
+            file["why"] = f"all {_SLOTS} slots are taken: what one more process has is in the totals alone"
+
+    def _slot(self, slot: tuple[Any, ...], origin: _Origin) -> Json:
+        pid, *sums, updated, name = slot
+        text = printable_bytes(name.partition(b"\0")[0].strip()) or None
+        row = {
+            "pid": pid,
+            "process": None,
+            "start": None,
+            "uid": None,
+            "user": None,
+            "name": text,
+            **dict(zip(_KINDS, sums)),
+        }
+        row["updated"] = updated / 1e9 or None
+        if pid < 0 or max(sums) > _MOST_BYTES:
+            return {**row, "state": "garbage", "why": "no process has such numbers; they are not added up"}
+        return {**row, **self._processes.behind(pid, text, row["updated"], origin)}
+
+
+class _Origin:
+    """Which file it is, and who could have written in it."""
+
+    __slots__ = ("file", "open", "owner")
+
+    def __init__(self, found: os.stat_result) -> None:
+        self.file: File = found.st_dev, found.st_ino
+        self.owner = found.st_uid
+        self.open = bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+    def admits(self, uid: int | None) -> bool:
+        """May a process of that user have it mapped? tt-metal makes the file for its own user alone."""
+        return uid in (None, 0, self.owner) or self.owner == 0 or self.open
+
+    def trusted(self, uid: int | None) -> bool:
+        """Is it the work of that user, our own or root's? Then nobody else has put a process's number there."""
+        return self.owner in (uid, os.geteuid(), 0)
+
+
+def _fair(folder: str, names: list[str]) -> list[str]:
+    """As many files as are looked at; however many somebody makes, those of others are among them."""
+    by_owner: dict[int | None, list[str]] = {}
+    for name in names:
+        try:
+            owner: int | None = os.lstat(os.path.join(folder, name)).st_uid
+        except OSError:
+            owner = None
+        by_owner.setdefault(owner, []).append(name)
+    chosen: list[str] = []
+    for place, own in enumerate(sorted(by_owner.values(), key=len)):
+        chosen += own[: (_MOST_FILES - len(chosen)) // (len(by_owner) - place)]
+    return sorted(chosen)
+
+
+def _verdict(content: bytes) -> tuple[str, str | None]:
+    """(state, why) of a file by what it says of itself."""
+    version = int.from_bytes(content[:4], "little")
+    if version not in (0, *_VERSIONS):
+        return "unsupported", f"its layout has version {version}, and this ttmem knows 2, 3 and 4: look for a newer one"
+    ready = int.from_bytes(content[_STATE_AT : _STATE_AT + 4], "little") if version >= 4 else _READY
+    if len(content) < _SIZE or version == 0 or ready in _UNREADY:
+        return "unready", "a process is making it at this moment, or was stopped at that"
+    if ready != _READY:
+        return "garbage", f"its state is {ready:#x}, which is none"
+    _, _, _, number, *totals = _HEADER.unpack_from(content)
+    if max(totals) > _MOST_BYTES:
+        return "garbage", f"no chip has {max(totals)} bytes"
+    if number >= _MOST_CHIPS:
+        return "garbage", f"no machine has a chip {number}"
+    return "ok", None
+
+
+def _slots(content: bytes) -> list[tuple[Any, ...]]:
+    """Those in use."""
+    free = (0, _RELEASED) if content[0] >= 4 else (0,)
+    places = enumerate(_PIDS.unpack_from(content, _SLOTS_AT))
+    return [_SLOT.unpack_from(content, _SLOTS_AT + place * _SLOT.size) for place, pid in places if pid not in free]
+
+
+def _balanced(content: bytes) -> bool:
+    totals, slots = _HEADER.unpack_from(content)[4:8], _slots(content)
+    return all(total == sum(slot[kind] for slot in slots) for kind, total in enumerate(totals, 1))
+
+
+class _Processes:
+    """Who stands behind a slot: a process with its number that was there at the last update and has the file mapped.
+
+    A number alone says little: it may be that of another process by now, in a slot that a container's process wrote it
+    is the one that it has in there, and anybody may make a file that names anybody. The mappings say for certain, but
+    to read them takes the process's memory lock, so they are asked for once a minute, and once in a look where there
+    are new files; not once for ever, as a process that runs another program keeps its number and start. Where they
+    cannot be read, a file of some third user is not believed.
+    """
+
+    def __init__(self, root: str, patience: float, clock: Callable[[], float]) -> None:
+        self._root = root
+        self._proc = os.path.join(root, "proc")
+        self._clock = clock
+        self._patience = patience
+        self._rounds, self._names = Rounds(patience), Rounds(patience)
+        self._ticks = os.sysconf("SC_CLK_TCK")
+        self._booted: tuple[float, float | None] | None = None  # when it was read, and the time
+        self._mapped: dict[tuple[int, int], _Mappings] = {}
+        self._unseen = self._not_shown()
+
+    def _not_shown(self) -> str:
+        """Whom this /proc does not show."""
+        try:
+            if os.readlink(f"{self._proc}/self/ns/pid") != _INITIAL_NAMESPACE:
+                return "; it may run outside the container that ttmem runs in"
+        except OSError:
+            return "; /proc cannot be read here" if self._proc == "/proc" else ""  # not in a machine in a folder
+        return "" if os.path.exists(f"{self._proc}/1") else "; it may be another user's, whom /proc hides from us"
+
+    def begin(self, holders: Iterable[Json]) -> None:
+        self._holders = {holder["pid"]: holder for holder in holders}
+        # Asked once a round, for a process may have a slot in many files.
+        self._seen: dict[int, processes.Stat | None] = {}
+        self._uids: dict[int, int | None] = {}
+        self._users: dict[int, str | None] = {}
+        self._read: set[int] = set()  # whose mappings were read
+        self._left = 2 * self._patience  # all who hang together get no more than one who does
+        self._inner: dict[int, list[int]] = {}
+        for pid, holder in self._holders.items():
+            if holder["inner_pid"] not in (None, pid):
+                self._inner.setdefault(holder["inner_pid"], []).append(pid)
+
+    def end(self) -> None:
+        alive = {(pid, seen[4]) for pid, seen in self._seen.items() if seen}
+        self._mapped = {key: mappings for key, mappings in self._mapped.items() if key in alive}
+
+    def behind(self, pid: int, name: str | None, updated: float | None, origin: _Origin) -> Json:
+        """The state of a slot, and the process as it is known out here."""
+        own = self._holders.get(pid, {}).get("inner_pid")
+        if own in (None, pid):
+            verdicts = {pid: self._fits(pid, name, updated, origin)}
+        else:
+            verdicts = {pid: ("reused", f"process {pid} would have written {own}, its pid in its own namespace")}
+        for outer in self._inner.get(pid, ()):
+            state, why = self._fits(outer, name, updated, origin)
+            verdicts[outer] = state, why or f"it is {pid} in its own pid namespace"
+        for wanted in ("live", "likely"):
+            fitting = [outer for outer, (state, _) in verdicts.items() if state == wanted]
+            if len(fitting) > 1:
+                # tt-metal tells processes apart by this number alone: they all write here, and none has it all.
+                them = " and ".join(map(str, fitting))
+                why = f"processes {them} share it: each is {pid} in its own pid namespace"
+                return {"state": "live", "why": why, "shared": fitting}
+            if fitting:
+                return {"state": "live", "why": verdicts[fitting[0]][1], **self._identity(fitting[0])}
+        state, why = verdicts[pid]
+        if state == "dead" and self._unseen and self._stat(pid) is None:
+            return {"state": state, "why": why, "unsure": True}
+        return {"state": state, "why": why}
+
+    def user_for_people(self, uid: int | None) -> str:
+        if uid is None:
+            return "its owner"
+        name = self._user(uid)
+        return f"uid {uid}" if name is None else f"{name} (uid {uid})"
+
+    def _identity(self, pid: int) -> Json:
+        seen, uid = self._stat(pid), self._uid(pid)
+        user = None if uid is None else self._user(uid)
+        return {"process": pid, "start": seen[4] if seen else None, "uid": uid, "user": user}
+
+    def _uid(self, pid: int) -> int | None:
+        if pid not in self._uids:
+            self._uids[pid] = processes.owner(pid, self._root)[0]
+        return self._uids[pid]
+
+    def _user(self, uid: int) -> str | None:
+        """The answer may come from another machine, and never."""
+        if uid not in self._users:
+            self._users[uid] = self._names.run({uid: lambda: processes.user(uid)})[uid].value
+        return self._users[uid]
+
+    def _fits(self, pid: int, name: str | None, updated: float | None, origin: _Origin) -> tuple[str, str | None]:
+        """(live, likely, dead or reused; why)."""
+        seen = self._stat(pid)
+        if seen is None:
+            return "dead", f"there is no process {pid}{self._unseen}"
+        comm, _, flags, _, start = seen
+        if processes.is_dead(seen):
+            return "dead", f"process {pid} has ended, and its parent has not asked how"
+        if flags & processes.KERNEL_THREAD:
+            return "reused", f"{pid} is the kernel's own {comm} now"
+        if not origin.admits(self._uid(pid)):
+            return "reused", f"process {pid} ({comm}) is of uid {self._uid(pid)}, the file of uid {origin.owner} alone"
+        booted = self._boot_time()
+        # The kernel rounds both the boot and the start down, so this start is never late; a tick is for the doubt.
+        if updated is not None and booted is not None and booted + (start - 1) / self._ticks > updated:
+            return "reused", f"process {pid} ({comm}) started after the last update"
+        mappings = self._mappings(pid, seen, origin.file)
+        if origin.file in mappings.files:
+            return "live", None
+        if mappings.trouble is None:
+            return "reused", f"process {pid} ({comm}) has not mapped this file"
+        if updated is None or booted is None or name not in (None, comm) or not origin.trusted(self._uid(pid)):
+            return "reused", f"process {pid} is {comm}, and {mappings.trouble}"
+        return "likely", f"process {pid} was there at the last update, but {mappings.trouble}"
+
+    def _stat(self, pid: int) -> processes.Stat | None:
+        if pid not in self._seen:
+            self._seen[pid] = processes.stat(pid, self._root)
+        return self._seen[pid]
+
+    def _boot_time(self) -> float | None:
+        """Seconds since 1970. It moves when the clock is set; to read it is slow on a machine with many cores."""
+        now = self._clock()
+        if self._booted is None or now - self._booted[0] >= _TRUSTED_S:
+            content = processes.read(f"{self._proc}/stat", _MOST_OF_STAT) or b""
+            found = re.search(rb"^btime ([0-9]+)$", content, re.MULTILINE)
+            self._booted = now, float(found[1]) if found else None
+        return self._booted[1]
+
+    def _mappings(self, pid: int, seen: processes.Stat, file: File) -> _Mappings:
+        """What a process has mapped; new enough to tell of this file."""
+        key, now = (pid, seen[4]), self._clock()
+        known = self._mapped.setdefault(key, _Mappings())
+        wanted = known.hangs or now - known.at >= _TRUSTED_S or file not in known.files | known.asked
+        if wanted:
+            known.waiting.add(file)
+        if wanted and pid not in self._read:
+            self._read.add(pid)
+            known.at = now
+            self._rounds.patience = min(self._patience, max(_SHORT, self._left))
+            known.take(self._rounds.run({key: lambda: _mapped_files(f"{self._proc}/{pid}", seen[1] == "Z")})[key])
+            if known.hangs:
+                self._left -= self._rounds.patience
+            known.asked, known.waiting = (
+                known.waiting | (known.asked if len(known.asked) < _MOST_FILES else set()),
+                set(),
+            )
+        return known
+
+
+class _Mappings:
+    """The counters that a process has mapped, as far as that can be read."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.files: set[File] = set()
+        self.asked: set[File] = set()  # a file that is neither here nor among those mapped is new,
+        self.waiting: set[File] = set()  # and waits for the next reading
+        self.hangs = False
+        self.trouble: str | None = None
+
+    def take(self, outcome: Outcome) -> None:
+        self.hangs = outcome.hangs
+        if outcome.hangs:  # what was known holds until there is an answer
+            self.trouble = f"its mappings have not come for {outcome.age:.0f} s; it may hang"
+        elif outcome.error:
+            self.files = set()
+            self.trouble = f"its mappings cannot be read ({getattr(outcome.error, 'strerror', outcome.error)})"
+        else:
+            self.files, self.trouble = outcome.value, None
+
+
+def _mapped_files(process: str, headless: bool) -> set[File]:
+    """Of a process whose first thread has ended, only the others still tell."""
+    threads = [f"{process}/task/{thread}" for thread in os.listdir(f"{process}/task")] if headless else [process]
+    content = b""
+    for thread in threads:
+        with open(f"{thread}/maps", "rb", buffering=0) as file:
+            content = content or file.readall()
+    return {
+        (os.makedev(int(major, 16), int(minor, 16)), int(inode)) for major, minor, inode in _MAPPING.findall(content)
+    }

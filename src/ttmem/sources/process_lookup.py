@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What /proc says about one process."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+from ttmem.model.printable import printable_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from ttmem.model.identity import ProcessInfo
+
+    Stat = tuple[str, str, int, int, int]
+
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of a stat
+_MAX_COMMAND = 4096
+# What the cgroups of a runtime are called, by the word before the id or the folder around it.
+_RUNTIMES = {
+    "docker": "docker",
+    "libpod": "podman",
+    "libpod_parent": "podman",
+    "cri-containerd": "containerd",
+    "nerdctl": "containerd",
+    "default": "containerd",
+    "k8s.io": "containerd",
+    "crio": "cri-o",
+}
+
+
+def read(path: str, limit: int = 1 << 16) -> bytes | None:
+    """What a file holds, up to a limit; None if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(limit)
+    except OSError:
+        return None
+
+
+def stat(pid: int, root: str = "/") -> Stat | None:
+    """(name, state letter, flags, threads, start time in ticks since boot), None if there is no such process."""
+    line = read(os.path.join(root, f"proc/{pid}/stat"))
+    if line is None:
+        return None
+    end = line.rfind(b")")  # the name before may hold spaces and parentheses
+    fields = line[end + 2 :].split()
+    try:
+        name = printable_bytes(line[line.index(b"(") + 1 : end])
+        return name, fields[0].decode(), int(fields[6]), int(fields[17]), int(fields[19])
+    except (IndexError, ValueError):
+        return None
+
+
+def is_dead(known: Stat) -> bool:
+    """Is it a zombie, which holds nothing? One with threads left lives on, though its first thread has ended."""
+    return known[1] in "ZXx" and known[3] <= 1
+
+
+def start_and_state(pid: int, root: str = "/") -> tuple[int, str] | None:
+    """(start time in ticks since boot, state letter), None if there is no such process."""
+    known = stat(pid, root)
+    return (known[4], known[1]) if known else None
+
+
+def describe(pid: int, uid: int | None, root: str = "/") -> ProcessInfo:
+    """Name, command line and start time; what can no longer be read is None."""
+    from ttmem.model.identity import ProcessInfo  # brings typing along, which a screen without a server can spare
+
+    born = start_and_state(pid, root)
+    if born is None:
+        return ProcessInfo(pid, None, uid)
+    name = read(os.path.join(root, f"proc/{pid}/comm"))
+    return ProcessInfo(pid, born[0], uid, printable_bytes(name.rstrip(b"\n")) if name else None, command(pid, root))
+
+
+def command(pid: int, root: str = "/") -> str | None:
+    """The command line. The kernel reads it out of the process's memory, and waits while that is locked."""
+    words = read(os.path.join(root, f"proc/{pid}/cmdline"), _MAX_COMMAND)
+    return printable_bytes(words.rstrip(b"\0").replace(b"\0", b" ")) or None if words else None
+
+
+def owner(pid: int, root: str = "/") -> tuple[int | None, int | None]:
+    """(effective uid, pid in its own pid namespace if that is not ours), each None if it cannot be told.
+
+    The folder in /proc belongs to root if the process may not be dumped, so its owner is not asked for.
+    """
+    uid = inner = None
+    for line in (read(os.path.join(root, f"proc/{pid}/status")) or b"").split(b"\n"):
+        key, _, value = line.partition(b":")
+        numbers = value.split()
+        if key == b"Uid" and len(numbers) == 4 and numbers[1].isdigit():
+            uid = int(numbers[1])
+        elif key == b"NSpid" and len(numbers) > 1 and numbers[-1].isdigit():
+            inner = int(numbers[-1])
+    return uid, inner
+
+
+def container(pid: int, root: str = "/") -> str | None:
+    """The container that a process runs in, by the names of its cgroups; None if by them it runs in none."""
+    found = None
+    for line in (read(os.path.join(root, f"proc/{pid}/cgroup")) or b"").splitlines():
+        parts = printable_bytes(line.split(b":", 2)[-1]).split("/")
+        for above, part in itertools.pairwise(parts):
+            pod = _pod(part)
+            if pod:  # says more than the container in it, or the one around the whole cluster
+                return pod
+            found = found or _container(above, part)
+    return found
+
+
+def _pod(part: str) -> str | None:
+    """``pod<uid>`` under the cgroup file system, ``kubepods-burstable-pod<uid>.slice`` under systemd."""
+    before, found, rest = part.removesuffix(".slice").rpartition("pod")
+    uid = rest.replace("_", "-")
+    if found and (not before or before.startswith("kubepods")) and _is_hex(uid.replace("-", ""), 32):
+        return f"kubernetes pod {uid[:12]}"
+    return None
+
+
+def _container(above: str, part: str) -> str | None:
+    stem = part.removesuffix(".scope").removesuffix(".service")
+    runtime, _, last = stem.rpartition("-")
+    if _is_hex(last, 64):
+        # conmon watches over the container from outside.
+        return None if runtime.endswith("conmon") else f"{_RUNTIMES.get(runtime or above, 'container')} {last[:12]}"
+    if above in ("lxc", "lxc.payload") and part:
+        return f"lxc {part}"
+    if part.startswith("lxc.payload."):
+        return f"lxc {part.removeprefix('lxc.payload.')}"
+    name = stem.replace("\\x2d", "-")  # as systemd writes a dash in a name
+    if name.startswith("systemd-nspawn@"):
+        return f"systemd-nspawn {name.removeprefix('systemd-nspawn@')}"
+    scope = above == "machine.slice" and part.endswith(".scope") and name.startswith("machine-")
+    if scope and not name.startswith(("machine-qemu-", "machine-lxc-")):  # those are libvirt's
+        return f"systemd-nspawn {name.removeprefix('machine-')}"
+    return None
+
+
+def job(pid: int, root: str = "/") -> dict[str, str | None] | None:
+    """What a process was started as part of: a SLURM job by the names of its cgroups, else its session.
+
+    A session goes by its leader's name, which is None when the leader has ended. It is no session of ours if its leader
+    is outside our pid namespace: the kernel then says 0.
+    """
+    for line in (read(os.path.join(root, f"proc/{pid}/cgroup")) or b"").splitlines():
+        parts = printable_bytes(line.split(b":", 2)[-1]).split("/")
+        for place, part in enumerate(parts):
+            number = part.removeprefix("job_")
+            if part != number and number.isdecimal() and any("slurm" in above for above in parts[:place]):
+                return {"id": f"slurm job {number}", "name": None}
+    line = read(os.path.join(root, f"proc/{pid}/stat")) or b""
+    fields = line[line.rfind(b")") + 2 :].split()
+    leader = int(fields[3]) if len(fields) > 3 and fields[3].isdigit() else 0
+    if not leader:
+        return None
+    known = stat(leader, root)
+    return {"id": f"session {leader}", "name": known[0] if known else None}
+
+
+def _is_hex(text: str, length: int) -> bool:
+    return len(text) == length and all(c in "0123456789abcdef" for c in text)
+
+
+def visible_devices(pid: int, root: str = "/") -> list[str] | None:
+    """The chips a process restricted itself to with TT_VISIBLE_DEVICES; None if it did not, or we may not know."""
+    environ = read(os.path.join(root, f"proc/{pid}/environ"), 1 << 20)
+    for entry in (environ or b"").split(b"\0"):
+        name, _, value = entry.partition(b"=")
+        if name == b"TT_VISIBLE_DEVICES":
+            found = [part.strip() for part in value.decode("utf-8", "replace").split(",")]
+            return [part for part in found if part] or None
+    return None
+
+
+def user(uid: int) -> str | None:
+    """A user's name. Asked once for each: the answer may come from another machine."""
+    if uid not in _users:
+        import pwd
+
+        try:
+            _users[uid] = printable_bytes(os.fsencode(pwd.getpwuid(uid).pw_name))
+        except (KeyError, OverflowError):
+            _users[uid] = None
+    return _users[uid]
+
+
+_users: dict[int, str | None] = {}
+
+
+def descendants(pid: int, root: str = "/") -> list[int]:
+    """A process and all that descend from it, as far as they can be seen."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting and len(found) < 4096:
+        one = waiting.pop()
+        found.append(one)
+        try:
+            tasks = os.listdir(os.path.join(root, f"proc/{one}/task"))
+        except OSError:
+            continue
+        for task in tasks:
+            children = read(os.path.join(root, f"proc/{one}/task/{task}/children")) or b""
+            waiting += [int(child) for child in children.split() if child.isdigit()]
+    return found
+
+
+def device_users(pid: int, root: str = "/", known: Container[int] = ()) -> dict[int, str]:
+    """Which of a process and its descendants use a device through tt-metal unseen, by what they have mapped.
+
+    Who has an agent's memory mapped is tracked, or was forked from one that is; ``known`` need not be looked at.
+    """
+    users = {}
+    for one in descendants(pid, root):
+        if one in known:
+            continue
+        maps = read(os.path.join(root, f"proc/{one}/maps"), 1 << 24) or b""
+        if b"/memfd:ttmem" in maps:
+            continue
+        if b"libtt_metal" in maps and (b"/dev/tenstorrent/" in maps or b"/dev/shm/tt_device_" in maps):
+            users[one] = describe(one, None, root).name or "?"
+    return users

@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's shared memory, read from outside: ring, live table, places, chips, meters, blobs.
+
+The layout is that of native/src/layout.h, written down once there and once here; a test compares the two field by
+field. The file belongs to another process: every number is copied before it is looked at, and nothing read here
+is trusted to lie where it should. It is read with pread and never mapped: a mapping of memory whose owner punches a
+hole into it, or whose huge pages run out, ends the reader with SIGBUS.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from ttmem.model.core_sets import MAX_Y, ROW
+from ttmem.model.geometry import Arch, Geometry
+from ttmem.model.identity import ChipInfo, assumed_uid
+from ttmem.model.validation import MAX_MESH_CHIPS, check_cores, check_device, check_geometry
+
+MAGIC = int.from_bytes(b"ttmemrng", "little")
+VERSION = 4
+NO_SLOT = NO_MESH = NO_BOARD = 0xFFFFFFFF
+SHARED, WHOLESALE, BINARY, RAN, KEPT, PER_CORE = 1, 2, 4, 8, 16, 32
+PROGRAM_FRAME = 255
+
+HEADER_SIZE, PLACE_SIZE, CHIP_SIZE, METERS_SIZE, RECORD_SIZE = 4096, 512, 64, 512, 64
+# name, offset, struct code
+HEADER_FIELDS = (
+    ("magic", 0, "Q"), ("version", 8, "I"), ("pid", 12, "I"), ("total", 16, "Q"),
+    ("places_at", 24, "I"), ("places", 28, "I"), ("chips_at", 32, "I"), ("chips", 36, "I"),
+    ("ring_at", 40, "I"), ("ring_slots", 44, "I"), ("table_at", 48, "I"), ("table_slots", 52, "I"),
+    ("blobs_at", 56, "I"), ("blobs_size", 60, "I"), ("started", 64, "Q"), ("coverage", 72, "Q"),
+    ("meters_at", 80, "I"), ("meters", 84, "I"),
+    ("head", 128, "Q"), ("table_high", 136, "I"), ("blobs_used", 140, "I"), ("places_used", 144, "I"),
+    ("chips_used", 148, "I"), ("table_full", 152, "Q"), ("blobs_full", 160, "Q"), ("unknown_frees", 168, "Q"),
+    ("replaced", 176, "Q"), ("names", 184, "Q"), ("failures", 192, "Q"), ("places_full", 200, "Q"),
+    ("meters_used", 208, "Q"), ("earlier_frees", 216, "Q"), ("wheel", 256, "256s"), ("trouble", 512, "512s"),
+)  # fmt: skip
+RECORD_FIELDS = (
+    ("sequence", 0, "Q"), ("time", 8, "Q"), ("event", 16, "B"), ("kind", 17, "B"), ("layout", 18, "B"),
+    ("flags", 19, "B"), ("thread", 20, "I"), ("address", 24, "Q"), ("size", 32, "Q"), ("per_bank", 40, "I"),
+    ("slot", 44, "I"), ("place", 48, "H"), ("core_count", 50, "H"), ("cores", 52, "I"), ("program", 56, "I"),
+    ("name", 60, "I"),
+)  # fmt: skip
+PLACE_FIELDS = (
+    ("turn", 0, "I"), ("state", 4, "I"), ("mesh", 8, "I"), ("whole", 12, "I"), ("chips", 16, "I"),
+    ("chip_count", 20, "I"), ("arch", 24, "I"), ("cores", 28, "I"), ("l1_size", 32, "Q"), ("l1_base", 40, "Q"),
+    ("dram_base", 48, "Q"), ("buffers_ours", 56, "Q"), ("buffers_theirs", 64, "Q"), ("audits", 72, "Q"),
+    ("mismatches", 80, "Q"), ("audited", 88, "Q"), ("map_end", 96, "Q"),
+)  # fmt: skip
+BANKS_AT, BANK_SIZE, BANK_COUNT = 104, 40, 5
+BANK_FIELDS = (
+    ("size", 0, "Q"), ("ours", 8, "Q"), ("theirs", 16, "Q"), ("largest_free", 24, "Q"), ("banks", 32, "I"),
+    ("unit", 36, "I"),
+)  # fmt: skip
+CHIP_FIELDS = (
+    ("unique_id", 0, "Q"), ("number", 8, "I"), ("arch", 12, "I"), ("board", 16, "I"), ("remote", 20, "I"),
+)  # fmt: skip
+_CHIP_MASK, _GAUGES_AT = 32, 64
+METERS_FIELDS = (("chips", 0, f"{_CHIP_MASK}s"), ("gauges", _GAUGES_AT, f"{METERS_SIZE - _GAUGES_AT}s"))
+METER_FIELDS = (("used", 0, "Q"), ("reserved", 8, "Q"), ("peak", 16, "Q"), ("reserved_peak", 24, "Q"))
+# What there is a meter for, in order: two pools, and the kinds by their labels.
+GAUGES = ("dram_pool", "dram", "l1_pool", "l1", "host", "l1_small", "trace", "cb", "dfb", "scratchpad", "kernel",
+          "fabric_kernel", "dispatch_kernel", "firmware")  # fmt: skip
+
+RECORD = Struct("<" + "".join(code for _, _, code in RECORD_FIELDS))
+_PLACE = Struct("<" + "".join(code for _, _, code in PLACE_FIELDS))
+_BANK = Struct("<" + "".join(code for _, _, code in BANK_FIELDS))
+_CHIP = Struct("<" + "".join(code for _, _, code in CHIP_FIELDS))
+_HEADER = {name: (Struct("<" + code), offset) for name, offset, code in HEADER_FIELDS}
+_METER = Struct("<" + "".join(code for _, _, code in METER_FIELDS))
+_BLOB_LENGTH = Struct("<I")
+MAX_BLOB = 4096
+_MAX_FILE_BYTES = 1 << 28
+_MAX_RING_SLOTS, _MAX_TABLE_SLOTS, _MAX_BLOB_BYTES = 1 << 16, 1 << 18, 32 << 20  # as the agent makes them
+_MAX_PLACES, _MAX_CHIPS, _MAX_METERS = 256, 256, 257
+_READ_ATTEMPTS = 100  # of something that its owner may be changing
+
+# UMD's BoardType codes, named as sysfs names them.
+BOARDS = {3: "n150", 4: "n300", 5: "p100", 6: "p150", 7: "p300", 8: "galaxy-wormhole", 9: "galaxy-wormhole",
+          10: "galaxy-blackhole"}  # fmt: skip
+
+
+class RingEvent(IntEnum):
+    """What a record says happened."""
+
+    OPENED = 1
+    CLOSING = 2
+    CLOSED = 3
+    ALLOCATED = 4
+    FREED = 5
+    PROGRAM = 6
+    RUN = 7
+    DESTROYED = 8
+    CACHE_CLEARED = 9
+    PHASE_BEGAN = 10
+    PHASE_ENDED = 11
+    FAILED = 12
+    NAMED = 13
+
+
+class Record(NamedTuple):
+    """One record, as it stands in ring and table."""
+
+    sequence: int
+    time: int
+    event: int
+    kind: int
+    layout: int
+    flags: int
+    thread: int
+    address: int
+    size: int
+    per_bank: int
+    slot: int
+    place: int
+    core_count: int
+    cores: int
+    program: int
+    name: int
+
+
+class Cause(NamedTuple):
+    """Why a thing is there, as far as the agent could see."""
+
+    tag: str | None  # the ttnn operation
+    shape: str | None
+    stack: str | None
+
+
+class Bank(NamedTuple):
+    """One class of memory of a place: its banks, and what table and allocator said at the last audit."""
+
+    size: int
+    ours: int
+    theirs: int
+    largest_free: int
+    banks: int
+    unit: int
+
+
+class Place(NamedTuple):
+    """A mesh, part of one, or a chip by itself, with the allocator that rules there."""
+
+    turn: int
+    state: int
+    mesh: int
+    whole: int
+    chips: int
+    chip_count: int
+    arch: int
+    cores: int
+    l1_size: int
+    l1_base: int
+    dram_base: int
+    buffers_ours: int
+    buffers_theirs: int
+    audits: int
+    mismatches: int
+    audited: int
+    map_end: int
+    banks: tuple[Bank, ...]
+
+
+class RingChip(NamedTuple):
+    """A chip as the process knows it."""
+
+    unique_id: int
+    number: int
+    arch: int
+    board: int
+    remote: int
+
+
+class Meter(NamedTuple):
+    """Bytes of one kind or pool; the peaks are those since the workload last reset them."""
+
+    used: int
+    reserved: int
+    peak: int
+    reserved_peak: int
+
+
+class RingError(ValueError):
+    """The memory handed over is not what an agent hands over; the text says what is wrong."""
+
+
+class Ring:
+    """A reader's view of one agent's memory. The reader keeps its own place in the ring; the agent knows of none."""
+
+    def __init__(self, fd: int) -> None:
+        """Takes the descriptor over, also if it is refused."""
+        self._fd = fd
+        try:
+            self._size = _checked_size(fd)
+            layout = self._checked_layout()
+        except RingError:
+            os.close(fd)
+            raise
+        self.cursor = 0
+        self._blobs: dict[int, bytes] = {}
+        self._blob_bytes = 0
+        self._masks: dict[int, int] = {0: 0}
+        self._names: dict[int, str | None] = {0: None}
+        self._causes: dict[int, Cause] = {}
+        self._ring_at, self.slots = layout["ring_at"], layout["ring_slots"]
+        self._table_at, self._table_slots = layout["table_at"], layout["table_slots"]
+        self._blobs_at, self._blobs_size = layout["blobs_at"], layout["blobs_size"]
+        self._places_at, self.place_count = layout["places_at"], layout["places"]
+        self._chips_at, self._chip_count = layout["chips_at"], layout["chips"]
+        self._meters_at, self._meter_count = layout["meters_at"], layout["meters"]
+        self._head, self._head_at = _HEADER["head"]
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _bytes(self, at: int, length: int) -> bytes:
+        """A copy of that part of the memory, however its owner treats it."""
+        try:
+            raw = os.pread(self._fd, length, at)
+            while 0 < len(raw) < length:  # one call reads at most 2 GiB, and less if a signal comes
+                more = os.pread(self._fd, length - len(raw), at + len(raw))
+                if not more:
+                    break
+                raw += more
+        except OSError as error:
+            raise RingError(f"it cannot be read: {error.strerror}") from None
+        if len(raw) != length:
+            raise RingError(f"it ends after {at + len(raw)} bytes")
+        return raw
+
+    def field(self, name: str) -> int:
+        code, offset = _HEADER[name]
+        return int(code.unpack(self._bytes(offset, code.size))[0])
+
+    def fields(self, *names: str) -> dict[str, int]:
+        """Several fields, of one moment."""
+        header = self._bytes(0, HEADER_SIZE)
+        return {name: int(_HEADER[name][0].unpack_from(header, _HEADER[name][1])[0]) for name in names}
+
+    def text(self, name: str) -> str:
+        code, offset = _HEADER[name]
+        return bytes(code.unpack(self._bytes(offset, code.size))[0]).split(b"\0", 1)[0].decode("utf-8", "replace")
+
+    @property
+    def head(self) -> int:
+        """The sequence of the newest record.
+
+        A copy of eight bytes may be half old and half new. So two copies are taken until the second is as high as the
+        first, or higher by what can be written in between; the first is then a number the writer has reached.
+        """
+        for _ in range(_READ_ATTEMPTS):
+            first, second = (self._head.unpack(self._bytes(self._head_at, 8))[0] for _ in range(2))
+            if 0 <= second - first < self.slots:
+                return int(first)
+        raise RingError("its head is never the same twice")
+
+    def read(self, limit: int) -> tuple[int, list[tuple[int, ...]]]:
+        """At most ``limit`` records after the cursor, oldest first, and how many before them were overwritten.
+
+        A record may be overwritten while it is copied. The writer is at most one ahead of ``head``, so whatever is
+        a whole ring behind that after the copy is thrown away.
+        """
+        head = self.head
+        first = max(self.cursor + 1, head - self.slots + 2)
+        last = min(head, first + limit - 1)
+        if last < first:
+            return max(0, first - self.cursor - 1), []
+        raw = self._copy(first, last)
+        records = list(RECORD.iter_unpack(raw))
+        safe = self.head - self.slots + 2
+        if safe > first:
+            records = records[safe - first :]
+            first = min(safe, last + 1)
+        if records and records[0][0] != first:
+            raise RingError(f"record {records[0][0]} stands where {first} should")
+        lost = first - self.cursor - 1
+        self.cursor = last
+        return lost, records
+
+    def _copy(self, first: int, last: int) -> bytes:
+        at, end = first % self.slots, last % self.slots + 1
+        start = self._ring_at
+        if at < end:
+            return self._bytes(start + at * RECORD_SIZE, (end - at) * RECORD_SIZE)
+        return self._bytes(start + at * RECORD_SIZE, (self.slots - at) * RECORD_SIZE) + self._bytes(
+            start, end * RECORD_SIZE
+        )
+
+    def live(self) -> list[tuple[int, ...]]:
+        """Everything live, exact at the record the cursor stands on afterwards.
+
+        The table is copied while the agent goes on writing. What changed meanwhile is in the ring, so it is put
+        right from there; if the ring ran over meanwhile, once more.
+        """
+        for _ in range(100):
+            # The newest record again: its change of the table comes after it and may not be made yet.
+            self.cursor = max(0, self.head - 1)
+            high = min(self.field("table_high"), self._table_slots)
+            raw = self._bytes(self._table_at, high * RECORD_SIZE)
+            table = {slot: record for slot, record in enumerate(RECORD.iter_unpack(raw)) if record[0]}
+            lost, records = self.read(self.slots)
+            if lost:
+                continue
+            for record in records:
+                _apply(table, record)
+            return sorted(table.values())
+        raise RingError("the live table changes faster than it can be copied")
+
+    def blob(self, number: int) -> bytes:
+        """A name, core set or chip list by its number; empty for none."""
+        known = self._blobs.get(number)
+        if known is not None:
+            return known
+        if not 0 < number <= self._blobs_size - _BLOB_LENGTH.size:
+            return b""
+        at = self._blobs_at + number
+        (length,) = _BLOB_LENGTH.unpack(self._bytes(at, _BLOB_LENGTH.size))
+        if length > MAX_BLOB or number + 4 + length > self._blobs_size:
+            return b""
+        found = self._bytes(at + 4, length)
+        self._blob_bytes += length
+        if self._blob_bytes > self._blobs_size:  # more than can be there: blobs that overlap
+            self._blob_bytes = length
+            self._blobs.clear()
+            self._masks = {0: 0}
+            self._names = {0: None}
+            self._causes.clear()
+        self._blobs[number] = found
+        return found
+
+    def mask(self, number: int) -> int:
+        """A core set as the account keeps it: bit ``y * 64 + x``, which is how the agent writes it."""
+        known = self._masks.get(number)
+        if known is None:
+            known = int.from_bytes(self.blob(number), "little")
+            check_cores(known)
+            self._masks[number] = known
+        return known
+
+    def name(self, number: int) -> str | None:
+        known = self._names.get(number)
+        if known is None and number:
+            known = self._names[number] = self.blob(number).decode("utf-8", "replace") or None
+        return known
+
+    def cause(self, number: int) -> Cause:
+        """A name in its parts: the operation, the shape of the tensor, the Python stack, each if it is known."""
+        known = self._causes.get(number)
+        if known is None:
+            tag, _, rest = (self.name(number) or "").partition("\n")
+            shape, _, stack = rest.partition("\n")
+            known = self._causes[number] = Cause(tag or None, shape or None, stack or None)
+        return known
+
+    def place(self, number: int) -> Place:
+        """A place as it is now. Its ``turn`` is odd if its writer is amid a change, or was killed amid one."""
+        if not 0 <= number < self.place_count:
+            raise RingError(f"there is no place {number}")
+        at = self._places_at + number * PLACE_SIZE
+        for _ in range(_READ_ATTEMPTS):
+            raw = self._bytes(at, PLACE_SIZE)
+            fields = _PLACE.unpack_from(raw)
+            (turn,) = _BLOB_LENGTH.unpack(self._bytes(at, _BLOB_LENGTH.size))
+            if turn == fields[0] and not turn & 1:
+                break
+        banks = tuple(Bank._make(_BANK.unpack_from(raw, BANKS_AT + i * BANK_SIZE)) for i in range(BANK_COUNT))
+        return Place._make((*fields, banks))
+
+    def places(self) -> list[Place]:
+        return [self.place(number) for number in range(min(self.field("places_used"), self.place_count))]
+
+    def chips_of(self, place: Place) -> list[RingChip]:
+        raw = self.blob(place.chips)
+        if len(raw) > 2 * MAX_MESH_CHIPS:
+            raise RingError(f"a mesh of {len(raw) // 2} chips; there can be {MAX_MESH_CHIPS}")
+        chips = [self.chip(int.from_bytes(raw[i : i + 2], "little")) for i in range(0, len(raw) - 1, 2)]
+        for chip in chips:
+            check_device(chip.number)
+        if len({chip.number for chip in chips}) != len(chips):
+            raise RingError("a mesh has one chip twice")
+        return chips
+
+    def chip(self, number: int) -> RingChip:
+        if not 0 <= number < self._chip_count:
+            raise RingError(f"there is no chip {number}")
+        return RingChip._make(_CHIP.unpack_from(self._bytes(self._chips_at + number * CHIP_SIZE, CHIP_SIZE)))
+
+    def meters(self) -> dict[tuple[int | None, str], Meter]:
+        """What is held, by Metal's number (None: on all chips together) and gauge.
+
+        Each number is whole, but the agent may be between two of them: they belong together while it stands still.
+        """
+        found: dict[tuple[int | None, str], Meter] = {}
+        for group in range(min(self.field("meters_used"), self._meter_count)):
+            raw = self._bytes(self._meters_at + group * METERS_SIZE, METERS_SIZE)
+            mask = int.from_bytes(raw[:_CHIP_MASK], "little")
+            chips = [self.chip(number).number for number in range(mask.bit_length()) if mask >> number & 1]
+            for gauge, values in zip(GAUGES, _METER.iter_unpack(raw[_GAUGES_AT:])):
+                for chip in chips if group else (None,):
+                    found[chip, gauge] = Meter._make(values)
+        return found
+
+    def _checked_layout(self) -> dict[str, int]:
+        """Where everything lies. It is read once: the owner may change it after it was checked."""
+        header = self._bytes(0, HEADER_SIZE)
+        read = {name: code.unpack_from(header, offset)[0] for name, (code, offset) in _HEADER.items()}
+        if read["magic"] != MAGIC:
+            raise RingError("it does not begin with the agent's mark")
+        if read["version"] != VERSION:
+            raise RingError(f"it is version {read['version']}, this reader knows version {VERSION}")
+        for name, count, each, most in (
+            ("places_at", "places", PLACE_SIZE, _MAX_PLACES), ("chips_at", "chips", CHIP_SIZE, _MAX_CHIPS),
+            ("meters_at", "meters", METERS_SIZE, _MAX_METERS), ("ring_at", "ring_slots", RECORD_SIZE, _MAX_RING_SLOTS),
+            ("table_at", "table_slots", RECORD_SIZE, _MAX_TABLE_SLOTS), ("blobs_at", "blobs_size", 1, _MAX_BLOB_BYTES),
+        ):  # fmt: skip
+            at, items = read[name], read[count]
+            if not HEADER_SIZE <= at <= self._size or not 0 < items * each <= self._size - at:
+                raise RingError(f"its {count} at {at} do not fit {self._size} bytes")
+            if items > most:
+                raise RingError(f"it has {items} {count}; an agent has at most {most}")
+        if read["ring_slots"] < 2:
+            raise RingError("its ring has one slot, which is always about to be overwritten")
+        return read
+
+
+def _apply(table: dict[int, tuple[int, ...]], record: tuple[int, ...]) -> None:
+    """Bring a copy of the table up to one record."""
+    event, slot = record[2], record[10]
+    if slot == NO_SLOT and event != RingEvent.DESTROYED:
+        return  # there was no room for it
+    if event == RingEvent.ALLOCATED or event == RingEvent.PROGRAM:
+        table[slot] = record
+    elif event == RingEvent.NAMED and slot in table:
+        table[slot] = (*table[slot][:-1], record[-1])
+    elif event == RingEvent.FREED:
+        table.pop(slot, None)
+    elif event == RingEvent.RUN and slot in table:
+        old = list(table[slot])
+        old[1], old[5] = record[1], old[5] | RAN
+        table[slot] = tuple(old)
+    elif event == RingEvent.DESTROYED:
+        program = record[14]
+        for gone in [slot for slot, thing in table.items() if thing[14] == program]:
+            del table[gone]
+
+
+def _checked_size(fd: int) -> int:
+    """The size of a memory file that no longer shrinks; nothing else is read from: a pipe would block."""
+    try:
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError:
+        raise RingError("it is not a memory file") from None
+    if not seals & fcntl.F_SEAL_SHRINK:
+        raise RingError("it is not sealed against shrinking")
+    size = os.fstat(fd).st_size
+    if not HEADER_SIZE <= size <= _MAX_FILE_BYTES:
+        raise RingError(f"it has {size} bytes")
+    return size
+
+
+def geometry_of(place: Place, grid: int) -> Geometry | None:
+    """The live geometry of a place's chips; ``grid`` is its compute grid as a core mask. None if that is not known."""
+    if not grid:
+        return None
+    arch = Arch(place.arch) if place.arch in Arch._value2member_map_ else Arch.UNKNOWN
+    rows = [(grid >> ROW * y) & (1 << ROW) - 1 for y in range(MAX_Y)]
+    width = max(row.bit_length() for row in rows)
+    height = max(y + 1 for y, row in enumerate(rows) if row)
+    dram, small, trace = place.banks[0], place.banks[3], place.banks[4]
+    geometry = Geometry(
+        arch, width, height, place.l1_size, place.l1_base, place.map_end or place.l1_base, dram.banks,
+        place.dram_base + dram.size + trace.size, small.size, trace.size, True,
+    )  # fmt: skip
+    check_geometry(geometry)
+    return geometry
+
+
+def chip_info(chip: RingChip, geometry: Geometry | None, arch: Arch = Arch.UNKNOWN) -> ChipInfo:
+    uid = str(chip.unique_id) if chip.unique_id else assumed_uid(chip.number)
+    board = BOARDS.get(chip.board)
+    remote = {0: False, 1: True}.get(chip.remote)
+    return ChipInfo(uid, None, None, arch if geometry is None else geometry.arch, board, remote, geometry)
