@@ -76,7 +76,8 @@ def test_a_death_takes_effect_at_once(server: Server, legacy: Legacy, capsys: py
 
 def test_a_process_that_connects_sends_and_dies_before_it_is_accepted(server: Server) -> None:
     script = (
-        "import socket, os, sys; from ttmem.wire.legacy_records import request, Type; s = socket.socket(socket.AF_UNIX);"
+        "import socket, os, sys; from ttmem.wire.legacy_records import request, Type;"
+        "s = socket.socket(socket.AF_UNIX);"
         "s.connect(sys.argv[1]); s.sendall(request(Type.ALLOC, 0, size=4096, pid=os.getpid(), ident=1));"
         "os.kill(os.getpid(), 9)"
     )
@@ -133,7 +134,8 @@ def test_another_users_live_process_is_not_taken_for_dead(serve: Callable[..., S
     drop += "os.setgroups([]); os.setgid(65534); os.setuid(65534);"
     server = serve("--quiet", python=["-c", f"{drop} from ttmem.cli import main; raise SystemExit(main())"])
     script = (
-        "import socket, os, sys; from ttmem.wire.legacy_records import request, Type; s = socket.socket(socket.AF_UNIX);"
+        "import socket, os, sys; from ttmem.wire.legacy_records import request, Type;"
+        "s = socket.socket(socket.AF_UNIX);"
         "s.connect(sys.argv[1]); os.setgid(12345); os.setuid(12345);"
         "s.sendall(request(Type.ALLOC, 0, size=4096, pid=os.getpid(), ident=1));"
         "print('sent', flush=True); sys.stdin.read()"

@@ -19,7 +19,7 @@ from ttmem.documents.snapshot import snapshot
 from ttmem.model import events as ev
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.recording import reader as journal
+from ttmem.recording import event_file as journal
 from ttmem.recording.event_file import MAGIC, VERSION, JournalError, JournalReader, JournalWriter
 from ttmem.wire import client_records as native
 from ttmem.wire.client_decode import decode

@@ -89,8 +89,8 @@ if TYPE_CHECKING:
     from ttmem.sources import sysfs
 """
     assert set(imports(ast.parse(code), "ttmem.wire.legacy_records", False)) == {
-        "ttmem.cli", "ttmem.server.daemon", "ttmem.show.smi_screen", "ttmem.wire.legacy_stream", "importlib", "ttmem.run",
-        "ttmem.sources.sysfs",
+        "ttmem.cli", "ttmem.server.daemon", "ttmem.show.smi_screen", "ttmem.wire.legacy_stream", "importlib",
+        "ttmem.run", "ttmem.sources.sysfs",
     }  # fmt: skip
 
 

@@ -194,6 +194,9 @@ def test_the_dead(letter: str, threads: int, dead: bool) -> None:
 def test_what_a_screen_can_spare_is_not_imported() -> None:
     """`ttmem smi` without a server starts with these modules, and has little time to."""
     heavy = "{'typing', 'dataclasses', 'threading', 'subprocess', 'pathlib', 'shutil', 'ttmem.model.identity'}"
-    program = f"import sys; old = set(sys.modules); import ttmem.sources.device_holders; print({heavy} & (set(sys.modules) - old))"
+    program = (
+        "import sys; old = set(sys.modules); import ttmem.sources.device_holders;"
+        f"print({heavy} & (set(sys.modules) - old))"
+    )
     run = subprocess.run([sys.executable, "-S", "-c", program], env=ENV, check=True, capture_output=True, text=True)
     assert run.stdout == "set()\n"

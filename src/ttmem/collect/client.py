@@ -100,7 +100,7 @@ class AllocationClient:
         self, *, device_id: int, size: int, cb_id: int, program: int = 0, cores: int = 0, shared: bool = False,
         tag: str | None = None,
     ) -> None:  # fmt: skip
-        """A circular buffer exists. ``cores`` is a mask from ``ttmem.model.core_sets``, ``size`` its bytes on all of them.
+        """A circular buffer exists. ``cores`` is a mask (``ttmem.model.core_sets``), ``size`` its bytes on all of them.
 
         ``shared`` marks a globally allocated one, which lies inside an L1 buffer and is not counted again.
         """

@@ -31,7 +31,7 @@ class L1Tracker:
     <BLANKLINE>
     L1: CBs=2.0MB, Kernels=3.1MB
 
-    ``cores`` says on which cores something lies: a mask from ``ttmem.model.core_sets``, ``CoreRange`` or (x, y) values. A
+    ``cores`` says on which cores something lies: a mask (``ttmem.model.core_sets``), ``CoreRange`` or (x, y) values. A
     circular buffer then counts on each of them. With ``client=True`` the server is told as well, as an estimate; a
     server that is not there changes nothing.
     """

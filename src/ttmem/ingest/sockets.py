@@ -14,11 +14,11 @@ import socket
 from collections import Counter, deque
 from collections.abc import Callable
 from time import monotonic
-from typing import Protocol
 
 from ttmem.account.allocations import Thing
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
+from ttmem.account.observer import Observer
 from ttmem.ingest import file_descriptors as descriptors
 from ttmem.ingest.client_connection import Connection
 from ttmem.ingest.client_messages import Records
@@ -36,12 +36,6 @@ _DEATH_SECONDS = 0.002  # of a turn, for what one dead process left
 _ACCEPTS_PER_TURN = 64
 _MAX_USER_CONNECTIONS = 8192
 _REPORT_SECONDS = 60.0  # between two reports that descriptors are scarce
-
-
-class Observer(Protocol):
-    """Somebody who wants to see each event as it is applied."""
-
-    def __call__(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None: ...
 
 
 class Ingest:

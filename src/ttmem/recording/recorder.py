@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 from ttmem.account.allocations import Thing
 from ttmem.account.entities import Source
+from ttmem.account.observer import Observer
 from ttmem.model.events import Event, ProcessExited
 from ttmem.recording.event_file import JournalWriter
 from ttmem.recording.output_files import open_recording
-
-Observer = Callable[[float, "Source | None", Event, "Thing | None"], None]
 
 
 class Recording:

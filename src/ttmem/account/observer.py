@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who sees each event as it is applied: a recording, readers of the event stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ttmem.account.allocations import Thing
+    from ttmem.account.entities import Source
+    from ttmem.model.events import Event
+
+
+class Observer(Protocol):
+    """Somebody who wants to see each event as it is applied."""
+
+    def __call__(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None: ...
