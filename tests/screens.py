@@ -4,8 +4,7 @@
     screens = whole("Cores", 4, "ascii")  # rows by size
     beside("cores-4-ascii", {size: plain(rows) for size, rows in screens.items()})
 
-``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_screens.py``, or any other test of a view, writes its files in
-tests/data/top anew; then read the difference.
+`make screens` writes the files in tests/data/top anew; then read the difference.
 """
 
 from __future__ import annotations

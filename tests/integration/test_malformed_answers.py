@@ -14,7 +14,7 @@ import pytest
 
 from tests.hostile import HOSTILE, assert_printable
 from tests.screens import NOW, VIEWS, world
-from tests.unit.test_top_feed import Api
+from tests.unit.test_data_feed import Api
 from ttmem.cli import main
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard

@@ -2,7 +2,7 @@
 """`ttmem smi --json` of every machine that is laid out in a folder, beside what is known of that machine.
 
 A chip in reset is not among them: only inside a process can a plain file be made to fail as its files do
-(tests/integration/test_lookout.py).
+(tests/integration/test_machine_poller.py).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support import PATIENCE
-from tests.unit.test_physical import GRID, N150, Account
+from tests.unit.test_core_map import GRID, N150, Account
 from ttmem.documents import cores
 from ttmem.documents.cores import Cores
 from ttmem.documents.snapshot import snapshot

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from tests.hostile import HOSTILE, assert_printable, everywhere, poisoned
 from tests.screens import BOOTED, KEYS, NOW, VIEWS, world
-from tests.unit.test_explain_verdicts import GRID, N150, Account
-from tests.unit.test_explain_verdicts import full as out_of_memory
 from tests.unit.test_imports import DATA, OUT_OF_MEMORY
-from tests.unit.test_run_report import Story, buffer, part
+from tests.unit.test_result import Story, buffer, part
+from tests.unit.test_verdicts import GRID, N150, Account
+from tests.unit.test_verdicts import full as out_of_memory
 from ttmem.analyze.failure_types import Clash
 from ttmem.analyze.verdicts import verdict_on
 from ttmem.cli import import_, replay
@@ -163,7 +163,7 @@ def test_all_fields_at_once(name: str) -> None:
 
 
 def test_reports(tmp_path: Path) -> None:
-    from tests.unit.test_show_reports import SAMPLES
+    from tests.unit.test_reports_text import SAMPLES
     from ttmem.sources.memory_reports import read
 
     document = reports.document(read(str(SAMPLES)), HOSTILE, NOW, None, HOSTILE)

@@ -1,202 +1,488 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What /proc says, read from a folder laid out like one and from the real thing."""
+"""The view of processes: what it shows of some machines, letter by letter, and what keys and clicks do.
+
+`make screens` writes the files in tests/data/top anew; then read the difference.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-import ttmem
-from ttmem.model.identity import ProcessInfo
-from ttmem.sources import process_lookup as processes
+from tests import machines
+from tests.screens import beside, checked, files_of, forms, lines
+from tests.unit.test_signals import DEAF, PLAIN, Start, born, start  # noqa: F401
+from tests.unit.test_smi_machines import GIB, MIB, PICTURES
+from tests.unit.test_smi_properties import pictures
+from ttmem.documents import unknown_rows as blank
+from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.parts.process_tree import parent, tree
+from ttmem.show.top.parts.rows import Row, Signs, Size
+from ttmem.show.top.views.processes import Processes
 
-
-def lay_out(root: Path, pid: int, **files: bytes) -> None:
-    folder = root / "proc" / str(pid)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-
-
-def stat_line(name: str, state: str = "S", start: int = 8675309) -> bytes:
-    """Field 2 is the name, 3 the state, 22 the start; the others are numbered, so that a wrong field shows."""
-    return f"42 ({name}) {state} {' '.join(str(n) for n in range(4, 22))} {start} 23 24\n".encode()
-
-
-@pytest.mark.parametrize("name", ["python3", "a b", "(sd-pam)", "x) S 1 2 (y", ")", "", "new\nline"])
-def test_start_and_state(folder: Path, name: str) -> None:
-    lay_out(folder, 42, stat=stat_line(name, "D"))
-    assert processes.start_and_state(42, str(folder)) == (8675309, "D")
+Json = dict[str, Any]
+SCENES = ("tracked", "t3k", "containers")
+BOOTED = 1_767_300_000.0  # 23045 s before the time in the pictures; their processes started 1000 s after it
+NAMED = ("pid", "user", "name", "command", "container")
 
 
-@pytest.mark.parametrize("content", [b"", b"42", b"42 (x) S 1 2 3", b"42 (x) S " + b"z " * 40])
-def test_a_cut_stat_is_no_process(folder: Path, content: bytes) -> None:
-    lay_out(folder, 42, stat=content)
-    assert processes.start_and_state(42, str(folder)) is None
-    assert processes.describe(42, 5, str(folder)) == ProcessInfo(42, None, 5)
+class Screen:
+    """A view with its model, looked at as text."""
+
+    def __init__(self, picture: Json | None, size: Size = Size(120, 38), root: str = "/", **model: Any) -> None:
+        self.model = Model(**model)
+        self.view = Processes(root=root, booted=BOOTED)
+        self.size, self.signs = size, Signs()
+        if picture is not None:
+            self.take(picture)
+        self.rows()
+
+    def take(self, picture: Json) -> None:
+        self.model.take(picture, 0.0, 0.0)
+
+    def rows(self) -> list[str]:
+        return lines(self.view.rows(self.model, self.size, self.signs))
+
+    def press(self, *keys: str) -> list[str]:
+        for key in keys:
+            assert self.view.press(key, self.model), key
+            self.rows()
+        return self.rows()
+
+    def chosen(self) -> str:
+        """The text of the row that is marked."""
+        rows = self.view.rows(self.model, self.size, self.signs)
+        marked = [text for row in rows for text, style in row if style == "select" and len(text) > 1]
+        assert len(marked) == 1
+        return marked[0]
+
+    def pids(self) -> list[str]:
+        """Of the processes listed, from top to bottom."""
+        rows = self.rows()
+        end = next((n for n, row in enumerate(rows) if row.startswith("──")), len(rows))
+        return [row.split()[0] for row in rows[2:end] if row[:7].strip().isdigit() or row[:7].strip() == "?"]
 
 
-def test_nobody(folder: Path) -> None:
-    assert processes.start_and_state(42, str(folder)) is None
-    assert processes.describe(42, None, str(folder)) == ProcessInfo(42)
-    assert processes.visible_devices(42, str(folder)) is None
+def process(pid: int | None, state: str = "tracked", *, dram: int | None = None, **values: Any) -> Json:
+    out = {**blank.process(pid, state), "start": 100_000, "name": "python", "user": "ann", **values}
+    if "chips" not in values and dram is not None:
+        out["chips"] = [{**blank.share("u0"), "dram": dram, "l1": 0, "kinds": {"dram": dram}, "source": "server"}]
+    return out
 
 
-def test_describe(folder: Path) -> None:
-    lay_out(folder, 42, stat=stat_line("python3"), comm=b"python3\n", cmdline=b"python3\0model.py\0--batch\0008\0")
-    assert processes.describe(42, 1000, str(folder)) == ProcessInfo(
-        42, 8675309, 1000, "python3", "python3 model.py --batch 8"
+def picture_of(*processes: Json, **values: Any) -> Json:
+    picture = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+    chips = [{**blank.chip(f"u{number}", board="n150"), "kmd": number} for number in range(4)]
+    return {**picture, "chips": chips, "processes": list(processes), **values}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_screen(scene: str, folder: Path) -> None:
+    """Other machines than those of test_top_screens; the first process is opened."""
+    picture = PICTURES[scene](folder)
+
+    def draw(size: Size, signs: Signs) -> list[Row]:
+        screen = Screen(picture, size)
+        screen.signs = signs
+        screen.press("enter")
+        return screen.view.rows(screen.model, size, signs)
+
+    beside(f"processes-{scene}", forms(draw))
+
+
+def test_no_screen_is_left_over() -> None:
+    assert files_of("processes") == {f"processes-{scene}" for scene in SCENES}
+
+
+KEYS = ["s", "S", "T", "enter", "x", "slash", "escape", "down", "up", "end", "home", "pagedown", "K", "n", "p", "1"]
+
+
+@settings(max_examples=120)
+@given(
+    pictures(), st.integers(1, 300), st.integers(1, 80), st.sampled_from(["ascii", "block"]),
+    st.lists(st.sampled_from(KEYS), max_size=12),
+)  # fmt: skip
+def test_every_screen_fits(picture: Json, width: int, height: int, charts: str, keys: list[str]) -> None:
+    model, view = Model(readonly=True), Processes(root="/nowhere", booted=BOOTED)
+    model.take(picture, 0.0, 0.0)
+    for key in ["", *keys]:
+        view.press(key, model)
+        rows = view.rows(model, Size(width, height), Signs(charts))
+        checked(rows, Size(width, height), charts == "ascii")
+
+
+def test_before_the_first_picture() -> None:
+    assert Screen(None).rows()[2] == " Waiting for the first look at the machine."
+
+
+def test_nobody_is_there_and_what_to_do() -> None:
+    text = " ".join(" ".join(Screen(picture_of()).rows()).split())
+    assert "No process uses a chip, and none has reported anything." in text
+    assert "`ttmem serve`" in text
+    assert "`ttmem run -- COMMAND`" in text
+
+
+def test_sums_over_chips_say_what_they_are() -> None:
+    """24 and 12 GiB; of the third chip nothing is known. Peaks of two chips need not have been at one time."""
+    shares = [
+        {**blank.share(f"u{number}"), "dram": size * GIB, "l1": MIB, "peak_dram": size * GIB, "peak_l1": MIB}
+        for number, size in enumerate((24, 12))
+    ]
+    one = process(7, chips=shares, holds=["u0", "u1"])
+    row = Screen(picture_of(one)).rows()[2].split()
+    assert row[:8] == ["7", "ann", "python", "tracked", "0-1", "36.0G", "2.0M", "<36.0G"]
+    rows = Screen(picture_of({**one, "holds": ["u0", "u1", "u2"]})).rows()
+    assert rows[2].split()[4:8] == ["0-2", "36.0G+", "2.0M+", "-"]
+    assert "+ at least: not known of every chip" in rows[3]
+
+
+def test_programs_that_take_turns_in_l1_are_marked() -> None:
+    picture = picture_of(process(7, chips=[{**blank.share("u0"), "l1": 200 * MIB, "source": "server"}]))
+    picture["chips"][0]["memory"]["l1"]["at_once"] = 40 * MIB
+    rows = Screen(picture).rows()
+    assert "200M*" in rows[2].split()
+    assert rows[3] == " * all cached programs, which share L1 in time"
+
+
+@pytest.mark.parametrize("charts", ["block", "ascii"])
+def test_bars_are_in_proportion_and_in_the_colours_of_kinds(charts: str) -> None:
+    """Two chips alike share a bar; programs that take turns may have more L1 than there is: they fill it."""
+    shares = [
+        {**blank.share(uid), "kinds": kinds, "source": "server"}
+        for uid, kinds in (
+            ("u0", {"dram": 6 * GIB, "trace": 3 * GIB, "l1": 60 * MIB, "cb": 60 * MIB}),
+            ("u1", {"dram": 6 * GIB, "trace": 3 * GIB, "l1": 60 * MIB, "cb": 60 * MIB}),
+            ("u2", {"dram": 3 * GIB}),
+        )
+    ]
+    picture = picture_of(process(7, chips=shares))
+    for chip in picture["chips"]:
+        chip["memory"]["dram"]["capacity"], chip["memory"]["l1"]["capacity"] = 12 * GIB, 90 * MIB
+    screen = Screen(picture, Size(160, 40))
+    screen.signs = Signs(charts)
+    rows = screen.view.rows(screen.model, screen.size, screen.signs)
+    bars = [row for row in rows if row[1:2] in ([("DRAM ", "head")], [("L1   ", "head")])]
+    assert [text.strip() for (text, _), *_ in bars] == ["chip 0-1 each", "", "chip 2"]
+    lengths = [{name: len(text) for text, name in row[2:] if not set(text) - set("#tLC.█▓░")} for row in bars]
+    for found, parts in zip(lengths, ((6, 3, 3), (60, 60), (3, 9))):
+        width = sum(found.values())
+        assert list(found.values()) == pytest.approx([part / sum(parts) * width for part in parts], abs=1)
+    assert [list(found) for found in lengths] == [["dram", "trace", "track"], ["l1", "cb"], ["dram", "track"]]
+    assert [" ".join("".join(text for text, _ in row).split()[-4:]) for row in bars] == [
+        "6.0 GiB trace 3.0 GiB".partition(" ")[2], "MiB cb 60.0 MiB", "of 12.0 GiB 25%"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dram", "bar"), [(1, "█░░"), (12 * GIB - 1, "██░"), (12 * GIB, "███")])
+def test_a_bar_is_empty_or_full_only_if_that_is_so(dram: int, bar: str) -> None:
+    picture = picture_of(process(7, chips=[{**blank.share("u0"), "kinds": {"dram": dram}, "source": "server"}]))
+    picture["chips"][0]["memory"]["dram"]["capacity"] = 12 * GIB
+    (row,) = [row for row in Screen(picture, Size(160, 40)).rows() if row.startswith(" chip 0 DRAM ")]
+    drawn = row.split()[3]
+    assert drawn[0] + drawn[1] + drawn[-1] == bar
+
+
+def test_what_programs_hold_in_turns_is_no_part_of_what_is_used() -> None:
+    kinds = {"l1": 13 * MIB, "cb": 65 * MIB}
+    picture = picture_of(process(7, chips=[{**blank.share("u0"), "l1": 78 * MIB, "kinds": kinds, "source": "server"}]))
+    picture["chips"][0]["memory"]["l1"].update(capacity=90 * MIB, at_once=20 * MIB)
+    (row,) = [row for row in Screen(picture, Size(160, 40)).rows() if row.startswith(" chip 0 L1 ")]
+    assert "78.0 MiB held, in turns, of 90.0 MiB  cb 65.0 MiB  l1 13.0 MiB" in row
+    picture["chips"][0]["memory"]["l1"].update(at_once=78 * MIB)
+    (row,) = [row for row in Screen(picture, Size(160, 40)).rows() if row.startswith(" chip 0 L1 ")]
+    assert "78.0 MiB of 90.0 MiB 87%" in row
+
+
+def test_where_not_all_kinds_can_be_named_the_largest_are() -> None:
+    kinds = {"l1": 13 * MIB, "l1_small": 64 << 10, "cb": 65 * MIB, "kernel": MIB}
+    picture = picture_of(process(7, chips=[{**blank.share("u0"), "kinds": kinds, "source": "server"}]))
+    for width in (80, 90, 100, 120):
+        (row,) = [row for row in Screen(picture, Size(width, 22)).rows() if row.startswith(" chip 0 L1 ")]
+        named = re.findall(r"  (\w+) \d", row)
+        assert named == sorted(kinds, key=kinds.__getitem__, reverse=True)[: len(named)]
+        assert named
+
+
+@pytest.mark.parametrize(("chips", "said"), [(3, ""), (4, "and 1 more chip"), (5, "and 2 more chips")])
+def test_peaks_of_many_chips(chips: int, said: str) -> None:
+    shares = [{**blank.share(f"u{number}"), "peak_dram": GIB, "peak_l1": MIB} for number in range(chips)]
+    text = " ".join(" ".join(Screen(picture_of(process(7, chips=shares)), Size(200, 40)).rows()).split())
+    assert re.findall(r"and \d more chips?\b", text) == ([said] if said else [])
+
+
+def test_a_chosen_process_without_kinds_has_no_bars() -> None:
+    screen = Screen(picture_of(process(7, "untracked", holds=["u0"])))
+    assert not [row for row in screen.rows() if " DRAM " in row and "of" in row]
+
+
+def test_columns_are_as_wide_as_what_is_in_them() -> None:
+    """The chips are not cut, and neither is the command: what a short name leaves is theirs."""
+    one = process(7, dram=GIB, command="python -m serve --model llama --batch 32 --devices all of them")
+    one["chips"] = [{**one["chips"][0], "uid": f"u{number}"} for number in (0, 2)]
+    row = Screen(picture_of(one), Size(200, 30)).rows()[2]
+    assert " 0,2 " in row
+    assert one["command"] in row
+
+
+def test_ages_are_those_of_the_processes() -> None:
+    """Started 1000 s after the boot, which was 23045.7 s before the picture; the one that exited lived 500 s."""
+    gone = process(8, "exited", exited=BOOTED + 1500.0)
+    rows = Screen(picture_of(process(7), gone, process(9, start=None))).rows()
+    ages = {row.split()[0]: row for row in rows[2:5]}
+    assert "6.1 h" in ages["7"]
+    assert "8 min" in ages["8"]
+    assert " h" not in ages["9"]
+    assert " min" not in ages["9"]
+
+
+def three() -> Screen:
+    return Screen(
+        picture_of(
+            process(30, dram=5, name="b", user="zed", things=1),
+            process(10, dram=9, name="C", user="ann", things=3, command="python -m serve", container="docker 3f2a"),
+            process(20, dram=7, name="a", user="bob", things=2),
+            process(99, "exited", dram=100, name="gone"),
+            process(50, "untracked", name="silent"),
+        )
     )
 
 
-def test_a_zombie_has_no_command(folder: Path) -> None:
-    lay_out(folder, 42, stat=stat_line("python3", "Z"), comm=b"python3\n", cmdline=b"")
-    assert processes.describe(42, 1000, str(folder)) == ProcessInfo(42, 8675309, 1000, "python3", None)
+def test_sorting() -> None:
+    """What has exited is always last, and of the living who is not known about."""
+    screen = three()
+    assert screen.pids() == ["10", "20", "30", "50", "99"]
+    screen.press("S")
+    assert screen.pids() == ["30", "20", "10", "50", "99"]
+    seen = []
+    for _ in range(20):
+        screen.press("s")
+        seen.append((screen.view.sort, screen.pids()))
+    orders = dict(seen)
+    assert orders["pid"] == ["10", "20", "30", "50", "99"]
+    assert orders["name"] == ["20", "30", "10", "50", "99"]
+    assert orders["user"][:4] in (["10", "50", "20", "30"], ["50", "10", "20", "30"])
+    assert orders["things"] == ["10", "20", "30", "50", "99"]
+    assert {"pid", "user", "name", "state", "chips", "dram", "l1", "age", "things", "anomalies"} <= set(orders)
 
 
-def test_files_we_may_not_read(folder: Path) -> None:
-    lay_out(folder, 42, stat=stat_line("python3"))
-    assert processes.describe(42, 1000, str(folder)) == ProcessInfo(42, 8675309, 1000, None, None)
+def test_a_click_on_a_title_sorts() -> None:
+    screen = three()
+    x = screen.rows()[1].index("NAME")
+    assert screen.view.click(x, 1, screen.model)
+    assert screen.pids() == ["20", "30", "10", "50", "99"]
+    assert "NAME▴" in screen.rows()[1]
+    screen.view.click(x, 1, screen.model)
+    assert screen.pids() == ["50", "10", "30", "20", "99"]
+    assert "NAME▾" in screen.rows()[1]
 
 
-def test_names_cannot_upset_a_terminal(folder: Path) -> None:
-    evil = "a\x1b]0;x\x07b\u202ec\xff"
-    lay_out(folder, 42, stat=stat_line("x"), comm=evil.encode() + b"\n", cmdline=b"run\0\x1b[2J\xff\xfe\nrm\0")
-    info = processes.describe(42, 0, str(folder))
-    assert info.name == "a\\x1b]0;x\\x07b\\u202ec\xff"
-    assert info.command == "run \\x1b[2J\\xff\\xfe\\nrm"
-    assert (info.name + info.command).isprintable()
-
-
-def test_a_long_command_is_cut(folder: Path) -> None:
-    lay_out(folder, 42, stat=stat_line("x"), cmdline=b"x" * 100_000)
-    command = processes.describe(42, 0, str(folder)).command
-    assert command == "x" * 4096
-
-
-@pytest.mark.parametrize(
-    ("environ", "visible"),
-    [
-        (b"", None),
-        (b"PATH=/bin\0HOME=/\0", None),
-        (b"TT_VISIBLE_DEVICES=3\0", ["3"]),
-        (b"A=1\0TT_VISIBLE_DEVICES=0, 2 ,3\0B=2\0", ["0", "2", "3"]),
-        (b"TT_VISIBLE_DEVICES=0000:01:00.0\0", ["0000:01:00.0"]),
-        (b"TT_VISIBLE_DEVICES=\0", None),
-        (b"TT_VISIBLE_DEVICES=,\0", None),
-        (b"TT_VISIBLE_DEVICES\0", None),
-        (b"XTT_VISIBLE_DEVICES=3\0TT_VISIBLE_DEVICES_X=4\0", None),
-        (b"X=TT_VISIBLE_DEVICES=3\0", None),
-        (b"TT_VISIBLE_DEVICES=\xff\0", ["\ufffd"]),
-    ],
-)
-def test_visible_devices(folder: Path, environ: bytes, visible: list[str] | None) -> None:
-    lay_out(folder, 42, environ=environ)
-    assert processes.visible_devices(42, str(folder)) == visible
-
-
-def test_a_real_process() -> None:
-    environment = {**os.environ, "TT_VISIBLE_DEVICES": "2,1"}
-    with subprocess.Popen(["cat", "-"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        # Popen may return while the kernel still sets the new name up; an answer proves that it is running.
-        child.stdin.write(b"ready\n")
-        child.stdin.flush()
-        assert child.stdout.readline() == b"ready\n"
-        info = processes.describe(child.pid, os.getuid())
-        me = processes.describe(os.getpid(), os.getuid())
-        assert info.start is not None
-        assert me.start is not None
-        assert info.start >= me.start
-        assert (info.name, info.command) == ("cat", "cat -")
-        assert processes.visible_devices(child.pid) == ["2", "1"]
-        child.kill()
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert processes.start_and_state(child.pid) == (info.start, "Z")
-    assert processes.start_and_state(child.pid) is None
-
-
-ENV = {"PYTHONPATH": str(Path(ttmem.__file__).parent.parent)}
-HEX = "3f2a91c0b7de" + "0" * 52
+def test_a_click_on_a_row_chooses_and_opens_it() -> None:
+    screen = three()
+    assert screen.view.click(3, 3, screen.model)
+    assert screen.chosen().split()[0] == "20"
+    screen.view.click(3, 3, screen.model)
+    assert "chip 0" in screen.rows()[4]
+    assert not screen.view.click(3, 37, screen.model), "nothing is there"
 
 
 @pytest.mark.parametrize(
-    ("cgroup", "container"),
-    [
-        ("0::/", None),
-        ("0::/user.slice/user-1000.slice/session-3.scope", None),
-        ("", None),
-        ("garbage", None),
-        (f"0::/system.slice/docker-{HEX}.scope", "docker 3f2a91c0b7de"),
-        (f"9:cpu:/\n8:devices:/docker/{HEX}\n0::/", "docker 3f2a91c0b7de"),
-        (f"0::/../docker-{HEX}.scope", "docker 3f2a91c0b7de"),
-        (f"0::/machine.slice/libpod-{HEX}.scope/container", "podman 3f2a91c0b7de"),
-        (f"0::/machine.slice/libpod-conmon-{HEX}.scope", None),
-        (f"4:devices:/libpod_parent/libpod-{HEX}", "podman 3f2a91c0b7de"),
-        (f"0::/system.slice/nerdctl-{HEX}.scope", "containerd 3f2a91c0b7de"),
-        (f"0::/default/{HEX}", "containerd 3f2a91c0b7de"),
-        (f"0::/ecs/task/{HEX}", "container 3f2a91c0b7de"),
-        (f"0::/kubepods/burstable/pod12345678-90ab-cdef-1234-567890abcdef/{HEX}", "kubernetes pod 12345678-90a"),
-        (
-            "0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod12345678_90ab_cdef_1234_567890abcdef"
-            f".slice/crio-{HEX}.scope",
-            "kubernetes pod 12345678-90a",
-        ),
-        (f"0::/docker/{HEX}/kubelet/kubepods/pod{'ab' * 16}/{HEX}", "kubernetes pod abababababab"),
-        ("0::/lxc.payload.web-1/system.slice/x.service", "lxc web-1"),
-        ("0::/lxc/101/ns/init.scope", "lxc 101"),
-        ("0::/lxc.monitor.web-1", None),
-        ("0::/machine.slice/systemd-nspawn@deb\\x2d12.service/payload/init.scope", "systemd-nspawn deb-12"),
-        ("0::/machine.slice/machine-deb\\x2d12.scope/payload", "systemd-nspawn deb-12"),
-        ("0::/machine.slice/machine-qemu\\x2d1\\x2dwin.scope/libvirt/vcpu0", None),
-        ("0::/user.slice/machine-learning.service", None),
-        ("0::/user.slice/pod-tools.slice", None),
-        ("0::/lxc/\x1b[2J", "lxc \\x1b[2J"),
-    ],
+    ("text", "pids"),
+    [("bob", ["20"]), ("0", ["10", "20", "30", "50"]), ("SERVE", ["10"]), ("docker", ["10"]), ("silent", ["50"])],
 )
-def test_container(folder: Path, cgroup: str, container: str | None) -> None:
-    lay_out(folder, 42, cgroup=f"{cgroup}\n".encode())
-    assert processes.container(42, str(folder)) == container
+def test_the_filter(text: str, pids: list[str]) -> None:
+    screen = three()
+    screen.press("slash", *text, "enter")
+    assert screen.pids() == pids
+    assert f"{len(pids)} match '{text}'" in screen.rows()[0]
+    screen.press("escape")
+    assert len(screen.pids()) == 5
 
 
-@pytest.mark.parametrize(
-    ("status", "owner"),
-    [
-        (b"Name:\tx\nUid:\t1000\t1001\t1002\t1003\nNSpid:\t42\n", (1001, None)),
-        (b"Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t42\t17\t3\n", (0, 3)),
-        (b"Name:\tUid:\\n\nUid:\tx y z w\nNSpid:\t42\tx\n", (None, None)),
-        (b"Uid:\t5\n", (None, None)),
-        (b"", (None, None)),
-    ],
-)
-def test_owner(folder: Path, status: bytes, owner: tuple[int | None, int | None]) -> None:
-    lay_out(folder, 42, status=status)
-    assert processes.owner(42, str(folder)) == owner
+def test_a_filter_that_nothing_matches() -> None:
+    screen = three()
+    rows = screen.press("slash", "z", "z", "z")
+    assert rows[0].startswith("Filter: zzz")
+    assert rows[2] == " No process matches 'zzz'; escape clears the filter."
+    screen.press("q", "1", "space", "escape")
+    assert len(screen.pids()) == 5, "keys that mean something elsewhere were part of the text"
 
 
-def test_stat(folder: Path) -> None:
-    lay_out(folder, 42, stat=stat_line("a) (b"))
-    assert processes.stat(42, str(folder)) == ("a) (b", "S", 9, 20, 8675309)
+def test_the_chosen_process_stays_chosen() -> None:
+    screen = three()
+    screen.press("down")
+    assert screen.chosen().split()[0] == "20"
+    screen.take(picture_of(process(20, dram=1), process(10, dram=9), process(30, dram=8), process(40, dram=7)))
+    assert screen.chosen().split()[0] == "20"
+    assert screen.pids() == ["10", "30", "40", "20"]
 
 
-@pytest.mark.parametrize(
-    ("letter", "threads", "dead"), [("S", 1, False), ("Z", 1, True), ("Z", 0, True), ("Z", 2, False)]
-)
-def test_the_dead(letter: str, threads: int, dead: bool) -> None:
-    assert processes.is_dead(("x", letter, 0, threads, 5)) is dead
+def test_what_is_below_an_opened_process() -> None:
+    kinds = {"dram": 3 * GIB, "trace": MIB, "l1": 2 * MIB, "cb": 0, "host": 4096}
+    share = {"dram": 3 * GIB + MIB, "l1": 2 * MIB, "kinds": kinds, "source": "server"}
+    shares = [{**blank.share(uid), **share} for uid in ("u2", "u0", "u1")]
+    shares.append({**blank.share("u3"), "dram": 7 * GIB, "source": "shm"})
+    rows = Screen(picture_of(process(7, chips=shares))).press("x")
+    below = [row.split() for row in rows[3:9]]
+    assert below == [
+        ["chip", "0-2", "each", "3.0G", "2.0M", "-", "-"],
+        ["dram", "3.0G"],
+        ["trace", "1.0M"],
+        ["l1", "2.0M"],
+        ["host", "4.0K"],
+        ["chip", "3,", "as", "tt-metal", "counts", "7.0G", "-", "-", "-"],
+    ]
+    assert rows[4].index("3.0G") == rows[3].index("3.0G"), "in the column of its pool"
+    assert rows[6].index("2.0M") == rows[3].index("2.0M")
 
 
-def test_what_a_screen_can_spare_is_not_imported() -> None:
-    """`ttmem smi` without a server starts with these modules, and has little time to."""
-    heavy = "{'typing', 'dataclasses', 'threading', 'subprocess', 'pathlib', 'shutil', 'ttmem.model.identity'}"
-    program = (
-        "import sys; old = set(sys.modules); import ttmem.sources.device_holders;"
-        f"print({heavy} & (set(sys.modules) - old))"
+def test_closing_from_below() -> None:
+    screen = three()
+    screen.press("enter", "down", "down", "enter")
+    assert screen.chosen().split()[0] == "10"
+    assert not any("chip 0" in row for row in screen.rows()[:6])
+
+
+def test_what_is_said_of_the_chosen_process() -> None:
+    share = {
+        **blank.share("u1"), "dram": 9 * GIB, "l1": 0, "kinds": {"dram": 9 * GIB}, "source": "server",
+        "shm": {"dram": 8 * GIB, "l1": 0, "l1_small": 0, "trace": 0, "cb": 0},
+    }  # fmt: skip
+    anomalies = {**blank.process(1, "tracked")["anomalies"], "unknown_free": 3}
+    sources = [{"name": "agent", "confidence": "exact", "trouble": "it cannot see traces"}]
+    one = process(
+        7, chips=[share], command="python llama.py", holds=["u1", "u2"], anomalies=anomalies, sources=sources,
+        claimed_pids=[12],
+    )  # fmt: skip
+    notes = [
+        {"what": "untracked", "chip": None, "pid": 7, "text": "a note on it"},
+        {"what": "untracked", "chip": None, "pid": 8, "text": "a note on another"},
+    ]
+    rows = Screen(picture_of(one, notes=notes)).rows()
+    text = " ".join(" ".join(rows).split())
+    for said in (
+        "── pid 7 python (ann) ─",
+        "python llama.py",
+        "calls itself pid 12",
+        "By kind on 1: dram 9.0 GiB",
+        "Has open: 1-2; what it has of 2 is not known",
+        "agent: it cannot see traces",
+        "Anomalies: unknown_free 3",
+        "Note: a note on it",
+    ):
+        assert said in text, said
+    assert "a note on another" not in text
+    assert "counters" not in text, "the two were not read at one moment; the server notes a difference that lasts"
+    assert "tracked !" in rows[2]
+
+
+def test_the_tree(folder: Path) -> None:
+    """By the parents that /proc names; one that is younger than its child only has the parent's old pid."""
+    machine = machines.Machine(folder)
+    for pid, above in ((10, 1), (20, 10), (30, 20), (40, 10), (50, 60), (60, 1)):
+        stat = machine.process(pid, name="a (b) c") / "stat"
+        stat.write_text(stat.read_text().replace(" S 1 ", f" S {above} "))
+        assert parent(pid, str(folder)) == above
+    assert parent(4711, str(folder)) is None
+    listed = [process(pid, dram=pid, start=100) for pid in (40, 30, 20, 10, 50)]
+    screen = Screen(picture_of(*listed, process(60, dram=60, start=101)), root=str(folder))
+    screen.press("T")
+    names = [row.split("ann")[1][:20].rstrip() for row in screen.rows()[2:8]]
+    assert screen.pids() == ["60", "50", "10", "40", "20", "30"]
+    assert [name.strip().removesuffix(" tracked").strip() for name in names] == [
+        "python", "python", "python", "├─ python", "└─ python", "└─ python",
+    ]  # fmt: skip
+    (folder / "proc/30/stat").unlink()
+    assert screen.rows()[7].split()[0] == "30", "what was seen once is remembered"
+    screen.press("slash", "4", "0", "enter")
+    assert screen.pids() == ["40"], "its parent does not match"
+
+
+@given(st.integers(0, 12).flatmap(lambda n: st.tuples(st.just(n), st.dictionaries(*[st.integers(0, n or 1)] * 2))))
+def test_a_tree_has_everybody_once(case: tuple[int, dict[int, int]]) -> None:
+    """Even if wrong data makes somebody his own grandfather."""
+    count, above = case
+    above = {a: b for a, b in above.items() if a < count and b < count}
+    assert sorted(place for place, _ in tree(count, above, ascii=True)) == list(range(count))
+
+
+def living(child: subprocess.Popen[bytes], **values: Any) -> Json:
+    return process(child.pid, dram=5, start=born(child.pid), **values)
+
+
+def test_kill(start: Start) -> None:  # noqa: F811
+    """First SIGTERM, which it ignores, then SIGKILL; each only after y."""
+    child = start(DEAF)
+    screen = Screen(picture_of(living(child)))
+    rows = screen.press("K")
+    assert rows[0] == f"send SIGTERM to pid {child.pid} python (ann)? y/n"
+    for key in ("n", "Y", "enter", "escape", "q"):
+        screen.press(key)
+        assert screen.model.message == "nothing was sent"
+        assert "send SIGTERM" in screen.press("K")[0]
+    screen.press("y")
+    assert screen.model.message == (
+        f"SIGTERM was sent to pid {child.pid} python (ann); if it does not end, K again offers SIGKILL"
     )
-    run = subprocess.run([sys.executable, "-S", "-c", program], env=ENV, check=True, capture_output=True, text=True)
-    assert run.stdout == "set()\n"
+    assert screen.press("K")[0] == f"send SIGKILL to pid {child.pid} python (ann)? y/n"
+    screen.press("y")
+    assert child.wait(30) == -signal.SIGKILL
+    screen.press("K", "y")
+    assert "SIGKILL was not sent" in str(screen.model.message)
+
+
+def test_a_new_process_with_an_old_pid_is_not_hit(start: Start) -> None:  # noqa: F811
+    """Asked about one, and meanwhile another has its pid."""
+    child = start(PLAIN)
+    screen = Screen(picture_of({**living(child), "start": born(child.pid) - 5}))
+    screen.press("K", "y")
+    assert "is another process by now" in str(screen.model.message)
+    assert child.poll() is None
+
+
+def test_the_question_is_about_who_was_chosen_then(start: Start) -> None:  # noqa: F811
+    child, other = start(PLAIN), start(PLAIN)
+    screen = Screen(picture_of(living(child)))
+    screen.press("K")
+    screen.take(picture_of({**living(other), "name": "innocent"}))
+    assert f"pid {child.pid} " in screen.rows()[0]
+    screen.press("y")
+    assert child.wait(30) == -signal.SIGTERM
+    assert other.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("one", "readonly", "why"),
+    [
+        (process(4711, dram=1), True, "--readonly"),
+        (process(None, "untracked"), False, "has no pid here"),
+        (process(4711, "exited"), False, "has exited"),
+        (process(1, dram=1), False, "pid 1 "),
+        (process(os.getpid(), dram=1), False, "is this dashboard"),
+    ],
+)
+def test_what_is_refused_is_said_at_once(one: Json, readonly: bool, why: str) -> None:
+    screen = Screen(picture_of(one), readonly=readonly)
+    assert "send" not in screen.press("K")[0]
+    assert why in str(screen.model.message)
+
+
+def test_nobody_to_kill() -> None:
+    screen = Screen(picture_of())
+    screen.press("K")
+    assert screen.model.message == "no process is chosen"
+
+
+def test_what_was_remembered_may_be_nonsense() -> None:
+    screen = three()
+    before = screen.pids()
+    for wrong in ("colour", 7, None, ["dram"]):
+        screen.view.sort = wrong  # type: ignore[assignment]
+        assert screen.pids() == before

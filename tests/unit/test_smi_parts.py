@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests import machines
-from tests.unit.test_smi_screens import alone, n300, t3k, tracked
+from tests.unit.test_smi_machines import alone, n300, t3k, tracked
 from ttmem.documents import unknown_rows as blank
 from ttmem.show import smi_csv as csv
 from ttmem.show.chip_selector import UnknownChip, only

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every view in every size of screen, of machines of every size: letter by letter, in ASCII, and in its colours.
 
-``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_screens.py`` writes the files in tests/data/top anew; then read the
-difference. A file has the sizes one after the other; of styles, which do not depend on it, only the smallest.
+`make screens` writes the files in tests/data/top anew; then read the difference.
+A file has the sizes one after the other; of styles, which do not depend on it, only the smallest.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ import pytest
 from tests.unit.test_leaks import Scene
 from tests.unit.test_leaks import buffer as leaked
 from tests.unit.test_metrics import page
+from tests.unit.test_overview import looked
+from tests.unit.test_processes import Screen
+from tests.unit.test_result import Story, buffer, story  # noqa: F401
 from tests.unit.test_rings import Agent, Reader, agent, agents, reader  # noqa: F401
-from tests.unit.test_run_report import Story, buffer, story  # noqa: F401
 from tests.unit.test_snapshot import Account
-from tests.unit.test_top_overview import looked
-from tests.unit.test_top_processes import Screen
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.uncertainty import added

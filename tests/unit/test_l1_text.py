@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The screen of `ttmem l1`, letter by letter, beside the files in tests/data/l1, and what holds of every such screen.
 
-``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_l1view.py`` writes those files anew; then read the difference.
+`make screens` writes those files anew; then read the difference.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.test_physical import GRID, N150, Account
+from tests.unit.test_core_map import GRID, N150, Account
+from tests.unit.test_smi_machines import RENEW
 from tests.unit.test_smi_properties import anything, width_of
-from tests.unit.test_smi_screens import RENEW
 from ttmem.documents.cores import Cores
 from ttmem.model.core_sets import ROW, CoreRange, core_id, mask_of
 from ttmem.model.events import Allocated, ProgramCompiled, ProgramRun

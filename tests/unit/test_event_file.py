@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.test_native import EVENT, EVENTS
+from tests.unit.test_client_records import EVENT, EVENTS
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.documents.peaks import peaks

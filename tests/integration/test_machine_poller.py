@@ -22,7 +22,7 @@ from tests.counters import content, mapping, slot
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, statistics, wheel
 from tests.support import LegacyClient, Server, wait_until
-from tests.unit.test_top_processes import Screen
+from tests.unit.test_processes import Screen
 from ttmem.account.ledger import Ledger
 from ttmem.account.state import Limits
 from ttmem.agent import require

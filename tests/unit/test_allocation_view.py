@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The view of things and events: what it asks a real server for, what it shows, letter by letter, and its keys.
 
-``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_things.py`` writes the files in tests/data/top anew; then read the
-difference.
+`make screens` writes the files in tests/data/top anew; then read the difference.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from hypothesis import strategies as st
 
 from tests.screens import beside, checked, files_of, forms, lines
 from tests.support import Server, wait_until
+from tests.unit.test_smi_machines import GIB, MIB
 from tests.unit.test_smi_properties import anything, pictures, sizes
-from tests.unit.test_smi_screens import GIB, MIB
 from ttmem import AllocationClient
 from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.dashboard_state import Answer, Model

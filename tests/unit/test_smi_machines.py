@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The screens of whole machines, letter by letter, beside the files in tests/data/screens.
 
-``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_smi_screens.py`` writes those files anew; then read the difference.
+`make screens` writes those files anew; then read the difference.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 from tests import machines
 from tests.counters import content, mapping, slot
-from tests.unit import test_smi
+from tests.unit import test_smi_screen
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.merge import merge
 from ttmem.documents.snapshot import snapshot
@@ -132,14 +132,14 @@ def tracked(root: Path) -> Json:
     """A server with an agent's account, a legacy client, a process that died, and anomalies."""
     users = {1000: "maria", 0: "root"}.get
     sources = [{"name": "server", "state": "ok", "detail": None}]
-    account = test_smi.machine()
-    return snapshot(account.ledger, time=TIME, host=HOST, server=test_smi.SERVER, sources=sources, user_of=users)
+    account = test_smi_screen.machine()
+    return snapshot(account.ledger, time=TIME, host=HOST, server=test_smi_screen.SERVER, sources=sources, user_of=users)
 
 
 def crowded(root: Path) -> Json:
     """Programs that take turns in L1; names that are wide, or that would move the cursor."""
-    account = test_smi.crowded()
-    picture = snapshot(account.ledger, time=TIME, host=HOST, server=test_smi.SERVER)
+    account = test_smi_screen.crowded()
+    picture = snapshot(account.ledger, time=TIME, host=HOST, server=test_smi_screen.SERVER)
     picture["processes"][0].update(name="模型服务器", user="zoë", command="/opt/模型/服务器 --weights \x1b[2J")
     return picture
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """View 2 as text, beside the files in tests/data/top, and what holds of it whatever is on it.
 
-``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_charts.py`` writes those files anew; then read the difference.
+`make screens` writes those files anew; then read the difference.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The view of cores: what it asks for, what it shows, letter by letter, and its keys.
 
-``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_cores.py`` writes the files in tests/data/top anew; then read the
-difference.
+`make screens` writes the files in tests/data/top anew; then read the difference.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.screens import INNER, beside, checked, files_of, forms, lines
-from tests.unit.test_l1view import SCENES, answer, answers, clash, decode, legacy
-from tests.unit.test_physical import Account
+from tests.unit.test_core_map import Account
+from tests.unit.test_l1_text import SCENES, answer, answers, clash, decode, legacy
 from ttmem.documents import unknown_rows as blank
 from ttmem.model.events import Allocated
 from ttmem.model.geometry import BOARDS

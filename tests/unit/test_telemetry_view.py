@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The view of telemetry: some machines letter by letter, and that no reading is left out or made up.
 
-``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_telemetry.py`` writes the files in tests/data/top anew; then read the
-difference.
+`make screens` writes the files in tests/data/top anew; then read the difference.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.screens import beside, checked, files_of, forms, lines, many, model_of
+from tests.unit.test_smi_machines import PICTURES
 from tests.unit.test_smi_properties import pictures
-from tests.unit.test_smi_screens import PICTURES
 from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.rows import Signs, Size
