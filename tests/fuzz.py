@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fuzzing of everything that takes bytes from outside: decoders, the account behind them, event files, a whole server.
 
-Three kinds of case, each drawn from its seed: damaged bytes (here), well-formed input with extreme values against a
-server's parts (fuzz_lab), and the same against a real server (fuzz_server). `python -m tests.fuzz` runs them in turns
+Four kinds of case, each drawn from its seed: damaged bytes (here), well-formed input with extreme values against a
+server's parts (fuzz_lab), the same against a real server (fuzz_server), and malformed files for `ttmem import`
+(fuzz_imports). `python -m tests.fuzz` runs them in turns
 until stopped and prints the seed of a failing case; the tests run 100,000 cases of the first and some of the others.
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+from tests import fuzz_imports
 from tests.fuzz_server import server_case
 from tests.support import ROOT
 from ttmem.account.books import Limits
@@ -221,11 +223,24 @@ def run_server(cases: int, seed: int, deadline: float | None = None) -> int:
     return cases
 
 
+def run_imports(cases: int, seed: int, end: float | None) -> int:
+    """Files that are malformed, for `ttmem import`."""
+    for number in range(cases):
+        if end is not None and time.monotonic() > end:
+            return number
+        try:
+            fuzz_imports.run(seed + number, cases=1)
+        except fuzz_imports.Failure as failure:
+            raise CaseFailed(seed + number, str(failure)) from None
+    return cases
+
+
 # kind -> what runs it, and how many cases in one turn
 KINDS_OF_CASE: dict[str, tuple[Callable[[int, int, float | None], int], int]] = {
     "bytes": (run, 10_000),
     "grammar": (run_grammar, 200),
     "server": (run_server, 2),
+    "imports": (run_imports, 50),
 }
 
 

@@ -445,7 +445,12 @@ def test_what_is_live_put_together(by: str, folder: Path) -> None:
         ("[{", [], 1, "file: the file ends inside a value, after 2 characters: it is cut off"),
         ("[]", [], 1, "file: nothing in it touches a device; a capture sees only the thread that began it"),
         (None, [], 1, "file: No such file or directory"),
-        ("[]", ["-o", "file"], 1, "file is there already and no event file; name another with -o"),
+        (
+            "[]",
+            ["-o", "file"],
+            1,
+            "cannot write file: ttmem did not write it: it begins with '[]' and is not an event file",
+        ),
         ("[]", ["--board", "x9"], 2, "invalid choice: 'x9'"),
     ],
 )

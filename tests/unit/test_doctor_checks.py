@@ -117,7 +117,7 @@ WARNING  server
 
 WARNING  untracked
     looked at: /proc
-    found:     pid 7 (?[2J?)
+    found:     pid 7 (\\x1b[2J\\xff)
     to do:     kill it
 
 ok       agent              loads

@@ -249,7 +249,10 @@ def test_settings_that_make_no_sense(folder: Path) -> None:
 def test_a_view_that_fails_is_told_of(dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TTMEM_DEBUG", raising=False)
     dashboard.view.fails = True  # type: ignore[attr-defined]
+    assert "Overview: the server's answer cannot be shown (ValueError: of no use)" in shown(dashboard, 120)[-1]
+    dashboard.model.trouble = "no server"
     assert "Overview: internal error: ValueError: of no use" in shown(dashboard, 120)[-1]
+    dashboard.model.trouble = None
     dashboard.press("3")
     assert "Telemetry" in shown(dashboard)[1]
     dashboard.press("1")

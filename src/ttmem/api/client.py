@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_MOST_DIGITS = 18  # of a length
+
+
 class ApiError(Exception):
     """The server could not be asked, or said no; the text is for the user."""
 
@@ -67,8 +70,38 @@ def get_json(path: str, *, socket_path: str | None = None, timeout: float = 10.0
 
     try:
         return json.loads(body)
-    except ValueError:
-        raise ApiError(f"what answers on {socket_path or ' or '.join(api_paths())} is not a ttmem API") from None
+    except (ValueError, RecursionError):
+        raise ApiError(f"what answers on {_where(socket_path)} is not a ttmem API") from None
+
+
+def get_document(path: str, schema: str | None, *, socket_path: str | None = None, timeout: float = 10.0) -> Any:
+    """An answer that is an object, of that schema if there is a name for it."""
+    found = get_json(path, socket_path=socket_path, timeout=timeout)
+    if not isinstance(found, dict):
+        raise ApiError(f"what answers on {_where(socket_path)} is not a ttmem API: its answer to {path} is no object")
+    if schema is not None and found.get("schema") != schema:
+        where, spoken = _where(socket_path), found.get("schema")
+        raise ApiError(f"what answers on {where} speaks {spoken}, not {schema}: is it of another version?")
+    return found
+
+
+# What goes wrong in a screen that is given a document without a field, or with a value of another type in it.
+MALFORMED = (
+    *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError),
+    *(RecursionError, MemoryError, StopIteration),
+)
+
+
+def malformed(error: BaseException, command: str) -> str:
+    """The sentence for it. That it is a defect of the screen cannot be ruled out, so it says how to report one."""
+    return (
+        f"the server's answer cannot be shown ({type(error).__name__}: {error}): is it a server of another version? "
+        f"If not, please report this with the output of TTMEM_DEBUG=1 ttmem {command}"
+    )
+
+
+def _where(socket_path: str | None) -> str:
+    return socket_path or " or ".join(api_paths())
 
 
 def _read_all(sock: socket.socket) -> bytes:
@@ -80,17 +113,31 @@ def _read_all(sock: socket.socket) -> bytes:
         pieces.append(piece)
 
 
+def _length(head: bytes) -> bytes | None:
+    """How long the answer says that it is, if it does."""
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length":
+            return value.strip()
+    return None
+
+
 def _body(answer: bytes, used: str) -> bytes:
     head, found, body = answer.partition(b"\r\n\r\n")
     parts = head.split(b" ", 2)
     if not found or len(parts) < 2 or not parts[1].isdigit():
         raise ApiError(f"what answers on {used} is not a ttmem API")
+    length = _length(head)
+    if length is not None and (not length.isdigit() or len(length) > _MOST_DIGITS):
+        raise ApiError(f"what answers on {used} is not a ttmem API")
+    if length is not None and len(body) < int(length):
+        raise ApiError(f"the answer of the server on {used} is cut off: {len(body)} of {int(length)} bytes came")
     if parts[1] != b"200":
         import json
 
         try:
             text = json.loads(body)["error"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             text = parts[1].decode("ascii", "replace")
         raise ApiError(f"the server says: {text}")
     return body

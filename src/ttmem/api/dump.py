@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ttmem.account.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
+from ttmem.account.printable import printable_data
 from ttmem.account.snapshot import thing as thing_json
 from ttmem.account.things import Thing
 from ttmem.account.uncertainty import counts_text
-from ttmem.api.words import anomaly_line, plain
+from ttmem.api.words import anomaly_line
 
 SCHEMA = "ttmem.dump/1"
 LARGE = 1 << 20
@@ -107,6 +108,7 @@ def _short(value: float) -> str:
 
 def remaining_text(dump: Json) -> str:
     """The dump as the proof of concept printed it, with the breakdown, circular buffers and kernels it lacked."""
+    dump = printable_data(dump)
     lines = [*_box("REMAINING ALLOCATED BUFFERS"), f"Total tracked allocations: {dump['total']}"]
     if not dump["devices"]:
         known = "that is known to have been " if dump["uncertain"] else "that was "
@@ -148,7 +150,7 @@ def _thing_line(item: Json) -> str:
     if item["cores"]:
         text += f" on {item['cores']}"
     if item["tag"]:
-        text += f" [{plain(item['tag'])}]"
+        text += f" [{item['tag']}]"
     if item["shared"]:
         text += " in an L1 buffer, which is counted"
     return text
@@ -156,6 +158,7 @@ def _thing_line(item: Json) -> str:
 
 def kernels_text(dump: Json, now: float) -> str:
     """The detailed kernel list."""
+    dump = printable_data(dump)
     lines = _box("DETAILED KERNEL ALLOCATIONS")
     if not dump["devices"]:
         lines.append("No kernels loaded.")
@@ -167,7 +170,7 @@ def kernels_text(dump: Json, now: float) -> str:
             lines += [
                 f"    - Kernel {item['id']}: {_KERNEL_TYPES[item['kind']]}, {_kb(item['size'])}, "
                 f"PID {item['pid']}, age {max(0.0, now - item['since']):.0f} s"
-                + (f" [{plain(item['tag'])}]" if item["tag"] else "")
+                + (f" [{item['tag']}]" if item["tag"] else "")
                 for item in entry["things"]
             ]
             if entry["count"] > len(entry["things"]):

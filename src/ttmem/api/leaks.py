@@ -10,6 +10,7 @@ from ttmem.account.causes import Cause, cause_of
 from ttmem.account.kinds import KINDS
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Chip, Process
+from ttmem.account.printable import printable_data
 from ttmem.account.snapshot import HIDDEN_TROUBLE, counts
 from ttmem.account.snapshot import thing as thing_json
 from ttmem.account.things import Thing
@@ -242,6 +243,7 @@ def age_text(seconds: float) -> str:
 
 def leaks_text(data: Json) -> str:
     """The findings for people; the last line is the verdict."""
+    data = printable_data(data)
     verdict = data["verdict"]
     lines = [f"tracking since {data['since']}, for {age_text(data['tracked_s'])}", ""]
     lines += _leaks(data) if verdict["leak"] else ["leak: nothing"]
@@ -269,8 +271,7 @@ def leaks_text(data: Json) -> str:
         found = f"leak: {groups}, {_amount(verdict, 'buffer')}"
     doubt = f"uncertain ({counts_text(data['uncertain'])}): " if data["uncertain"] else ""
     lines.append(f"verdict: {doubt}{found}")
-    # Tags and names are the workload's: they must not be able to write lines of their own.
-    return "\n".join("".join(char if char.isprintable() else "?" for char in line) for line in lines)
+    return "\n".join(lines)
 
 
 def _amount(found: Json, noun: str = "thing") -> str:

@@ -4,15 +4,6 @@
 from __future__ import annotations
 
 
-def plain(text: str) -> str:
-    """A text of a workload, with nothing in it that would move a terminal's cursor.
-
-    >>> plain("act\\x1b[31m 1")
-    'act?[31m 1'
-    """
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
-
-
 def anomaly_line(counts: dict[str, int]) -> str:
     """What went wrong, in one line."""
     found = [f"{name} {count}" for name, count in counts.items() if count]

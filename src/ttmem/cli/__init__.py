@@ -13,9 +13,12 @@ import os
 import sys
 from importlib import import_module
 
+from ttmem.account.printable import printable
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
 COMMANDS = {
     "demo": "everything at once on simulated devices: a server, a workload, the picture",
@@ -33,6 +36,36 @@ COMMANDS = {
     "import": "what ttnn itself recorded (graph captures, reports) as an event file",
 }
 _MODULES = {"import": "import_"}  # where the command's name is a word of Python
+
+
+def complain(text: str) -> None:
+    """One line on standard error; names and paths in it may be anybody's."""
+    print(printable(text), file=sys.stderr)
+
+
+class Answered:
+    """Around what shows an answer of a server: one that makes no sense is an error with a message of its own."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        from ttmem.api.client import MALFORMED, malformed
+
+        if isinstance(error, MALFORMED) and os.environ.get("TTMEM_DEBUG") != "1":
+            raise CommandError(malformed(error, self._command)) from None
+
+
+class _Parser(argparse.ArgumentParser):
+    """Its complaints quote arguments, which a shell may have made of the names of files."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
 
 
 class CommandError(Exception):
@@ -58,18 +91,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ttmem: there is no command {name!r}; {_meant(name)}", file=sys.stderr)
         return 2
     module = import_module(f"ttmem.cli.{_MODULES.get(name, name)}")
-    parser = argparse.ArgumentParser(prog=f"ttmem {name}", description=module.__doc__, formatter_class=_Formatter)
+    parser = _Parser(prog=f"ttmem {name}", description=module.__doc__, formatter_class=_Formatter)
     module.add_arguments(parser)
     wrong: int = getattr(module, "ERROR", 1)
     try:
         for stream in ("stdout", "stderr"):
             if getattr(sys, stream) is None:  # closed by whoever started us; print() would take the other one
                 setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="backslashreplace")  # for names that its encoding has no letters for
         code = int(module.run(_parsed(parser, rest)))
         sys.stdout.flush()  # here, where a full disk is still an answer
         return code
     except CommandError as error:
-        print(f"ttmem {name}: {error}", file=sys.stderr)
+        complain(f"ttmem {name}: {error}")
         return 2 if isinstance(error, UsageError) else wrong
     except KeyboardInterrupt:
         return 130
@@ -114,10 +149,9 @@ def _discard_output() -> None:
 def _internal(name: str, error: Exception, code: int) -> int:
     if os.environ.get("TTMEM_DEBUG") == "1":
         raise error
-    print(
+    complain(
         f"ttmem {name}: internal error: {type(error).__name__}: {error}; please report it with the output of "
-        f"TTMEM_DEBUG=1 ttmem {name}",
-        file=sys.stderr,
+        f"TTMEM_DEBUG=1 ttmem {name}"
     )
     return code
 

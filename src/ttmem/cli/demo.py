@@ -17,6 +17,7 @@ import time
 from importlib.util import find_spec
 from typing import Any
 
+from ttmem.account.printable import printable
 from ttmem.account.units import human
 from ttmem.api.client import ApiError
 from ttmem.cli import CommandError
@@ -205,7 +206,7 @@ def _after_death(place: Stage) -> dict[str, Any]:
 def _tell_the_end(place: Stage, picture: dict[str, Any]) -> None:
     """What each process did last, and what is left when all have ended."""
     for worker in place.workers:
-        print(f"  pid {worker.pid}: {_last_words(worker)}")
+        print(f"  pid {worker.pid}: {printable(_last_words(worker))}")
     place.dismiss()
     after = _after_death(place)
     pids = {worker.pid for worker in place.workers}

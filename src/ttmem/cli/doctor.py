@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 
+from ttmem.cli import complain
 from ttmem.doctor.checks import document, examine, exit_code
 from ttmem.doctor.elf import NotALibrary
 from ttmem.doctor.hooks import look
@@ -66,7 +67,7 @@ def _wheel(args: argparse.Namespace) -> int:
         path = find(args.wheel or args.python or sys.executable, os.environ)
         coverage = look(path)
     except (OSError, NotALibrary) as error:
-        print(f"ttmem doctor: --wheel: {error}", file=sys.stderr)
+        complain(f"ttmem doctor: --wheel: {error}")
         return ERROR
     print(json.dumps(data(coverage)) if args.json else wheel_text(coverage, verbose=args.verbose))
     return 0 if len(coverage.tracked) == len(coverage.kinds) else 1 if coverage.tracked else ERROR

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 
-from ttmem.api.client import ApiError, get, get_json
-from ttmem.cli import CommandError
+from ttmem.account.blank import SCHEMA as snapshot_schema
+from ttmem.account.printable import printable_lines
+from ttmem.api.client import ApiError, get, get_document
+from ttmem.api.dump import SCHEMA
+from ttmem.cli import Answered, CommandError, complain
 
 _ANSWER_SECONDS = 3.0
 
@@ -38,11 +40,16 @@ def run(args: argparse.Namespace) -> int:
     if args.by is not None:
         return _by(args)
     what = "kernels" if args.kernels else "all"
-    form = "json" if args.json else "text"
     try:
-        sys.stdout.buffer.write(get(f"/dump?format={form}&what={what}", socket_path=args.api, timeout=60.0))
+        if args.json:
+            found = get_document(f"/dump?format=json&what={what}", SCHEMA, socket_path=args.api, timeout=60.0)
+            text = json.dumps(found)
+        else:
+            answer = get(f"/dump?format=text&what={what}", socket_path=args.api, timeout=60.0)
+            text = printable_lines(answer.decode("utf-8", "surrogateescape")).rstrip("\n")
     except ApiError as error:
         raise CommandError(str(error)) from None
+    print(text)
     return 0
 
 
@@ -50,10 +57,12 @@ def _by(args: argparse.Namespace) -> int:
     from ttmem.show.groups import render
 
     try:
-        found = get_json(f"/groups?by={args.by}&limit=10000", socket_path=args.api, timeout=60.0)
+        found = get_document(f"/groups?by={args.by}&limit=10000", None, socket_path=args.api, timeout=60.0)
     except ApiError as error:
         raise CommandError(str(error)) from None
-    print(json.dumps(found) if args.json else render(found))
+    with Answered("dump"):
+        text = json.dumps(found) if args.json else render(found)
+    print(text)
     return 0
 
 
@@ -67,11 +76,12 @@ def _reports(args: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     picture, why_none = None, ""
     try:
-        picture = get_json("/snapshot", socket_path=args.api, timeout=_ANSWER_SECONDS)
+        picture = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_ANSWER_SECONDS)
     except ApiError as error:
         why_none = str(error)
-    data = document(found, args.reports, time.time(), picture, why_none)
+    with Answered("dump"):
+        data = document(found, args.reports, time.time(), picture, why_none)
     print(json.dumps(data) if args.json else render(data))
     for problem in found.problems:
-        print(f"ttmem dump: {problem}", file=sys.stderr)
+        complain(f"ttmem dump: {problem}")
     return 1 if found.problems else 0

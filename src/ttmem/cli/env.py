@@ -32,6 +32,9 @@ def run(args: argparse.Namespace) -> int:
         found = variables(os.environ, socket=os.path.abspath(path))
     except AgentMissing as error:
         raise CommandError(str(error)) from None
+    for name, value in found.items():
+        if not value.isprintable():  # it could neither be shown nor be written in all of these forms
+            raise CommandError(f"{name} would have control characters in it: {value}; choose another path")
     if args.format == "docker":
         print(" ".join(_docker(found)))
     for name, value in found.items():

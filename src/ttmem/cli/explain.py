@@ -19,6 +19,7 @@ from typing import BinaryIO
 from ttmem.account.events import Failed
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Process
+from ttmem.account.printable import printable
 from ttmem.cli import CommandError
 from ttmem.explain import data
 from ttmem.explain.log import KEPT, LogScan
@@ -57,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(_document(name, shown, len(found) + dropped)))
     elif not found:
-        print(f"ttmem explain: no failure in {name}; these are looked for:", *(f"  {what}" for what in WHAT), sep="\n")
+        print(f"ttmem explain: no failure in {printable(name)}; these are looked for:")
+        print(*(f"  {what}" for what in WHAT), sep="\n")
     else:
         style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
         print(render([(where, verdict) for where, _, verdict in shown], len(found) + dropped, style))

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,14 @@ from typing import Any
 from ttmem.account.geometry import BOARDS
 from ttmem.account.sites import short
 from ttmem.account.units import human
+from ttmem.api.client import MALFORMED
 from ttmem.cli import CommandError
 from ttmem.imports.events import Translation
 from ttmem.imports.files import find, read
 from ttmem.imports.graph import NotACapture
-from ttmem.imports.summary import may_replace, summary, write
+from ttmem.imports.summary import summary, write
 from ttmem.show.text import Column, Style, style_of, table, wrap
+from ttmem.wire.output_files import EVENTS, check_replaceable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,22 +49,41 @@ def run(args: argparse.Namespace) -> int:
     try:
         path = find(path)
         out = Path(args.output) if args.output else Path(f"{path.stem}.events")
-        if not may_replace(out):
-            raise CommandError(f"{out} is there already and no event file; name another with -o")
-        translation = Translation(read(path, args.rank), args.board)
-        if not translation.recording.steps or not translation.machine.chips:
-            raise NotACapture("nothing in it touches a device; a capture sees only the thread that began it")
+        _check_output(out)
+        found = _translated(args, path, out)
     except NotACapture as error:
         raise CommandError(f"{path}: {error}") from None
     except OSError as error:
         raise CommandError(f"{error.filename or path}: {error.strerror}") from None
-    try:
-        ledger, events = write(translation, out, path.name)
-    except OSError as error:
-        raise CommandError(f"cannot write {out}: {error.strerror}") from None
-    found = {**summary(translation, ledger, events), "file": str(path), "output": str(out)}
     print(json.dumps(found) if args.json else _text(found, style_of(sys.stdout)))
     return 0
+
+
+def _translated(args: argparse.Namespace, path: Path, out: Path) -> dict[str, Any]:
+    """Read, write, and say what was in it. Whatever a file has in the place of what ttnn writes there is its fault."""
+    try:
+        translation = Translation(read(path, args.rank), args.board)
+        if not translation.recording.steps or not translation.machine.chips:
+            raise NotACapture("nothing in it touches a device; a capture sees only the thread that began it")
+        try:
+            ledger, events = write(translation, out, path.name)
+        except OSError as error:
+            raise CommandError(f"cannot write {out}: {error.strerror}") from None
+        return {**summary(translation, ledger, events), "file": str(path), "output": str(out)}
+    except NotACapture:
+        raise
+    except (*MALFORMED, struct.error) as error:
+        if os.environ.get("TTMEM_DEBUG") == "1":
+            raise
+        raise NotACapture(f"a value in it is not as ttnn writes it: {type(error).__name__}: {error}") from None
+
+
+def _check_output(out: Path) -> None:
+    """Said before a long file is read."""
+    try:
+        check_replaceable(str(out), EVENTS)
+    except OSError as error:
+        raise CommandError(f"cannot write {out}: {error.strerror}") from None
 
 
 def _text(found: dict[str, Any], style: Style) -> str:
@@ -76,7 +99,7 @@ def _text(found: dict[str, Any], style: Style) -> str:
     several = "s" if len(chips) != 1 else ""
     lines += wrap(f"{found['output']}: {found['events']} events, {len(chips)} chip{several}", style)
     rows = [(chip, kind, total) for chip in chips for kind, total in chip["kinds"].items()]
-    lines += ["", *_table(rows, style), ""]
+    lines += ["", *(_table(rows, style) if rows else ["Nothing in it takes memory of a chip."]), ""]
     lines += wrap(f"All of it is {found['confidence']}. Not in the file: {'; '.join(found['lacks'])}.", style)
     if found["clock"] == "counted":
         lines += wrap("There are no times in it: a microsecond stands for a node.", style)

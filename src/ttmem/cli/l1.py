@@ -16,12 +16,13 @@ import sys
 from typing import Any
 from urllib.parse import urlencode
 
+from ttmem.account.blank import SCHEMA as snapshot_schema
 from ttmem.account.ledger import Ledger
 from ttmem.account.uncertainty import meanings_text
-from ttmem.api.client import ApiError, get_json
-from ttmem.cli import CommandError, UsageError
+from ttmem.api.client import ApiError, get_document
+from ttmem.cli import Answered, CommandError, UsageError
 from ttmem.cli.replay import replay
-from ttmem.server.cores import Cores
+from ttmem.server.cores import SCHEMA, Cores
 from ttmem.server.http import HttpError, Request
 from ttmem.show.chips import Names
 from ttmem.show.l1view import render
@@ -29,6 +30,8 @@ from ttmem.show.pick import UnknownChip, names_of, only
 from ttmem.show.text import style_of, wrap
 
 _PATIENCE = 60.0
+
+Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,35 +60,55 @@ def _core(text: str) -> str:
 def run(args: argparse.Namespace) -> int:
     if args.at is not None and args.file is None:
         raise UsageError("--at is for --file; the server shows what is now")
-    try:
-        recorded = None if args.file is None else replay(args.file, args.at)
-        if recorded is None:
-            picture = get_json("/snapshot", socket_path=args.api, timeout=_PATIENCE)
-        else:
-            picture = recorded.picture
-        chip = _chosen(args.chip, picture["chips"], picture)
-        query = {"chip": chip["uid"], **({} if args.core is None else {"core": args.core})}
-        if recorded is None:
-            found = get_json(f"/cores?{urlencode(query)}", socket_path=args.api, timeout=_PATIENCE)
-        else:
-            found = _cores(recorded.ledger, query)
-    except (ApiError, UnknownChip) as error:
-        raise CommandError(str(error)) from None
-    if args.json:
-        print(json.dumps(found))
+    if args.file is not None:
+        print(_of_file(args))
         return 0
+    with Answered("l1"):
+        text = _of_server(args)
+    print(text)
+    return 0
+
+
+def _of_server(args: argparse.Namespace) -> str:
+    try:
+        picture = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_PATIENCE)
+        chip, query = _asked(args, picture)
+        found = get_document(f"/cores?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=_PATIENCE)
+    except ApiError as error:
+        raise CommandError(str(error)) from None
+    return _text(args, picture, chip, found)
+
+
+def _of_file(args: argparse.Namespace) -> str:
+    ledger, picture = replay(args.file, args.at)
+    chip, query = _asked(args, picture)
+    return _text(args, picture, chip, _cores(ledger, query))
+
+
+def _asked(args: argparse.Namespace, picture: Json) -> tuple[Json, dict[str, str]]:
+    """The chip, and what to ask about it."""
+    try:
+        chip = _chosen(args.chip, picture["chips"], picture)
+    except UnknownChip as error:
+        raise CommandError(str(error)) from None
+    return chip, {"chip": chip["uid"], **({} if args.core is None else {"core": args.core})}
+
+
+def _text(args: argparse.Namespace, picture: Json, chip: Json, found: Json) -> str:
+    if args.json:
+        return json.dumps(found)
     style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
     names = Names(picture["chips"], style)
     board = f" {chip['board']}" if chip["board"] else ""
-    print(render(found, names.full(chip["uid"]).strip() + board, style))
+    text = render(found, names.full(chip["uid"]).strip() + board, style)
     if chip["memory"]["uncertain"]:
         doubt = f"uncertain: the agent counted {meanings_text(chip['memory']['uncertain'])}"
-        print("\n" + "\n".join(wrap(doubt, style, "  ", "")))
+        text += "\n\n" + "\n".join(wrap(doubt, style, "  ", ""))
     others = [names_of(other)[0] for other in picture["chips"] if other is not chip]
     if args.chip is None and others:
         more = f"{', '.join(others[:8])}{' ...' if len(others) > 8 else ''}"
-        print("\n" + "\n".join(wrap(f"`ttmem l1 CHIP` shows another chip: {more}", style)))
-    return 0
+        text += "\n\n" + "\n".join(wrap(style.clean(f"`ttmem l1 CHIP` shows another chip: {more}"), style))
+    return text
 
 
 def _cores(ledger: Ledger, query: dict[str, str]) -> Any:

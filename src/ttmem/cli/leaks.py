@@ -14,9 +14,9 @@ import json
 import re
 from urllib.parse import urlencode
 
-from ttmem.api.client import ApiError, get_json
-from ttmem.api.leaks import OLDER, leaks_text
-from ttmem.cli import CommandError
+from ttmem.api.client import ApiError, get_document
+from ttmem.api.leaks import OLDER, SCHEMA, leaks_text
+from ttmem.cli import Answered, CommandError
 
 LEAKED, UNCERTAIN = 3, 5  # as of `ttmem run --fail-on-leak`
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -47,8 +47,11 @@ def run(args: argparse.Namespace) -> int:
     if args.chip is not None:
         query["chip"] = args.chip
     try:
-        found = get_json(f"/leaks?{urlencode(query)}", socket_path=args.api, timeout=60.0)
+        found = get_document(f"/leaks?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=60.0)
     except ApiError as error:
         raise CommandError(str(error)) from None
-    print(json.dumps(found) if args.json else leaks_text(found))
-    return UNCERTAIN if found["uncertain"] else LEAKED if found["verdict"]["leak"] else 0
+    with Answered("leaks"):
+        text = json.dumps(found) if args.json else leaks_text(found)
+        code = UNCERTAIN if found["uncertain"] else LEAKED if found["verdict"]["leak"] else 0
+    print(text)
+    return code

@@ -20,7 +20,7 @@ from ttmem.account.physical import numbers
 from ttmem.account.sites import short
 from ttmem.account.snapshot import snapshot
 from ttmem.account.units import human
-from ttmem.cli import CommandError
+from ttmem.cli import CommandError, complain
 from ttmem.server.clock import rfc3339
 from ttmem.show.groups import WORDS
 from ttmem.show.groups import render as render_groups
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(found) if args.json else _peaks(found, style))
     elif args.by is not None:
         groups = _groups(ledger, args.by)
-        print(json.dumps(groups) if args.json else render_groups(_clean(groups, style)))
+        print(json.dumps(groups) if args.json else render_groups(groups))
     else:
         print(json.dumps(picture) if args.json else render(picture, style))
     return 0
@@ -78,7 +78,7 @@ def replay(path: str, at: str | None) -> Replay:
     except JournalError as error:
         raise CommandError(f"{path}: {error}") from None
     if reader.cut:
-        print(f"ttmem: {path} ends inside an entry; shown up to its last whole one", file=sys.stderr)
+        complain(f"ttmem: {path} ends inside an entry; shown up to its last whole one")
     picture = snapshot(
         ledger,
         time=rfc3339(last or 0.0),
@@ -96,13 +96,6 @@ def _groups(ledger: Ledger, by: str) -> dict[str, Any]:
         if thing.refs:
             groups.add(thing)
     return {"by": by, "groups": groups.result(), "count": len(groups), "bytes": groups.bytes}
-
-
-def _clean(found: dict[str, Any], style: Style) -> dict[str, Any]:
-    """The same, fit for a terminal; the frames of a stack stay lines."""
-    by = found["by"]
-    keys = [group[by] and "\n".join(map(style.clean, group[by].split("\n"))) for group in found["groups"]]
-    return {**found, "groups": [{**group, by: key} for group, key in zip(found["groups"], keys)]}
 
 
 def _peaks(found: list[dict[str, Any]], style: Style) -> str:

@@ -20,6 +20,7 @@ import socket
 import sys
 
 from ttmem.account.kinds import Pool
+from ttmem.account.printable import printable
 from ttmem.account.uncertainty import counts_text
 from ttmem.account.units import human, parse
 from ttmem.agent import AgentMissing
@@ -29,6 +30,7 @@ from ttmem.run.launch import LaunchError
 from ttmem.run.launch import run as launch
 from ttmem.run.report import Report
 from ttmem.show.summary import render
+from ttmem.wire.output_files import RUN_REPORT, open_report, overwrite
 
 LEAKED, OVER_BUDGET, NOT_SEEN = 3, 4, 5
 BY = ("op", "line", "shape", "kind", "program")
@@ -72,8 +74,9 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("there is no command to run; for example: ttmem run -- python model.py")
-    if args.json:
-        _check_writable(args.json)
+    if args.json and args.record and os.path.realpath(args.json) == os.path.realpath(args.record):
+        raise UsageError(f"--json and --record name the same file, {args.json}")
+    out = _open_report(args.json) if args.json else None
     gc.set_threshold(10_000, 5, 1_000_000)  # as the server does, and for the same reason
     with _collector(args.record) as collector:
         try:
@@ -85,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
             _warn(str(error))
             return 127 if isinstance(error.__cause__, FileNotFoundError) else 126
         report = Report(command, ended, collector, socket.gethostname())
-        written = not args.json or _write(args.json, report)
+        written = out is None or _write(out, args.json, report)
     if not args.quiet:
         by = args.by or ("line" if args.stacks else "op")
         _say(render(report, by))
@@ -99,19 +102,20 @@ def _collector(record: str | None) -> Collector:
         raise CommandError(f"cannot write {record}: {error.strerror}" if record else str(error)) from None
 
 
-def _check_writable(path: str) -> None:
-    """Said before the command runs for hours."""
+def _open_report(path: str) -> int:
+    """Before the command runs for hours; what is in the file stays until the command has ended."""
     try:
-        open(path, "a", encoding="utf-8").close()
+        return open_report(path, RUN_REPORT)
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _write(path: str, report: Report) -> bool:
+def _write(out: int, path: str, report: Report) -> bool:
     """What the command ended with is not forgotten because a disk is full."""
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(report.data(), file)
+        data = report.data()
+        with overwrite(out) as file:
+            json.dump(data, file)
             file.write("\n")
     except OSError as error:
         _warn(f"cannot write {path}: {error.strerror}")
@@ -146,7 +150,7 @@ def _verdict(args: argparse.Namespace, report: Report) -> int:
 
 
 def _warn(text: str) -> None:
-    _say(f"ttmem run: {text}")
+    _say(printable(f"ttmem run: {text}"))
 
 
 def _say(text: str) -> None:

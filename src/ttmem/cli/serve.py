@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 
-from ttmem.cli import CommandError
+from ttmem.cli import CommandError, complain
 from ttmem.server.daemon import Options, ServeError, Server
 from ttmem.server.legacy_log import STYLES
 from ttmem.server.listen import ListenError
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 async def _serve(options: Options) -> None:
     server = Server(options)
     api = options.api or api_path(options.socket)
-    await server.run(lambda: print(f"ttmem: serving {options.socket}, API {api}", file=sys.stderr, flush=True))
+    await server.run(lambda: complain(f"ttmem: serving {options.socket}, API {api}"))
 
 
 def _address(text: str) -> tuple[str, int]:

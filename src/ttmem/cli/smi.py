@@ -14,10 +14,11 @@ import os
 import sys
 import time
 
-from ttmem.cli import CommandError, chip_names
+from ttmem.cli import Answered, CommandError, chip_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ttmem.show.look import Look
@@ -100,11 +101,11 @@ class _View:
         if self._args.json:
             import json
 
-            print(json.dumps(self._picture()))
+            print(self._shown(json.dumps))
         elif self._args.csv:
             from ttmem.show import csv
 
-            rows = csv.rows(self._picture())
+            rows = self._shown(csv.rows)
             print(rows if self._printed else csv.header() + rows, end="")
         else:
             print("\n" * bool(self._printed) + self.text())
@@ -115,12 +116,18 @@ class _View:
         from ttmem.show.smi import render
         from ttmem.show.text import style_of
 
-        picture = self._picture()
         style = style_of(sys.stdout, ascii=self._args.ascii, colour=not self._args.no_color)
-        return render(picture, style, whole=bool(self._wanted))
+        return self._shown(lambda picture: render(picture, style, whole=bool(self._wanted)))
 
-    def _picture(self) -> Json:
+    def _shown(self, form: Callable[[Json], str]) -> str:
+        """A new picture in some form."""
         picture = self._look.picture()
+        if not self._look.answered:
+            return form(self._picked(picture))
+        with Answered("smi"):
+            return form(self._picked(picture))
+
+    def _picked(self, picture: Json) -> Json:
         self.empty = not picture["chips"] and not picture["processes"]
         if not self._wanted:
             return picture
@@ -139,14 +146,20 @@ class _Look:
         self._api, self._root, self._umd = api, root, umd
         self._look: Look | None = None
         self._asked_again = 0.0
+        self.answered = False  # is the last picture a server's?
         self._absent = "", ""  # why there is no server, in a word and in a sentence
 
     def picture(self) -> Json:
         found = self._ask() if time.monotonic() >= self._asked_again else None
-        return self._alone(found) if found is None or self._umd else found
+        self.answered = found is not None
+        if found is None:
+            return self._alone(None)
+        with Answered("smi"):
+            return self._alone(found) if self._umd else found
 
     def _ask(self) -> Json | None:
-        from ttmem.api.client import ApiError, NoServer, OutOfReach, get_json
+        from ttmem.account.blank import SCHEMA
+        from ttmem.api.client import ApiError, NoServer, OutOfReach, get_document
 
         if self._api is not None:
             from ttmem.show.look import takes_events
@@ -155,7 +168,8 @@ class _Look:
                 raise CommandError(why)
         try:
             path = "/snapshot?machine=0" if self._umd else "/snapshot"
-            return _known(get_json(path, socket_path=self._api, timeout=_PATIENCE), self._api)
+            found: Json = get_document(path, SCHEMA, socket_path=self._api, timeout=_PATIENCE)
+            return found
         except ApiError as error:
             if self._api is not None:
                 raise CommandError(str(error)) from None
@@ -180,19 +194,6 @@ class _Look:
         anyway = self._umd == "anyway"
         said = umd.read(seen["chips"], seen["processes"], foreign=seen["foreign"], sure=sure, anyway=anyway)
         return umd.enrich(seen, said)
-
-
-def _known(picture: Any, api: str | None) -> Json:
-    """A snapshot, if it is one that we understand."""
-    from ttmem.account.blank import SCHEMA
-    from ttmem.api.client import ApiError, api_paths
-
-    schema = picture.get("schema") if isinstance(picture, dict) else None
-    if schema != SCHEMA:
-        where = api or " or ".join(api_paths())
-        raise ApiError(f"what answers on {where} speaks {schema}, not {SCHEMA}: is it of another version?")
-    found: Json = picture
-    return found
 
 
 def _watch(args: argparse.Namespace, view: _View) -> None:

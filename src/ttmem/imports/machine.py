@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ttmem.account.geometry import BOARDS, Arch, Geometry
 from ttmem.account.identity import ChipInfo, assumed_uid
 from ttmem.account.kinds import Kind
-from ttmem.imports.graph import Recording
+from ttmem.imports.graph import MOST_BYTES, NotACapture, Recording
 
 # Blocks in a bank, and what programs place one after the other, are multiples of DRAM's alignment, in L1 too.
 _UNITS = {Arch.WORMHOLE_B0: 32, Arch.BLACKHOLE: 64, Arch.QUASAR: 64}
@@ -82,6 +82,8 @@ def _meshes(recording: Recording) -> dict[int, list[int]]:
 def _live(row: Mapping[str, Any], table: Geometry | None) -> Geometry | None:
     """The geometry by ttnn's figures of a device. A database has neither family nor DRAM: those a table must tell."""
     number = {name: int(value) for name, value in row.items() if isinstance(value, int)}
+    if odd := [name for name, value in number.items() if not 0 <= value < MOST_BYTES]:
+        raise NotACapture(f"the figures of device {row.get('device_id')} make no sense: {odd[0]} {number[odd[0]]}")
     try:
         l1_size, base = number["worker_l1_size"], number["address_at_first_l1_cb_buffer"]
         grid = number["num_x_compute_cores"], number["num_y_compute_cores"]

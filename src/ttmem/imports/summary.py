@@ -15,7 +15,9 @@ from ttmem.account.parties import Chip
 from ttmem.account.sites import line_of
 from ttmem.account.totals import Total
 from ttmem.imports.events import Translation, step_at
-from ttmem.wire.journal import MAGIC, JournalWriter
+from ttmem.wire.decode import decode
+from ttmem.wire.encode import encode
+from ttmem.wire.journal import JournalWriter
 
 SCHEMA = "ttmem.import/1"
 SOURCE = "capture"
@@ -34,6 +36,7 @@ def write(translation: Translation, out: Path, name: str) -> tuple[Ledger, int]:
             journal = JournalWriter(file)
             for time, event in translation.events():
                 count += 1
+                decode(encode(event))  # what no reader would take back must not be written
                 journal.write(time, source, event)
                 ledger.apply(time, source, event)
         os.replace(scratch, out)
@@ -41,15 +44,6 @@ def write(translation: Translation, out: Path, name: str) -> tuple[Ledger, int]:
         os.unlink(scratch)
         raise
     return ledger, count
-
-
-def may_replace(out: Path) -> bool:
-    """Is there nothing yet, or an event file?"""
-    try:
-        with open(out, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except FileNotFoundError:
-        return True
 
 
 def summary(translation: Translation, ledger: Ledger, events: int) -> Json:

@@ -20,6 +20,7 @@ from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import Pool
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
+from ttmem.account.printable import printable
 from ttmem.account.units import human
 from ttmem.server import descriptors
 from ttmem.server.answers import LegacyAnswers
@@ -38,6 +39,7 @@ from ttmem.sources import sysfs
 from ttmem.sources.rounds import Rounds
 from ttmem.wire.endpoint import LEGACY_PATH, api_path, beside
 from ttmem.wire.legacy import Type
+from ttmem.wire.output_files import write_whole
 
 _TICK_SECONDS = 0.05
 _RINGS_SECONDS = 0.04  # of a tick, for what agents wrote
@@ -120,7 +122,7 @@ class Server:
         if self.options.log_format == "json":
             text = json.dumps({"time": rfc3339(self.clock.now()), "event": "warning", "text": text})
         else:
-            text = f"ttmem: {text}"
+            text = printable(f"ttmem: {text}")
         try:
             print(text, file=sys.stderr, flush=True)
         except OSError:
@@ -160,7 +162,7 @@ class Server:
             things = sum(total.count for total in chip.kinds)
             if things:
                 dram, l1 = chip.pools[Pool.DRAM].used, chip.pools[Pool.L1].used
-                lines.append(f"  {chip.uid}:")
+                lines.append(f"  {printable(chip.uid)}:")
                 lines.append(f"    Buffers: {things}")
                 lines.append(f"    DRAM: {dram} bytes ({dram / 1024:g} KB)")
                 lines.append(f"    L1: {l1} bytes ({l1 / 1024:g} KB)")
@@ -272,8 +274,10 @@ class Server:
 
     def _write_pid(self) -> None:
         path = beside(self.options.socket, ".pid")
-        with open(path, "w", encoding="ascii") as file:
-            file.write(f"{os.getpid()}\n")
+        try:
+            write_whole(path, f"{os.getpid()}\n")
+        except OSError as error:
+            self.warn(f"cannot write {path}: {error.strerror}; going on without it")
 
     def _follow_chips(self, seen: list[dict[str, Any]]) -> None:
         """After a reset the driver may deal out its numbers anew; TT_VISIBLE_DEVICES means those of the moment."""

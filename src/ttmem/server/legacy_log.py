@@ -110,7 +110,7 @@ _FIELDS = {
 
 def _json_line(time: float, name: str, values: tuple[Any, ...]) -> str:
     fields = {key: value.label if isinstance(value, Kind) else value for key, value in zip(_FIELDS[name], values)}
-    return json.dumps({"time": rfc3339(time), "event": name, **fields}, ensure_ascii=False)
+    return json.dumps({"time": rfc3339(time), "event": name, **fields})
 
 
 class LegacyLog:

@@ -11,6 +11,7 @@ import socket
 import stat
 
 from ttmem.wire.endpoint import beside
+from ttmem.wire.output_files import read_small
 
 BACKLOG = 1024
 
@@ -124,8 +125,7 @@ def _lock(path: str, socket_path: str) -> int:
 
 def _who(socket_path: str) -> str:
     try:
-        with open(beside(socket_path, ".pid"), encoding="ascii") as file:
-            return f" (pid {int(file.read(20))})"
+        return f" (pid {int(read_small(beside(socket_path, '.pid'), 20))})"
     except (OSError, ValueError):
         return ""
 

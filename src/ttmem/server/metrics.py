@@ -15,6 +15,7 @@ from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KINDS, POOL_OF, Confidence, Pool
 from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Chip
+from ttmem.account.printable import printable, printable_data
 from ttmem.account.snapshot import shown_chips
 from ttmem.account.uncertainty import REASONS
 from ttmem.server.machine_metrics import MachineMetrics
@@ -117,7 +118,7 @@ class _Account(Collector):
         processes = gauge("processes", "Live processes that hold or held something on the chip", [])
         info = InfoMetricFamily("ttmem_chip", "What the chip is", labels=["chip"])
         for chip, row in zip(self._totals.chips, self._account["chips"]):
-            uid, memory = chip.info.uid, row["memory"]
+            uid, memory = printable(chip.info.uid), row["memory"]
             missing = set(memory["missing"])
             for kind, total in zip(KINDS, chip.kinds):
                 if kind.label in missing:
@@ -155,7 +156,8 @@ class _Account(Collector):
                 trust.add_metric([uid, level.label], memory["confidence"][level.label])
             processes.add_metric([uid], chip.processes)
             about = {"pci": chip.info.pci or "", "board": chip.info.board or "", "arch": chip.info.arch.label}
-            info.add_metric([uid], {**about, "identity": "assumed" if chip.assumed else "known"})
+            about["identity"] = "assumed" if chip.assumed else "known"
+            info.add_metric([uid], printable_data(about))
         yield from (used, reserved, things, peak, recent, capacity, pool_used, pool_peak, resident, trust, processes)
         yield from (in_use, largest, bank_free, headroom)
         yield info
@@ -166,7 +168,7 @@ class _Account(Collector):
         )
         for uid, pid, sizes in found:
             for pool, size in zip(_POOLS, sizes):
-                used.add_metric([uid, str(pid), pool], size)
+                used.add_metric([printable(uid), str(pid), pool], size)
         yield used
 
     def _health(self) -> Iterator[Metric]:
@@ -192,5 +194,5 @@ def page(totals: Totals, server: Json, account: Json, picture: Json) -> bytes:
     """The metrics page. ``account`` is the snapshot of the same moment, ``picture`` has what the machine shows, too."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Account(totals, server, account))
-    registry.register(MachineMetrics(picture))
+    registry.register(MachineMetrics(printable_data(picture)))
     return generate_latest(registry)

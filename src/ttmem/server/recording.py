@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from ttmem.account.events import Event, ProcessExited
@@ -11,6 +10,7 @@ from ttmem.account.parties import Source
 from ttmem.account.things import Thing
 from ttmem.server.ingest import Ingest
 from ttmem.wire.journal import JournalWriter
+from ttmem.wire.output_files import open_recording
 
 
 class Recording:
@@ -18,8 +18,7 @@ class Recording:
 
     def __init__(self, path: str, ingest: Ingest, warn: Callable[[str], None]) -> None:
         # Command lines and tags of all users are in it: for the owner's eyes.
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self._file = open(fd, "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as the recording
+        self._file = open(open_recording(path), "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as this
         self._journal = JournalWriter(self._file)
         self._ingest = ingest
         self._warn = warn

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from ttmem.account.printable import printable
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -100,5 +102,5 @@ def _field(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = str(value)
-    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in '",\r\n') else text
+    text = printable(str(value))
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in '",') else text

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ttmem.account.printable import printable
 from ttmem.doctor.checks import verdict
 from ttmem.doctor.findings import LEVELS, Finding
 
@@ -23,7 +24,7 @@ def render(found: Sequence[Finding], *, verbose: bool = False) -> str:
         lines += [*_in_full(finding), ""] if verbose else [_in_short(finding)]
     if rest and not verbose:
         lines.append("")
-    return "\n".join([*map(_printable, lines), verdict_line(found)])
+    return "\n".join([*map(printable, lines), verdict_line(found)])
 
 
 def verdict_line(found: Sequence[Finding]) -> str:
@@ -44,8 +45,3 @@ def _in_full(finding: Finding) -> list[str]:
 
 def _in_short(finding: Finding) -> str:
     return f"{finding.level:<8} {finding.check:<18} {finding.found}"
-
-
-def _printable(text: str) -> str:
-    """What a process or a file is called must not upset a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)

@@ -19,7 +19,7 @@ def render(found: Sequence[tuple[str, Verdict]], failures: int, style: Style) ->
         lines += [*block(place, verdict, style), ""]
     rest = "" if len(found) == failures else f", {failures - len(found)} not shown (--all shows them)"
     counted = f"{failures} failure{'' if failures == 1 else 's'}"
-    return "\n".join([*lines, f"ttmem explain: {counted}{rest}; {headline(found[-1][1])}"])
+    return "\n".join([*lines, f"ttmem explain: {counted}{rest}; {style.clean(headline(found[-1][1]))}"])
 
 
 def block(place: str, verdict: Verdict, style: Style) -> list[str]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ttmem.account.printable import printable, printable_data
 from ttmem.account.sites import short
 from ttmem.account.units import human
-from ttmem.api.words import plain
 
 Json = dict[str, Any]
 WORDS = {
@@ -32,12 +32,14 @@ NONE = {
 def rows(groups: Iterable[Json], by: str) -> Iterator[str]:
     """A line for each group, and for stacks one for each further frame."""
     for group in groups:
-        key = group[by] and "\n".join(map(plain, group[by].split("\n")))
-        first, *frames = key.split("\n") if by == "stack" and key else [short(key) if by == "line" else key]
-        kinds = ", ".join(f"{kind} {human(size)}" for kind, size in group["kinds"].items() if by != "kind")
+        key = group[by] and str(group[by])
+        frames = key.split("\n") if by == "stack" and key else [short(key) if by == "line" else key]
+        first, *rest = (frame and printable(frame) for frame in frames)
+        sizes = printable_data(group["kinds"]).items()
+        kinds = ", ".join(f"{kind} {human(size)}" for kind, size in sizes if by != "kind")
         row = f"{human(group['bytes']):>10} {group['count']:>7,} x  {first or NONE[by]}"
         yield f"{row}   {kinds}" if kinds else row
-        yield from (f"{'':22}{frame}" for frame in frames)
+        yield from (f"{'':22}{frame}" for frame in rest)
 
 
 def render(found: Json) -> str:

@@ -25,6 +25,7 @@ WORDS = {
 }
 _SHADES = ("░▒▓█", ".:+#")
 _STEPS = (0.25, 0.5, 0.75)
+MOST_CORES = 1 << 14  # that a screen is made for; no chip comes near
 
 
 def shade(part: float, ascii: bool) -> str:
@@ -148,6 +149,8 @@ def _grid(found: Json, style: Style) -> list[str]:
     dispatch = {(core["x"], core["y"]) for core in found["dispatch"]}
     columns = max([grid["x"], *(x + 1 for x, _ in dispatch)])
     rows = max([grid["y"], *(y + 1 for _, y in dispatch)])
+    if columns * rows > MOST_CORES:
+        raise ValueError(f"a grid of {columns} x {rows} cores")
     chosen = found["core"] and (found["core"]["x"], found["core"]["y"])
     lines = [style.paint("    " + "".join(f"{x:^4}" for x in range(columns)).rstrip(), DIM)]
     for y in range(rows):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ttmem.account.kinds import KINDS, Kind
+from ttmem.account.printable import printable, printable_data
 from ttmem.account.uncertainty import counts_text
 from ttmem.account.units import complete, human
 from ttmem.server.clock import rfc3339
@@ -25,7 +26,7 @@ def document(found: Reports, folder: str, now: float, picture: Json | None, why_
     return {
         "schema": SCHEMA,
         "time": rfc3339(now),
-        "folder": memory_reports.printable(folder),
+        "folder": printable(folder),
         "reports": [_report(report, now, amounts) for report in found.reports],
         "missing": [kind.label for kind in KINDS if kind not in memory_reports.KINDS],
         "incomparable": doubt,
@@ -126,6 +127,7 @@ def _amounts(amounts: Amounts | None) -> Json | None:
 
 def render(data: Json) -> str:
     """The whole text; problems are the caller's to print."""
+    data = printable_data(data)
     lines = [f"Memory reports in {data['folder']}"]
     for report in data["reports"]:
         lines += ["", *_render_report(report)]

@@ -12,7 +12,7 @@ from ttmem.api.words import anomaly_line
 from ttmem.show.breakdown import breakdowns
 from ttmem.show.chips import Names, chip_table, too_full
 from ttmem.show.processes import nobody, process_table
-from ttmem.show.text import BOLD, DIM, YELLOW, Style, cells, fit_line, wrap
+from ttmem.show.text import BOLD, DIM, YELLOW, Style, cells, fit_line, one_line, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _troubles(processes: list[Json]) -> dict[str, list[str]]:
     for process in processes:
         for source in process["sources"]:
             if source["trouble"]:
-                found.setdefault(source["trouble"], []).append(str(process["pid"] or "?"))
+                found.setdefault(one_line(source["trouble"]), []).append(str(process["pid"] or "?"))
     return found
 
 

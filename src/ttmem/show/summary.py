@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 from ttmem.account.kinds import KINDS, POOL_OF, Kind, Pool
 from ttmem.account.parties import Chip
+from ttmem.account.printable import printable
 from ttmem.account.sites import line_of, short, stack_of
 from ttmem.account.snapshot import anomalies
 from ttmem.account.things import Thing
 from ttmem.account.uncertainty import REASONS, counts_text
 from ttmem.account.units import complete, human
-from ttmem.api.words import anomaly_line, plain
+from ttmem.api.words import anomaly_line
 from ttmem.explain.words import headline
 from ttmem.run.report import Report, cause_of
 from ttmem.show.chips import percent
@@ -59,7 +60,8 @@ def render(report: Report, by: str = "op") -> str:
         lines += _groups(report, by)
         lines += _sizing(report)
         lines += ["", *_left(report)]
-    lines += ["", *_odd(report), *_failed(report)]
+    lines += ["", *_odd(report)]
+    lines = [*map(printable, lines), *_failed(report)]  # what explains a failure has colours, and is printable already
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -184,7 +186,7 @@ def _sizing(report: Report) -> list[str]:
         several = f" and {len(chips) - 1} more" if len(chips) > 1 else ""
         lines += ["", f"sizes, pid {pid} on chip {chips[0].uid}{several}{_doubt(report)}:"]
         for line in advice:
-            lines += wrap(plain(line.text), style_of(sys.stderr), "    ", "  ")
+            lines += wrap(line.text, style_of(sys.stderr), "    ", "  ")
     if len(report.sizing) > _SIZED:
         lines.append(f"  and {len(report.sizing) - _SIZED:,} more in --json")
     return lines
@@ -199,7 +201,7 @@ def _failed(report: Report) -> list[str]:
     if not report.ended.exit_code:
         times, which = _times(report.failed), "" if report.failed == 1 else "The last: "
         text = f"Memory was refused {times}, and the command went on; --json has why. {which}{headline(last.verdict)}"
-        return ["", *wrap(text, style_of(sys.stderr))]
+        return ["", *wrap(printable(text), style_of(sys.stderr))]
     place = f"Memory was refused, {before:.1f} s before the end"
     lines = ["", *block(place, last.verdict, style_of(sys.stderr))]
     earlier, kept = report.failed - 1, len(report.failures) - 1
@@ -287,7 +289,7 @@ def _made(thing: Thing) -> str:
     tag = (thing.extra.tag if thing.extra is not None else None) or ""
     program = f"  program {thing.program}" if thing.program else ""
     made = short(line_of(stack_of(thing)))
-    return plain(f"{tag}{program}" + (f"  {made}" if made else ""))
+    return f"{tag}{program}" + (f"  {made}" if made else "")
 
 
 def _odd(report: Report) -> list[str]:

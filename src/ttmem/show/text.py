@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 
+from ttmem.account.printable import printable_data
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,15 +59,17 @@ class Style:
         return fit(text, width - 1) + ("~" if self.ascii else "…") if width > 0 else ""
 
     def clean(self, value: Any) -> Any:
-        """Data with nothing in its text that would move the cursor or be no ASCII where none but that may be."""
-        if isinstance(value, str):
-            if value.isascii() and value.isprintable():
-                return value
-            text = "".join(c if c.isprintable() else "?" for c in value.strip().replace("\n", "; "))
-            return text.encode("ascii", "replace").decode() if self.ascii else text
-        if isinstance(value, dict):
-            return {key: self.clean(inner) for key, inner in value.items()}
-        return [self.clean(inner) for inner in value] if isinstance(value, list) else value
+        """A document, or a text, that can be printed: see ``printable``; in ASCII mode nothing but ASCII is left."""
+        cleaned = printable_data(value)
+        return _ascii(cleaned) if self.ascii else cleaned
+
+
+def _ascii(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("ascii", "replace").decode()
+    if isinstance(value, dict):
+        return {_ascii(key): _ascii(inner) for key, inner in value.items()}
+    return [_ascii(inner) for inner in value] if isinstance(value, list) else value
 
 
 def style_of(stream: TextIO, *, ascii: bool = False, colour: bool = True) -> Style:
@@ -135,6 +139,15 @@ def fit_line(line: str, width: int) -> str:
         width -= cells(shown)
         kept.append(f"\x1b[{colour}{found}{shown}" if number else shown)
     return "".join(kept)
+
+
+def one_line(text: str) -> str:
+    """Sentences that were a line each, and whose newlines ``clean`` has escaped.
+
+    >>> one_line("no dram.\\\\nno l1.")
+    'no dram.; no l1.'
+    """
+    return "; ".join(filter(None, text.split("\\n")))
 
 
 def wrap(text: str, style: Style, indent: str = "", first: str | None = None) -> list[str]:

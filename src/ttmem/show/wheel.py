@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ttmem.account.printable import printable
 from ttmem.doctor.hooks import IN_ITS_STEAD, MISSING, THERE, UNSEEN, Coverage
 
 SCHEMA = "ttmem.wheel/1"
@@ -29,9 +30,9 @@ def render(coverage: Coverage, *, verbose: bool = False) -> str:
         lines += ["", f"  {words}"]
         for function in coverage.functions:
             if function.role == role:
-                symbol = f"\n    {'':<22} {function.symbol}" if verbose else ""
-                lines.append(f"    {function.name:<22} {_WORDS[function.state]}{symbol}")
-    return "\n".join([*lines, "", verdict_line(coverage)])
+                lines.append(f"    {function.name:<22} {_WORDS[function.state]}")
+                lines += [f"    {'':<22} {function.symbol}"] * verbose
+    return "\n".join(map(printable, [*lines, "", verdict_line(coverage)]))
 
 
 def verdict_line(coverage: Coverage) -> str:

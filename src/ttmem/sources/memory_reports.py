@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn, TextIO, TypeVar
 
 from ttmem.account.kinds import Kind
+from ttmem.account.printable import printable
 
 KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL)
 SUMMARY, L1_SUMMARY, DETAILED = "memory_usage_summary.csv", "l1_usage_summary.csv", "detailed_memory_usage.csv"
@@ -136,16 +137,6 @@ def read(folder: str) -> Reports:
         )
     problems: list[str] = []
     return Reports(tuple(_report(prefix, paths, problems) for prefix, paths in found.items()), tuple(problems))
-
-
-def printable(path: str) -> str:
-    """A path that any terminal and JSON reader takes; names of files need not be text.
-
-    >>> printable("caf\\udce9/\\x1b[31m")
-    'caf\\\\xe9/\\\\x1b[31m'
-    """
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _report(prefix: str, paths: dict[str, str], problems: list[str]) -> Report:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import itertools
 import os
 
+from ttmem.account.printable import printable_bytes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -46,7 +48,7 @@ def stat(pid: int, root: str = "/") -> Stat | None:
     end = line.rfind(b")")  # the name before may hold spaces and parentheses
     fields = line[end + 2 :].split()
     try:
-        name = printable(line[line.index(b"(") + 1 : end])
+        name = printable_bytes(line[line.index(b"(") + 1 : end])
         return name, fields[0].decode(), int(fields[6]), int(fields[17]), int(fields[19])
     except (IndexError, ValueError):
         return None
@@ -71,13 +73,13 @@ def describe(pid: int, uid: int | None, root: str = "/") -> ProcessInfo:
     if born is None:
         return ProcessInfo(pid, None, uid)
     name = read(os.path.join(root, f"proc/{pid}/comm"))
-    return ProcessInfo(pid, born[0], uid, printable(name.rstrip(b"\n")) if name else None, command(pid, root))
+    return ProcessInfo(pid, born[0], uid, printable_bytes(name.rstrip(b"\n")) if name else None, command(pid, root))
 
 
 def command(pid: int, root: str = "/") -> str | None:
     """The command line. The kernel reads it out of the process's memory, and waits while that is locked."""
     words = read(os.path.join(root, f"proc/{pid}/cmdline"), _MAX_COMMAND)
-    return printable(words.rstrip(b"\0").replace(b"\0", b" ")) or None if words else None
+    return printable_bytes(words.rstrip(b"\0").replace(b"\0", b" ")) or None if words else None
 
 
 def owner(pid: int, root: str = "/") -> tuple[int | None, int | None]:
@@ -100,7 +102,7 @@ def container(pid: int, root: str = "/") -> str | None:
     """The container that a process runs in, by the names of its cgroups; None if by them it runs in none."""
     found = None
     for line in (read(os.path.join(root, f"proc/{pid}/cgroup")) or b"").splitlines():
-        parts = printable(line.split(b":", 2)[-1]).split("/")
+        parts = printable_bytes(line.split(b":", 2)[-1]).split("/")
         for above, part in itertools.pairwise(parts):
             pod = _pod(part)
             if pod:  # says more than the container in it, or the one around the whole cluster
@@ -144,7 +146,7 @@ def job(pid: int, root: str = "/") -> dict[str, str | None] | None:
     is outside our pid namespace: the kernel then says 0.
     """
     for line in (read(os.path.join(root, f"proc/{pid}/cgroup")) or b"").splitlines():
-        parts = printable(line.split(b":", 2)[-1]).split("/")
+        parts = printable_bytes(line.split(b":", 2)[-1]).split("/")
         for place, part in enumerate(parts):
             number = part.removeprefix("job_")
             if part != number and number.isdecimal() and any("slurm" in above for above in parts[:place]):
@@ -179,18 +181,13 @@ def user(uid: int) -> str | None:
         import pwd
 
         try:
-            _users[uid] = printable(os.fsencode(pwd.getpwuid(uid).pw_name))
+            _users[uid] = printable_bytes(os.fsencode(pwd.getpwuid(uid).pw_name))
         except (KeyError, OverflowError):
             _users[uid] = None
     return _users[uid]
 
 
 _users: dict[int, str | None] = {}
-
-
-def printable(raw: bytes) -> str:
-    """Text that cannot upset a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in raw.decode("utf-8", "replace"))
 
 
 def descendants(pid: int, root: str = "/") -> list[int]:

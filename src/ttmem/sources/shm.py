@@ -19,9 +19,9 @@ import stat
 import struct
 import time
 
+from ttmem.account.printable import printable_bytes
 from ttmem.sources import processes
 from ttmem.sources.rounds import Rounds
-from ttmem.sources.sysfs import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Counters:
 
     def _slot(self, slot: tuple[Any, ...], origin: _Origin) -> Json:
         pid, *sums, updated, name = slot
-        text = printable(name.partition(b"\0")[0]) or None
+        text = printable_bytes(name.partition(b"\0")[0].strip()) or None
         row = {
             "pid": pid,
             "process": None,

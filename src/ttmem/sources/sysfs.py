@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 
+from ttmem.account.printable import printable_bytes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -38,21 +40,20 @@ def read(path: str) -> str | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return printable(read_at(descriptor)) or None
+            return text_of(read_at(descriptor)) or None
         finally:
             os.close(descriptor)
     except OSError:
         return None
 
 
-def printable(raw: bytes) -> str:
-    """Text that cannot upset a terminal.
+def text_of(raw: bytes) -> str:
+    """What a file of the driver says, on one line.
 
-    >>> printable(b"n150\\n"), printable(b"\\x1b[2J\\xff")
-    ('n150', '?[2J\\ufffd')
+    >>> text_of(b"n150\\n"), text_of(b"\\x1b[2J\\xff")
+    ('n150', '\\\\x1b[2J\\\\xff')
     """
-    text = raw.decode("utf-8", "replace").strip()
-    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
+    return printable_bytes(raw.strip())
 
 
 def number(text: str | None) -> int | None:

@@ -264,7 +264,7 @@ class _Reader:
         descriptor = self._open.get(path)
         if descriptor is None:
             descriptor = self._open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        return sysfs.printable(sysfs.read_at(descriptor))
+        return sysfs.text_of(sysfs.read_at(descriptor))
 
     def _find_hwmon(self) -> str | None:
         inside = f"{self._folder}/device/hwmon"

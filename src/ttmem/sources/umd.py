@@ -15,6 +15,7 @@ import os
 import sys
 import time
 
+from ttmem.account.printable import printable
 from ttmem.sources.telemetry import FIELDS, judge
 
 TYPE_CHECKING = False
@@ -162,7 +163,7 @@ def _how(code: int) -> str | None:
 
 
 def _printable(text: str) -> list[str]:
-    return ["".join(c if c.isprintable() else "?" for c in line) for line in text.splitlines()]
+    return [printable(line) for line in text.splitlines()]
 
 
 def _conclude(lines: list[bytes], ending: str | None, notes: list[str], kmds: dict[str | None, int]) -> Json:

@@ -171,11 +171,7 @@ class Top(App[None]):
             self._loop_of_app.call_soon_threadsafe(self._take, news)
 
     def _take(self, news: News) -> None:
-        model = self._dashboard.model
-        model.trouble = news.trouble
-        model.hear(news.answers, self._asked, news.now)
-        if news.picture is not None:
-            model.take(news.picture, news.time, news.now)
+        self._dashboard.take(news, self._asked)
         self._ask()
         self._draw()
 

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from ttmem.account.units import human
 from ttmem.show.chips import Names, percent, share
-from ttmem.show.l1view import at_least, floor_text, program_of, program_text, worst_core
+from ttmem.show.l1view import MOST_CORES, at_least, floor_text, program_of, program_text, worst_core
 from ttmem.show.text import Style, wrap
 from ttmem.show.top.core_map import headroom_style, map_rows, picture
 from ttmem.show.top.heat import HEADROOM, USED, Form, form_of, grid_rows, key_row, legend
@@ -75,6 +75,8 @@ class Cores:
             return None
         grid = self._answer["grid"]
         if grid is not None:
+            if grid["x"] * grid["y"] > MOST_CORES:
+                raise ValueError(f"a grid of {grid['x']} x {grid['y']} cores")
             self._core = min(self._core[0], grid["x"] - 1), min(self._core[1], grid["y"] - 1)
         return self._answer
 

@@ -7,7 +7,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ttmem.show.top.frame import footer, header, help_rows, tab_at
+from ttmem.account.printable import printable
+from ttmem.api.client import malformed
+from ttmem.show.top.feed import News
+from ttmem.show.top.frame import footer, header, help_rows, tab_at, tabs
 from ttmem.show.top.model import Model
 from ttmem.show.top.rows import Row, Signs, Size, View, fitted
 from ttmem.show.top.settings import Settings
@@ -61,8 +64,20 @@ class Dashboard:
             body = self._guarded(lambda: self.view.rows(self.model, inner, self.signs), [])
         filled = [fitted(row, size.width) for row in body[: inner.height]]
         filled += [[(" " * size.width, "")]] * (inner.height - len(filled))
-        first = header(self.model, self.views, self.current, size.width, clock)
+        first = self._guarded(
+            lambda: header(self.model, self.views, self.current, size.width, clock),
+            fitted(tabs(self.views, self.current, size.width), size.width),
+        )
         return [first, *filled, footer(self.model, size.width, self.signs, self._prompt)][: size.height]
+
+    def take(self, news: News, asked: list[str]) -> None:
+        """What the feed has brought. A picture that makes no sense is told of, and the last one stays."""
+        model = self.model
+        model.trouble = news.trouble
+        model.hear(news.answers, asked, news.now)
+        if news.picture is not None:
+            picture = news.picture
+            self._guarded(lambda: model.take(picture, news.time, news.now), None)
 
     def press(self, key: str, character: str | None = None) -> None:
         """A key, named as Textual names it, and what it writes, if it does."""
@@ -95,10 +110,10 @@ class Dashboard:
         except Exception as error:
             if os.environ.get("TTMEM_DEBUG") == "1":
                 raise
-            self.model.message = (
-                f"{self.view.name}: internal error: {type(error).__name__}: {error}; please report it with the output "
-                "of TTMEM_DEBUG=1 ttmem top"
-            )
+            why = malformed(error, "top")
+            if self.model.trouble is not None:  # there is no server that could have answered
+                why = f"internal error: {type(error).__name__}: {error}; please report it with TTMEM_DEBUG=1 ttmem top"
+            self.model.message = printable(f"{self.view.name}: {why}")
             return otherwise
 
     def _common(self, key: str) -> None:

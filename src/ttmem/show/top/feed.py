@@ -10,8 +10,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
 from ttmem.account import blank
+from ttmem.account.printable import printable
 from ttmem.api.client import ApiError, NoServer, api_paths, get
 from ttmem.show.look import Look, no_account
 from ttmem.show.text import Style
@@ -54,6 +56,7 @@ class Feed:
         self._closed = False
         self._answered = False  # has the server, since it was last found absent?
         self._stream: _Stream | None = None
+        self._uids: dict[str, str] = {}  # ids of chips that are shown in another way than they are asked for
         self._thread = threading.Thread(target=self._run, daemon=True, name="feed")
 
     def start(self) -> None:
@@ -102,7 +105,7 @@ class Feed:
             trouble = str(error)
             picture = None if self._answered else self._alone("does not answer", trouble)
         stamp = time.time(), time.monotonic()
-        return News(picture, trouble, {} if trouble else self._answers(), *stamp)
+        return News(picture, trouble and printable(trouble), {} if trouble else self._answers(), *stamp)
 
     def _alone(self, state: str, why: str) -> Json:
         return self._clean(self._look.picture(no_account(state, why)))
@@ -120,7 +123,7 @@ class Feed:
                 found = self._events() if path == EVENTS else self._ask(path, _LONGER_PATIENCE)
                 answers[path] = Answer(found, None, time.monotonic())
             except ApiError as error:
-                answers[path] = Answer(None, str(error), time.monotonic())
+                answers[path] = Answer(None, printable(str(error)), time.monotonic())
             now = time.monotonic()
             if _REST * (now - began) > self.interval:
                 self._rests[path] = now + _REST * (now - began)
@@ -134,20 +137,36 @@ class Feed:
         return self._stream.answer()
 
     def _ask(self, path: str, patience: float) -> Json:
-        body = get(path, socket_path=self._api, timeout=patience)
+        body = get(self._asked(path), socket_path=self._api, timeout=patience)
         try:
             found = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ApiError(f"the answer to {path} is not JSON") from None
         if not isinstance(found, dict):
             raise ApiError(f"the answer to {path} is no object")
         # To go through all values takes longer than all the rest; almost always there is nothing to be found.
         doubtful = not body.isascii() or b"\x7f" in body or _ESCAPE.search(body)
+        if path == "/snapshot":
+            self._uids = _odd_uids(found) if doubtful else {}
         return self._clean(found) if doubtful else found
+
+    def _asked(self, path: str) -> str:
+        """A path in which chips have the ids that the server knows them by."""
+        route, _, query = path.partition("?")
+        if not self._uids or not query:
+            return path
+        return f"{route}?{urlencode([(name, self._uids.get(value, value)) for name, value in parse_qsl(query)])}"
 
     def _clean(self, found: Json) -> Json:
         cleaned: Json = self._style.clean(found)
         return cleaned
+
+
+def _odd_uids(picture: Json) -> dict[str, str]:
+    """As they are shown, and as they are."""
+    chips = picture.get("chips")
+    uids = [chip.get("uid") for chip in chips if isinstance(chip, dict)] if isinstance(chips, list) else []
+    return {printable(uid): uid for uid in uids if isinstance(uid, str) and not uid.isprintable()}
 
 
 class _Stream:
@@ -178,7 +197,7 @@ class _Stream:
         while not self._closed.is_set():
             try:
                 self._read()
-            except (OSError, ValueError):
+            except (OSError, ValueError, AttributeError, TypeError, RecursionError):
                 pass  # it is asked again; that the server is away is seen by who asks for the snapshot
             self._closed.wait(_AGAIN)
 

@@ -11,7 +11,7 @@ from ttmem.account.units import human
 from ttmem.api.words import anomaly_line
 from ttmem.show.chips import Names
 from ttmem.show.processes import MEANINGS
-from ttmem.show.text import Style, wrap
+from ttmem.show.text import Style, one_line, wrap
 from ttmem.show.top.listing import age
 from ttmem.show.top.rows import Row
 
@@ -107,6 +107,6 @@ def _more(listed: list[Any]) -> str:
 def _trouble(process: Json) -> Iterator[Said]:
     for source in process["sources"]:
         if source["trouble"]:
-            yield f"{source['name']}: {source['trouble']}", "warn"
+            yield f"{source['name']}: {one_line(source['trouble'])}", "warn"
     if any(process["anomalies"].values()):
         yield anomaly_line(process["anomalies"]), "warn"

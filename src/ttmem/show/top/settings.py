@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping
 from typing import Any
+
+from ttmem.wire.output_files import write_whole
 
 
 def default_path(env: Mapping[str, str] = os.environ) -> str:
@@ -57,14 +58,9 @@ class Settings:
         self._values.update(values)
         if not self._writable:
             return
-        beside = f"{self._path}.{os.getpid()}"
         try:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-            with open(beside, "w", encoding="utf-8") as file:
-                json.dump(self._values, file, indent=1, sort_keys=True)
-            os.replace(beside, self._path)
+            write_whole(self._path, json.dumps(self._values, indent=1, sort_keys=True))
         except OSError as error:
             self._writable = False
             self.trouble = f"{self._path}: {error.strerror}; what you choose is not remembered"
-            with contextlib.suppress(OSError):
-                os.unlink(beside)

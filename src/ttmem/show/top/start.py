@@ -52,6 +52,11 @@ class _Guest(Top):
             self.exit()
 
 
+def views_of(root: str) -> list[View]:
+    """All views, in the order of their keys."""
+    return [Overview(), Charts(), Telemetry(), Processes(root=root), Cores(), Things()]
+
+
 def start(
     *,
     api: str | None,
@@ -70,8 +75,7 @@ def start(
     chosen = interval if interval is not None else settings.get("interval", model.interval)
     model.interval = min(max(chosen, LEAST_INTERVAL), MOST_INTERVAL)
     signs = Signs("ascii" if style_of(sys.stdout, ascii=ascii).ascii else "braille")
-    views: list[View] = [Overview(), Charts(), Telemetry(), Processes(root=root), Cores(), Things()]
-    dashboard = Dashboard(model, views, settings, signs)
+    dashboard = Dashboard(model, views_of(root), settings, signs)
     if theme is not None:
         dashboard.theme = theme
     elif os.environ.get("NO_COLOR"):

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens files to write, so that nothing is overwritten that ttmem did not write itself.
+
+An existing file is used only if it is empty or of the kind that is to be written. In folders that others may write to,
+somebody could have placed a link or a pipe under the name: recordings and pid files are regular files of ours, or are
+not written. What is wrong is an ``OSError`` whose ``strerror`` says what is there and what to do.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+import tempfile
+from typing import NamedTuple, TextIO
+
+from ttmem.wire.journal import MAGIC
+
+_LOOKED_AT = 256  # bytes of a file's beginning
+_ELSEWHERE = "name another file, or delete this one first"
+_DESCRIPTORS = ("/dev/", "/proc/")  # /dev/stdout, and /dev/fd/63 of a shell's >(command)
+_TYPES = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class FileKind(NamedTuple):
+    """A kind of file that ttmem writes, and how one begins."""
+
+    name: str
+    begins: re.Pattern[bytes]
+
+
+EVENTS = FileKind("an event file", re.compile(re.escape(MAGIC)))
+RUN_REPORT = FileKind("a report of `ttmem run`", re.compile(rb'\s*\{\s*"schema"\s*:\s*"ttmem\.run/'))
+
+
+def open_recording(path: str) -> int:
+    """A descriptor of an empty event file, for its owner's eyes only: nobody else's file, and no link."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        pass
+    fd = _open_regular(path, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(fd)
+        if found.st_uid != os.geteuid():
+            raise _refusal(path, f"it belongs to another user, uid {found.st_uid}")
+        if found.st_nlink > 1:
+            raise _refusal(path, "it is a hard link: the file also has another name")
+        _check_kind(fd, path, EVENTS)
+        os.ftruncate(fd, 0)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def open_report(path: str, kind: FileKind) -> int:
+    """A descriptor to write a report to; what is in the file stays until ``overwrite``.
+
+    Pipes and devices that the user names are used as they are, if somebody reads them.
+    """
+    if os.path.abspath(path).startswith(_DESCRIPTORS):  # may be a file that others write to as well
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        pass
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        raise _refusal(path, "it is a symbolic link to a file that does not exist") from None
+    if stat.S_ISFIFO(mode):
+        return _open_pipe(path)
+    if stat.S_ISCHR(mode):
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
+    fd = _open_regular(path, os.O_RDWR)
+    try:
+        _check_kind(fd, path, kind)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def overwrite(fd: int) -> TextIO:
+    """The same as a file in which nothing is left of what was there."""
+    if stat.S_ISREG(os.fstat(fd).st_mode) and not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND:
+        os.ftruncate(fd, 0)
+    return open(fd, "w", encoding="utf-8")
+
+
+def check_replaceable(path: str, kind: FileKind) -> None:
+    """Complain if there is something that a new file of this kind must not replace."""
+    try:
+        fd = _open_regular(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        _check_kind(fd, path, kind)
+    finally:
+        os.close(fd)
+
+
+def write_whole(path: str, text: str, mode: int = 0o644) -> None:
+    """Put a new file in the place of whatever has that name: a link or a pipe is replaced, and never written to."""
+    folder, name = os.path.split(path)
+    fd, scratch = tempfile.mkstemp(prefix=f".{name}.", dir=folder or ".")
+    try:
+        with open(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+            os.fchmod(fd, mode)
+        os.replace(scratch, path)
+    except BaseException:
+        os.unlink(scratch)
+        raise
+
+
+def read_small(path: str, size: int) -> str:
+    """The beginning of a file that others could have replaced by a link or a pipe."""
+    fd = _open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        return os.read(fd, size).decode("ascii", "replace")
+    finally:
+        os.close(fd)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Looks before it opens, because to open a device may do something to it, and after it, because that may change."""
+    follow = not flags & os.O_NOFOLLOW
+    _check_type(os.stat(path, follow_symlinks=follow), path)
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        raise (_refusal(path, "it is a symbolic link") if error.errno == errno.ELOOP else error) from None
+    try:
+        _check_type(os.fstat(fd), path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _open_pipe(path: str) -> int:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(error.errno, "it is a named pipe that nobody reads; start its reader first", path) from None
+        raise
+    os.set_blocking(fd, True)
+    return fd
+
+
+def _check_type(found: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        what = _TYPES.get(stat.S_IFMT(found.st_mode), "no regular file")
+        raise OSError(errno.EEXIST, f"it is {what}; name a regular file", path)
+
+
+def _check_kind(fd: int, path: str, kind: FileKind) -> None:
+    head = os.pread(fd, _LOOKED_AT, 0)
+    if head and not kind.begins.match(head):
+        begin = head[:20].decode("utf-8", "backslashreplace")
+        raise _refusal(path, f"ttmem did not write it: it begins with {begin!r} and is not {kind.name}")
+
+
+def _refusal(path: str, why: str) -> OSError:
+    return OSError(errno.EEXIST, f"{why}; {_ELSEWHERE}", path)

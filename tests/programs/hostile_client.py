@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A workload whose every text is hostile: name, arguments, source, chip, tags, phases, marks. Waits for a line."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import sys
+
+from ttmem.account.events import Allocated, DeviceOpened, Event, Extra, Mark, PhaseBegan, ProgramCompiled
+from ttmem.account.geometry import BOARDS
+from ttmem.account.identity import ChipInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.wire import handshake
+from ttmem.wire.encode import encode
+
+PR_SET_NAME = 15
+EVIL = "\x1b]0;evil\x07\x1b[2J\r\n\u202e\x9b31m\x7f[bold]"
+
+
+def connect(path: str, *events: Event) -> socket.socket:
+    """Sends these, and returns when the server has applied them, or hung up."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(60)
+    sock.connect(path)
+    sock.sendall(handshake.hello(f"s{EVIL}", Confidence.REPORTED) + b"".join(map(encode, events)) + handshake.sync(1))
+    sock.recv(4096)
+    return sock
+
+
+def main() -> None:
+    path = sys.argv[1]
+    ctypes.CDLL(None).prctl(PR_SET_NAME, b"\x1b[2J\r\nevil\x9b", 0, 0, 0)
+    geometry = BOARDS["n150"]._replace(live=True)
+    text = {"tag": f"tag{EVIL}", "stack": f"model{EVIL}.py:1 f\nmain{EVIL}.py:2 g", "shape": f"[1]{EVIL}"}
+    plain = connect(
+        path,
+        DeviceOpened(0, ChipInfo("77", board="n150", geometry=geometry)),
+        *(Allocated(0, Kind.DRAM, 4096 * n, 4096, extra=Extra(4096, **text)) for n in range(1, 4)),
+        Allocated(0, Kind.L1, 1_300_000, 4096 * 64, extra=Extra(4096 * 64, **text)),
+        ProgramCompiled(0, 9, 100, 1234, f"op{EVIL}", text["stack"]),
+        Allocated(0, Kind.CB, 200_000, 4096 * 64, 9, extra=Extra(cores=(1 << 8) - 1, **text)),
+        Allocated(0, Kind.KERNEL, 5, 4096 * 64, 9, extra=Extra(cores=(1 << 8) - 1, **text)),
+        PhaseBegan(1, f"phase{EVIL}"),
+        Mark(f"mark{EVIL}"),
+    )
+    # A server may refuse such a chip; then there is nothing to show of it.
+    chip = ChipInfo(f"uid{EVIL}", board=f"board{EVIL}", pci=f"pci{EVIL}", geometry=geometry)
+    odd = connect(path, DeviceOpened(1, chip), Allocated(1, Kind.DRAM, 4096, 4096, extra=Extra(4096, **text)))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    plain.close()
+    odd.close()
+
+
+main()

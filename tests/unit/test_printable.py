@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No text of a workload, file or server reaches a terminal, a log or a text answer with a control character in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.hostile import HOSTILE, assert_printable, everywhere, poisoned
+from tests.screens import BOOTED, KEYS, NOW, VIEWS, world
+from tests.unit.test_explain_verdicts import GRID, N150, Account
+from tests.unit.test_explain_verdicts import full as out_of_memory
+from tests.unit.test_imports import DATA, OUT_OF_MEMORY
+from tests.unit.test_run_report import Story, buffer, part
+from ttmem.account.events import Failed, ProgramCompiled, Sees
+from ttmem.account.identity import ProcessInfo
+from ttmem.account.kinds import Confidence, Kind
+from ttmem.account.printable import printable, printable_bytes, printable_data, printable_lines
+from ttmem.api.dump import kernels_text, remaining_text
+from ttmem.api.leaks import leaks_text
+from ttmem.cli import import_, replay
+from ttmem.doctor.findings import Finding
+from ttmem.doctor.hooks import Coverage, Function, Kinds
+from ttmem.explain.failures import Clash
+from ttmem.explain.verdicts import verdict_on
+from ttmem.imports.events import Translation
+from ttmem.imports.files import read as read_capture
+from ttmem.imports.summary import summary as import_summary
+from ttmem.server import metrics
+from ttmem.server.daemon import Options, Server
+from ttmem.show import csv, doctor, explain, groups, l1view, reports, smi, wheel
+from ttmem.show.summary import render as summary
+from ttmem.show.text import Style
+from ttmem.show.top.charts import Charts
+from ttmem.show.top.cores import Cores
+from ttmem.show.top.dashboard import Dashboard
+from ttmem.show.top.model import Answer, Model
+from ttmem.show.top.overview import Overview
+from ttmem.show.top.processes import Processes
+from ttmem.show.top.rows import Signs, Size, text_of
+from ttmem.show.top.settings import Settings
+from ttmem.show.top.telemetry import Telemetry
+from ttmem.show.top.things import Things
+
+Json = dict[str, Any]
+STYLES = (Style(200, colour=True), Style(60, ascii=True))
+
+
+@given(st.text())
+def test_what_comes_out_is_printable_and_what_was_printable_is_unchanged(text: str) -> None:
+    assert printable(text).isprintable()
+    assert not any(unicodedata.category(c).startswith(("C", "Zl", "Zp")) for c in printable(text))
+    assert printable(printable(text)) == printable(text)
+    assert printable(text) == text or not text.isprintable()
+    assert printable_lines(text).replace("\n", "").isprintable()
+
+
+@given(st.characters(), st.characters())
+def test_two_names_stay_two(one: str, other: str) -> None:
+    assert (printable(one) == printable(other)) == (one == other)
+
+
+@given(st.binary())
+def test_bytes(raw: bytes) -> None:
+    assert printable_bytes(raw).isprintable()
+
+
+def test_every_text_of_a_document() -> None:
+    value = {"a\r": [("\x1b", 1), {"b": "\u202e"}], "c": None}
+    assert printable_data(value) == {"a\\r": [["\\x1b", 1], {"b": "\\u202e"}], "c": None}
+
+
+# -- documents ---------------------------------------------------------------------------------------------------
+
+# Fields whose few values are ours, such as the name of a kind. With another value there is nothing to show:
+# the commands call such a document malformed (tests/integration/test_malformed_answers.py).
+OURS = frozenset({"kind", "by", "state", "level", "role", "why", "where", "pool"})
+
+
+def _chip_of(chips: int) -> str:
+    return str(world(chips).picture["chips"][0]["uid"])
+
+
+def _peaks() -> Any:
+    from ttmem.account.peaks import peaks
+
+    return json.loads(json.dumps(peaks(world(1).ledger)))
+
+
+def _import() -> Any:
+    from tests.unit.test_imports import fold
+
+    translation = Translation(read_capture(DATA / "n300_report.json"))
+    found = import_summary(translation, fold(translation)[0], 3)
+    return json.loads(json.dumps({**found, "file": "in", "output": "out", "unsized": 3}))
+
+
+def _dump(what: str) -> Any:
+    return world(1).get(f"/dump?what={what}")
+
+
+DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
+    "smi": (lambda: world(4).picture, lambda found, style: smi.render(found, style)),
+    "smi of one chip": (lambda: world(1).picture, lambda found, style: smi.render(found, style, whole=True)),
+    "smi without a server": (lambda: world(0).picture, lambda found, style: smi.render(found, style)),
+    "csv": (lambda: world(4).picture, lambda found, style: csv.rows(found).replace("\r\n", "\n")),
+    "dump": (lambda: _dump("all"), lambda found, style: remaining_text(found)),
+    "kernels": (lambda: _dump("kernels"), lambda found, style: kernels_text(found, NOW)),
+    "leaks": (lambda: world(1).get("/leaks?older=1"), lambda found, style: leaks_text(found)),
+    "l1": (
+        lambda: world(1).get(f"/cores?chip={_chip_of(1)}&core=0,0"),
+        lambda found, style: l1view.render(found, HOSTILE, style),
+    ),
+    "peaks": (_peaks, replay._peaks),
+    "import": (_import, import_._text),
+    **{
+        f"groups by {by}": (lambda by=by: world(1).get(f"/groups?by={by}"), lambda found, style: groups.render(found))
+        for by in groups.WORDS
+    },
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_field_of_every_document(name: str) -> None:
+    make, render = DOCUMENTS[name]
+    document = make()
+    seen = 0
+    for style in STYLES:
+        assert_printable(render(document, style), name)
+        for field, hostile in poisoned(document):
+            try:
+                text = render(hostile, style)
+            except (KeyError, ValueError):  # one place alone; a chip's id is also what other places refer to
+                assert field.rpartition(".")[2] in OURS | {"uid", "[]"}, field
+                continue
+            assert_printable(text, (name, field))
+            seen += "evil" in text
+    assert seen, "no field was shown at all"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_all_fields_at_once(name: str) -> None:
+    make, render = DOCUMENTS[name]
+    for style in STYLES:
+        assert_printable(render(everywhere(make(), OURS), style), name)
+
+
+def test_reports(tmp_path: Path) -> None:
+    from tests.unit.test_show_reports import SAMPLES
+    from ttmem.sources.memory_reports import read
+
+    document = reports.document(read(str(SAMPLES)), HOSTILE, NOW, None, HOSTILE)
+    for field, hostile in poisoned(json.loads(json.dumps(document))):
+        try:
+            assert_printable(reports.render(hostile), field)
+        except KeyError:
+            assert field.rpartition(".")[2] in OURS, field
+
+
+# -- what is rendered from objects -------------------------------------------------------------------------------
+
+
+def _findings() -> list[Finding]:
+    return [Finding(f"check-{level}", level, "looked", "found", "do") for level in ("broken", "warning", "ok")]
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_doctor(verbose: bool) -> None:
+    for field, hostile in poisoned(_findings()):
+        if field.rpartition(".")[2] not in OURS:
+            assert_printable(doctor.render(hostile, verbose=verbose), field)
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_doctor_wheel(verbose: bool) -> None:
+    functions = [Function("allocate", "hook", "there", "_Z3x"), Function("free", "call", "missing", "_Z3y")]
+    coverage = Coverage(
+        "/lib/libtt_metal.so", [Kinds("buffers", None), Kinds("kernels", "no x")], {"x": ["y"]}, functions
+    )
+    for field, hostile in poisoned(coverage):
+        if field.rpartition(".")[2] not in OURS:
+            assert_printable(wheel.render(hostile, verbose=verbose), field)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize("by", ["op", "line", "shape", "kind", "program"])
+def test_summary_of_a_run(code: int, by: str) -> None:
+    for report in _reports(code):
+        assert_printable(summary(report, by), by)
+
+
+def _reports(code: int) -> Iterator[Any]:
+    story = Story()
+    with story.collector:
+        source = story.collector.ledger.source(
+            story._began, ProcessInfo(7, 1, name=HOSTILE, command=HOSTILE), HOSTILE, Confidence.EXACT
+        )
+        story.tell(source, 0, Sees((1 << Kind.FIRMWARE) - 1, f"first {HOSTILE}\nsecond"))
+        opened = story.process(42, f"uid{HOSTILE}")
+        one = buffer(Kind.DRAM, 0x1000, 64, HOSTILE)
+        extra = one.extra
+        assert extra is not None
+        one = one._replace(extra=extra._replace(stack=f"{HOSTILE}\n{HOSTILE}", shape=HOSTILE))
+        refused = Failed(0, OUT_OF_MEMORY, HOSTILE, HOSTILE)
+        story.tell(opened, 1, one, part(Kind.CB, 3, 8, HOSTILE), part(Kind.KERNEL, 4, 8, HOSTILE), refused)
+        yield story.report(code, {9: HOSTILE})
+        story.ends(opened)
+        report = story.report(code, {9: HOSTILE})
+        report.command = [HOSTILE]
+        yield report
+
+
+def test_explain() -> None:
+    account, low = Account(), N150.l1_base + 300_000
+    account.l1(low, 100_000, tag=HOSTILE, shape=HOSTILE, stack=f"{HOSTILE}\n{HOSTILE}")
+    account.apply(ProgramCompiled(0, 9, 0, 1234, HOSTILE))
+    account.circular(9, N150.l1_base, 320_000, HOSTILE)
+    scene = account.scene
+    for failure in (Clash(Kind.CB, 1234, GRID, low, low + 20_000), out_of_memory()):
+        verdict = verdict_on(failure, scene)._replace(tag=HOSTILE, line=HOSTILE)
+        for style in STYLES:
+            text = explain.render([(HOSTILE, verdict)], 3, style)
+            assert_printable(text)
+            assert "evil" in text
+
+
+# -- the dashboard -----------------------------------------------------------------------------------------------
+
+
+def _screens(change: Callable[[Any], Any], ascii: bool) -> Iterator[str]:
+    style = Style(ascii=ascii)
+    for view in VIEWS:
+        model = Model()
+        views = [Overview(), Charts(), Telemetry(), Processes(root="/nowhere", booted=BOOTED), Cores(), Things()]
+        dashboard = Dashboard(model, views, Settings("/nowhere/top.json"), Signs("ascii" if ascii else "braille"))
+        dashboard.current = min(VIEWS.index(view), len(views) - 1)
+        model.take(style.clean(change(world(1).picture)), NOW, 0.0)
+        for key in KEYS.get(view, ""):
+            dashboard.view.press(key, model)
+        for _ in range(3):
+            dashboard.rows(Size(200, 60), 0.0)
+            for path in dashboard.wants():
+                real = (
+                    path.replace(path.partition("chip=")[2].partition("&")[0], _chip_of(1)) if "chip=" in path else path
+                )
+                model.answers[path] = Answer(style.clean(change(world(1).get(real))), None, 0.0)
+        yield "\n".join(text_of(row) for row in dashboard.rows(Size(200, 60), 0.0))
+
+
+@pytest.mark.parametrize("ascii", [False, True])
+def test_views_of_the_dashboard(ascii: bool) -> None:
+    seen = 0
+    for text in _screens(lambda document: everywhere(document, OURS | {"time", "schema"}), ascii):
+        assert_printable(text)
+        seen += "evil" in text
+    assert seen
+
+
+# -- the server's own output -------------------------------------------------------------------------------------
+
+
+def test_metrics_page() -> None:
+    place = world(1)
+    about = {"accepted": 3, "clients": 2, "since": 5.0, "version": "1.2.3"}
+    for chip in place.ledger.chips.values():
+        before = chip.info
+        chip.info = before._replace(uid=f"uid{HOSTILE}", board=HOSTILE, pci=HOSTILE)
+        try:
+            for field, picture in poisoned(place.picture):
+                page = metrics.page(metrics.Totals(place.ledger, pids=True), about, place.picture, picture)
+                assert_printable(page.decode("utf-8"), field)
+                assert "evil" in page.decode("utf-8")
+        finally:
+            chip.info = before
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_messages_and_statistics_of_the_server(form: str, capfd: pytest.CaptureFixture[str], folder: Path) -> None:
+    from ttmem.account.events import Allocated, DeviceOpened
+    from ttmem.account.identity import ChipInfo
+
+    server = Server(Options(str(folder / "s"), legacy_path=None, log_format=form, machine=None))
+    source = server.ledger.source(1.0, ProcessInfo(7, 1, name=HOSTILE), HOSTILE, Confidence.REPORTED)
+    server.ledger.apply(1.0, source, DeviceOpened(0, ChipInfo(HOSTILE)))
+    server.ledger.apply(1.0, source, Allocated(0, Kind.DRAM, 1, 2))
+    server.warn(f"pid 7 ({HOSTILE}) did this")
+    server.log.say(1.0, server.statistics())
+    server.log.drain(10)
+    out, err = capfd.readouterr()
+    for text in (out, err):
+        assert "evil" in text
+        assert_printable(text)
+        assert form == "text" or all(json.loads(line) for line in text.splitlines())
+    server.log.close()
+
+
+# -- messages of the command line --------------------------------------------------------------------------------
+
+_PATH = HOSTILE.replace("\0", "").replace("/", "_").replace("\ud800", "").replace("\udc9b", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay", _PATH], ["import", _PATH], ["explain", _PATH], ["l1", "--file", _PATH], ["dump", "--reports", _PATH],
+        ["smi", "--api", _PATH], ["smi", "-d", _PATH, "--root", "/nowhere"], ["smi", _PATH],
+        ["dump", "--api", _PATH], ["leaks", "--api", _PATH], ["l1", "--api", _PATH],
+        ["run", "--json", f"{_PATH}/x", "--", "true"], ["run", "--record", f"{_PATH}/x", "--", "true"],
+        ["run", "--", _PATH], ["serve", "--socket", f"/{_PATH}/x"], ["serve", "--metrics", _PATH],
+        ["serve", "--group", _PATH, "--socket", "/nowhere/x"],
+        ["doctor", "--wheel", _PATH], ["doctor", "--python", _PATH], ["env", "--socket", _PATH],
+        ["env", "--format", "docker", "--socket", _PATH], ["env", "--format", "systemd", "--socket", _PATH],
+        [_PATH], ["demo", _PATH], ["run", "--max-l1", _PATH, "--", "true"], ["replay", "--at", _PATH, "/dev/null"],
+    ],
+    ids=lambda arguments: " ".join(one for one in arguments if "evil" not in one),
+)  # fmt: skip
+def test_messages_of_commands(arguments: list[str], folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ttmem", *arguments], cwd=folder, capture_output=True, env={**os.environ}, timeout=180
+    )
+    assert done.returncode != 0
+    for text in (done.stdout, done.stderr):
+        assert_printable(text.decode("utf-8", "surrogateescape"))
+        assert b"internal error" not in text
+        assert b"Traceback" not in text
