@@ -23,7 +23,7 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.parties import Source
 from ttmem.account.things import Thing
 from ttmem.agent import require
-from ttmem.wire.ring import PROGRAM_FRAME, SHARED, Record, Ring, RingEvent
+from ttmem.wire.ring import PER_CORE, PROGRAM_FRAME, SHARED, Record, Ring, RingEvent
 from ttmem.wire.ring_events import RingFold
 
 _HELLO = 4096  # more than an agent says
@@ -86,12 +86,17 @@ class Agent:
         things = self._parts[record.program][record.place, record.kind, record.address, record.cores, record.size]
         if record.event == RingEvent.ALLOCATED:
             things.append(record)
-            # Several circular buffers of a program may lie on one tensor; nothing else shares its place.
-            assert len(things) == 1 or record.flags & SHARED, f"allocated twice: {record}"
+            # Several circular buffers of a program may lie on one tensor, and buffers with an address of their own on
+            # each core may have the first in common; nothing else shares its place.
+            assert len(things) == 1 or record.flags & (SHARED | PER_CORE), f"allocated twice: {record}"
         elif record.event == RingEvent.FREED:
             things.pop()
         elif record.event == RingEvent.DESTROYED:
             del self._parts[record.program]
+
+    def reader(self) -> Ring:
+        """One more reader of its memory, to be closed by whoever asked."""
+        return Ring(os.dup(self._fd))
 
     def close(self) -> None:
         self.ring.close()
@@ -121,7 +126,7 @@ class Agent:
 
     def live_in_table(self) -> list[Live]:
         """By the table that the agent keeps."""
-        with contextlib.closing(Ring(os.dup(self._fd))) as ring:
+        with contextlib.closing(self.reader()) as ring:
             return sorted(self._live(map(Record._make, ring.live())))
 
     def live_in_records(self) -> list[Live]:
@@ -148,7 +153,8 @@ class Agent:
             if record.kind == PROGRAM_FRAME:
                 continue
             place, kind = places[record.place], KINDS[record.kind]
-            reserved = record.per_bank * place.banks[kind].banks if kind < Kind.CB else None
+            banks = record.core_count if record.flags & PER_CORE else place.banks[kind % len(place.banks)].banks
+            reserved = record.per_bank * banks if kind < Kind.CB else None
             cores = self.ring.mask(record.cores)
             for chip in self.ring.chips_of(place):
                 yield Live(

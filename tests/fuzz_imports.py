@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fuzzing of `ttmem import`: files of every form that it reads, with values, keys, entries, rows and bytes changed.
 
-`python -m tests.fuzz_imports` runs until stopped and prints the seed of a failing case; tests/unit/test_fuzz_imports.py
-runs some hundred cases of it. A case passes if the command writes a readable event file, or refuses in one sentence.
+`python -m tests.fuzz --kind imports` runs until stopped and prints the seed of a failing case. The unit tests run some
+hundred cases. A case passes if the command writes a readable event file, or refuses in one sentence.
 """
 
 from __future__ import annotations

@@ -66,15 +66,18 @@ Agent* start(const Metal& metal) noexcept {
         void* memory = page == nullptr ? MAP_FAILED
                                        : mmap(nullptr, sizeof(Agent), PROT_READ | PROT_WRITE,
                                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        void* parts = mmap(nullptr, sizeof(uint32_t) * kTableSlots, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory != MAP_FAILED && parts != MAP_FAILED) {
+        constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        void* parts = mmap(nullptr, sizeof(uint32_t) * kTableSlots, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+        void* objects = mmap(nullptr, sizeof(uint64_t) * kTableSlots, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+        if (memory != MAP_FAILED && parts != MAP_FAILED && objects != MAP_FAILED) {
             agent = new (memory) Agent();
             if (agent->store.create(pid)) {
                 agent->forked_ = forked;
+                agent->late_ = forked;
                 const char* mode = getenv("TT_METAL_ALLOCATOR_MODE_HYBRID");
                 agent->hybrid_ = mode != nullptr && mode[0] == '1';
                 agent->next_part_ = static_cast<uint32_t*>(parts);
+                agent->object_of_ = static_cast<uint64_t*>(objects);
                 agent->homes_.reserve(kPlaces);
                 Header* header = agent->store.header();
                 header->coverage = metal.coverage;
@@ -124,6 +127,7 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
     }
     seen.kind = static_cast<Kind>(type);
     seen.address = address;
+    seen.object = reinterpret_cast<uint64_t>(buffer);
     seen.flags = binary ? kBinary : 0;
     seen.per_bank = metal.call<uint64_t>(kCall_buffer_per_bank, buffer);
     seen.layout =
@@ -134,6 +138,10 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
     }
     if (seen.layout != 0 && seen.layout != 255 && metal.has(kCall_buffer_cores)) {
         seen.cores = static_cast<uint16_t>(metal.call<uint32_t>(kCall_buffer_cores, buffer));
+        if (seen.kind == Kind::kL1 && is_per_core(metal, buffer)) {
+            seen.flags |= kPerCore;
+            per_core_.store(true, std::memory_order_relaxed);
+        }
     }
     uint16_t index;
     {
@@ -144,37 +152,88 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
         }
     }
     if (index == kNowhere) {
-        index = make_home(metal, allocator, metal.call<void*>(kCall_buffer_device, buffer));
-        if (index == kNowhere) {
-            return;
-        }
+        index = make_home(metal, allocator, metal.call<void*>(kCall_buffer_device, buffer), &seen);
         Locked held(store.lock);
-        if (forked_) {  // the allocator counted it already when it was asked what the child was born with
-            inherited_less(index, type, seen.per_bank);
+        if (index == kNowhere) {
+            unfollowed_.insert_once(reinterpret_cast<uint64_t>(allocator), 1);
+            return;
         }
         keep(index, seen);
     }
     after_change(metal, index, allocator);
 }
 
-// One buffer less of those that a forked child was born with.
-void Agent::inherited_less(uint16_t index, uint32_t type, uint64_t per_bank) noexcept {
-    Home& home = homes_[index];
-    home.inherited[type] = less(home.inherited[type], round_up(per_bank, home.unit));
-    home.inherited_buffers = less(home.inherited_buffers, 1);
+// Has a sharded L1 buffer an address of its own on each core? A wheel that cannot be asked has such buffers only on the
+// allocators of its chips, and nothing else that is sharded there.
+bool Agent::is_per_core(const Metal& metal, void* buffer) const {
+    if (metal.has(kCall_buffer_per_core)) {
+        return metal.call<bool>(kCall_buffer_per_core, buffer);
+    }
+    void* device = hybrid_ ? metal.call<void*>(kCall_buffer_device, buffer) : nullptr;
+    return device != nullptr && !is_mesh(metal, device) && metal.has(kCall_buffer_layout) &&
+           metal.call<uint32_t>(kCall_buffer_layout, buffer) != 0;
+}
+
+// What the allocator has given out before anybody told us. Called without the lock, by who is about to follow it.
+void Agent::count_earlier(const Metal& metal, const Place& place, Home& home, const Seen* first) {
+    bool mirrored = hybrid_ && place.mesh == kNoMesh;
+    // Another thread may be between this allocator and our table: then nobody can tell what is from before.
+    bool quiet = in_flight.load() == (first == nullptr ? 0 : 1);
+    if (!metal.has(kCall_num_buffers) || !metal.has(kCall_statistics) || (!quiet && !forked_)) {
+        return;
+    }
+    home.earlier_buffers = less(metal.call<uint64_t>(kCall_num_buffers, home.allocator), first == nullptr ? 0 : 1);
+    if (home.earlier_buffers == 0) {
+        return;
+    }
+    late_.store(true, std::memory_order_relaxed);
+    for (int type : kTypes) {
+        if (place.banks[type].banks > 0 && !mirrored) {
+            home.earlier[type] = metal.call<Statistics>(kCall_statistics, home.allocator, &type).allocated;
+        }
+    }
+    if (first != nullptr) {
+        uint64_t& bytes = home.earlier[static_cast<uint8_t>(first->kind)];
+        bytes = less(bytes, round_up(first->per_bank, home.unit));
+    }
+}
+
+// A buffer is freed that is not in the table.
+void Agent::free_unknown(uint16_t index, void* allocator, uint32_t type, uint64_t per_bank) noexcept {
+    bool earlier = forked_;
+    if (index == kNowhere) {
+        earlier = earlier || unfollowed_.find(reinterpret_cast<uint64_t>(allocator)) == nullptr;
+    } else if (type <= 4) {
+        Home& home = homes_[index];
+        earlier = earlier || home.earlier_buffers > 0;
+        home.earlier[type] = less(home.earlier[type], round_up(per_bank, home.unit));
+        home.earlier_buffers = less(home.earlier_buffers, 1);
+    }
+    (earlier ? store.header()->earlier_frees : store.header()->unknown_frees)++;
+}
+
+// A buffer that is in the table goes.
+void Agent::free_slot(uint32_t slot, uint8_t flags) noexcept {
+    const Record& thing = store.table()[slot];
+    Home& home = homes_[thing.place];
+    home.ours[static_cast<uint8_t>(thing.kind)] -= thing.per_bank;
+    home.buffers--;
+    if ((thing.flags & kPerCore) != 0) {
+        objects_.erase(object_of_[slot]);
+    } else {
+        buffers_.erase(key_of(thing.place, thing.kind, thing.address));
+    }
+    store.free(slot, flags);
 }
 
 void Agent::keep(uint16_t index, const Seen& seen) noexcept {
     Home& home = homes_[index];
     uint8_t type = static_cast<uint8_t>(seen.kind);
+    bool per_core = __builtin_expect((seen.flags & kPerCore) != 0, 0);
     uint64_t key = key_of(index, seen.kind, seen.address);
-    uint32_t* taken = buffers_.find(key);
-    if (taken != nullptr) {  // its free escaped us
-        uint32_t old = *taken;
-        home.ours[type] -= store.table()[old].per_bank;
-        home.buffers--;
-        buffers_.erase(key);
-        store.free(old, 0);
+    const uint32_t* taken = per_core ? objects_.find(seen.object) : buffers_.find(key);
+    if (__builtin_expect(taken != nullptr, 0)) {  // its free escaped us
+        free_slot(*taken, 0);
         store.header()->replaced++;
     }
     uint64_t reserved = round_up(seen.per_bank, home.unit);
@@ -190,7 +249,12 @@ void Agent::keep(uint16_t index, const Seen& seen) noexcept {
         r.name = operation(store);
     });
     if (slot != kNoSlot) {
-        buffers_.insert(key, slot);
+        if (per_core) {
+            objects_.insert(seen.object, slot);
+            object_of_[slot] = seen.object;
+        } else {
+            buffers_.insert(key, slot);
+        }
         made(slot, store.table()[slot]);
         home.ours[type] += reserved;
         home.buffers++;
@@ -200,24 +264,29 @@ void Agent::keep(uint16_t index, const Seen& seen) noexcept {
 uint16_t Agent::freeing(const Metal& metal, void* allocator, void* buffer) {
     uint32_t type = metal.call<uint32_t>(kCall_buffer_type, buffer);
     uint64_t address = metal.call<uint64_t>(kCall_buffer_address, buffer);
-    uint64_t per_bank = forked_ ? metal.call<uint64_t>(kCall_buffer_per_bank, buffer) : 0;
+    bool late = late_.load(std::memory_order_relaxed);
+    uint64_t per_bank = late ? metal.call<uint64_t>(kCall_buffer_per_bank, buffer) : 0;
+    bool per_core = per_core_.load(std::memory_order_relaxed) && type == 1 && is_per_core(metal, buffer);
     Locked held(store.lock);
     uint16_t index = find_allocator(allocator);
-    uint64_t key = key_of(index, static_cast<Kind>(type), address);
-    uint32_t* slot = index == kNowhere || type > 4 ? nullptr : buffers_.find(key);
-    if (slot == nullptr) {
-        store.header()->unknown_frees += !forked_;
-        if (forked_ && index != kNowhere && type <= 4) {
-            inherited_less(index, type, per_bank);
+    if (__builtin_expect(per_core, 0)) {
+        if (const uint32_t* own = objects_.find(reinterpret_cast<uint64_t>(buffer))) {
+            free_slot(*own, 0);
+            return index;
         }
-        return kNowhere;
+    } else if (index != kNowhere && type <= 4) {
+        uint64_t key = key_of(index, static_cast<Kind>(type), address);
+        if (const uint32_t* slot = buffers_.find(key)) {
+            uint32_t found = *slot;
+            homes_[index].ours[type] -= store.table()[found].per_bank;
+            homes_[index].buffers--;
+            buffers_.erase(key);
+            store.free(found, 0);
+            return index;
+        }
     }
-    uint32_t found = *slot;
-    homes_[index].ours[type] -= store.table()[found].per_bank;
-    homes_[index].buffers--;
-    buffers_.erase(key);
-    store.free(found, 0);
-    return index;
+    free_unknown(index, allocator, type, per_bank);
+    return kNowhere;
 }
 
 void Agent::freed(const Metal& metal, void* allocator, uint16_t index) {
@@ -231,14 +300,11 @@ void Agent::free_all(uint16_t index) {
     for (uint32_t slot = 0; slot < store.header()->table_high; slot++) {
         Record& thing = table[slot];
         if (thing.sequence != 0 && thing.place == index && static_cast<uint8_t>(thing.kind) <= 4) {
-            buffers_.erase(key_of(index, thing.kind, thing.address));
-            store.free(slot, kWholesale);
+            free_slot(slot, kWholesale);
         }
     }
     Home& home = homes_[index];
-    std::memset(home.ours, 0, sizeof(home.ours));
-    std::memset(home.inherited, 0, sizeof(home.inherited));
-    home.buffers = home.inherited_buffers = 0;
+    std::memset(home.earlier, 0, sizeof(home.earlier));
 }
 
 void Agent::freeing_all(void* allocator, bool gone) {
@@ -291,14 +357,14 @@ bool Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t 
     // Meaningful only while nobody else is between the allocator and our table.
     // A chip's own list mirrors the mesh's buffers in hybrid mode, so its sums are not those of its buffers.
     bool mirrored = hybrid_ && store.places()[index].mesh == kNoMesh;
-    if (in_flight.load() != expected || !metal.has(kCall_statistics) || mirrored) {
+    if (in_flight.load() != expected || !metal.has(kCall_statistics)) {
         return false;
     }
     uint64_t head = __atomic_load_n(&store.header()->head, __ATOMIC_ACQUIRE);
     uint64_t count = metal.has(kCall_num_buffers) ? metal.call<uint64_t>(kCall_num_buffers, allocator) : 0;
     Statistics statistics[5] = {};
     for (int type : kTypes) {
-        if (store.places()[index].banks[type].banks > 0) {
+        if (store.places()[index].banks[type].banks > 0 && !mirrored) {
             statistics[type] = metal.call<Statistics>(kCall_statistics, allocator, &type);
         }
     }
@@ -310,17 +376,22 @@ bool Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t 
     Place& place = store.places()[index];
     __atomic_add_fetch(&place.turn, 1, __ATOMIC_ACQ_REL);
     place.buffers_ours = home.buffers;
-    place.buffers_theirs = less(count, home.inherited_buffers);
+    place.buffers_theirs = less(count, home.earlier_buffers);
     bool equal = true;
     for (int type : kTypes) {
+        if (mirrored) {
+            break;  // only how many there are can be compared
+        }
         Bank& bank = place.banks[type];
         bank.ours = home.ours[type];
-        bank.theirs = less(statistics[type].allocated, home.inherited[type]);
+        bank.theirs = less(statistics[type].allocated, home.earlier[type]);
         bank.largest_free = statistics[type].largest_free;
         equal = equal && bank.ours == bank.theirs;
     }
-    place.audits++;
-    place.mismatches += !equal;
+    if (!mirrored) {
+        place.audits++;
+        place.mismatches += !equal;
+    }
     place.audited = Store::now();
     __atomic_add_fetch(&place.turn, 1, __ATOMIC_ACQ_REL);
     return true;

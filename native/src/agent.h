@@ -39,6 +39,10 @@ inline uint32_t virtual_call(void* device, VirtualSlot slot) {
     return reinterpret_cast<uint32_t (*)(void*)>((*static_cast<void***>(device))[slot])(device);
 }
 
+inline bool is_mesh(const Metal& metal, void* device) {
+    return *static_cast<void**>(device) == static_cast<char*>(metal.calls[kCall_mesh_vtable]) + 16;
+}
+
 class Agent {
 public:
     // The agent of this process, made at the first call; nullptr if it is switched off or there is no memory.
@@ -103,8 +107,8 @@ private:
         uint32_t rows, columns;
         std::vector<uint16_t> chips;
         Cores grid;
-        uint64_t inherited[5];  // bytes there before we could see; only a forked child leaves them out
-        uint64_t inherited_buffers;
+        uint64_t earlier[5];  // reserved bytes per bank from before we could see, which are told nowhere
+        uint64_t earlier_buffers;
     };
 
     // A buffer as the allocator hook found it.
@@ -113,6 +117,7 @@ private:
         uint8_t layout, flags;
         uint16_t cores;
         uint64_t address, size, per_bank;
+        uint64_t object;  // the Buffer itself
     };
 
     struct Program {
@@ -133,13 +138,17 @@ private:
     uint16_t home_of(const Metal& metal, void* allocator, void* device);
     [[gnu::hot]] uint16_t find_allocator(void* allocator) noexcept;
     uint16_t find_device(void* device) const noexcept;
-    uint16_t make_home(const Metal& metal, void* allocator, void* device);
+    // `first` is a buffer of its that was just allocated; nullptr if it was found in another way.
+    uint16_t make_home(const Metal& metal, void* allocator, void* device, const Seen* first);
     uint16_t chip_index(const Metal& metal, void* device);
     uint16_t free_place() const noexcept;
-    void inherited_less(uint16_t index, uint32_t type, uint64_t per_bank) noexcept;
+    void count_earlier(const Metal& metal, const Place& place, Home& home, const Seen* first);
+    [[gnu::cold]] void free_unknown(uint16_t index, void* allocator, uint32_t type, uint64_t per_bank) noexcept;
     void set_place(uint16_t index, const Place& place, Home&& home);
     uint16_t part_of(uint16_t home, const uint32_t range[4]);
+    bool is_per_core(const Metal& metal, void* buffer) const;
     [[gnu::hot]] void keep(uint16_t index, const Seen& seen) noexcept;
+    void free_slot(uint32_t slot, uint8_t flags) noexcept;
     void close_home(uint16_t index);
     void free_all(uint16_t index);
     bool audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected);
@@ -156,17 +165,22 @@ private:
     Program* find_program(void* impl) noexcept;
 
     bool forked_ = false;
+    std::atomic<bool> late_{false};      // there may be buffers from before we could see
+    std::atomic<bool> per_core_{false};  // there was a buffer with an address of its own on each core
     bool hybrid_ = false;  // TT_METAL_ALLOCATOR_MODE_HYBRID: L1 pages are rounded one by one, chips have lists of their own
     std::vector<Home> homes_;
     Map allocators_;  // AllocatorImpl -> place
     void* last_allocator_ = nullptr;
     uint16_t last_found_ = 0;
-    Map buffers_;    // place, kind and address -> slot
+    Map unfollowed_;  // AllocatorImpl that we have seen and do not follow, or no longer -> 1
+    Map buffers_;    // place, kind and address -> slot, of buffers in lock step: so the allocator itself frees them
+    Map objects_;    // Buffer -> slot, of those with an address of their own on each core
     Map programs_;   // ProgramImpl -> index
     Map workloads_;  // MeshWorkloadImpl -> index + 1 of its first program
     std::vector<Program> pool_;
     std::vector<uint32_t> spare_;
     uint32_t* next_part_ = nullptr;  // slot -> slot + 1 of the next part of the same program
+    uint64_t* object_of_ = nullptr;  // slot -> key in objects_
     uint32_t last_number_ = 0;
     uint16_t last_place_ = 0;
 };

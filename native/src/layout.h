@@ -20,7 +20,7 @@
 namespace ttmem {
 
 constexpr uint64_t kMagic = 0x676e726d656d7474;  // "ttmemrng"
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 
 constexpr uint32_t kRingSlots = 1u << 16;
 constexpr uint32_t kTableSlots = 1u << 18;
@@ -31,7 +31,7 @@ constexpr uint32_t kBlobBytes = 32u << 20;
 
 enum class Event : uint8_t {
     kNone = 0,
-    kOpened = 1,        // place; size = bytes in its banks that a forked child was born with, and are told nowhere
+    kOpened = 1,        // place; size = bytes in its banks from before the agent could see, which are told nowhere
     kClosing = 2,       // place; everything it held is still in the table
     kClosed = 3,        // place; everything it held was freed before this record
     kAllocated = 4,     // a thing
@@ -68,6 +68,7 @@ constexpr uint8_t kWholesale = 2;  // freed with everything else of its allocato
 constexpr uint8_t kBinary = 4;     // a DRAM buffer that holds a workload's kernel binaries
 constexpr uint8_t kRan = 8;        // of a program frame in the table: it has run, last at its time
 constexpr uint8_t kKept = 16;      // an operation that made a program made it, too, and did not return it
+constexpr uint8_t kPerCore = 32;   // a buffer with an address of its own on each core: `address` is that of the first
 
 // Ring slot and table slot alike.
 struct Record {
@@ -202,7 +203,8 @@ struct Header {
     uint64_t failures;   // times the agent gave up on something because tt-metal threw
     uint64_t places_full;  // allocators not followed because all places were open
     uint64_t meters_used;
-    uint8_t spare2[40];
+    uint64_t earlier_frees;  // of buffers from before the agent could see
+    uint8_t spare2[32];
     char wheel[256];   // path of libtt_metal.so
     char trouble[512]; // what is inert and why, one sentence each, separated by newlines
     uint8_t rest[3072];

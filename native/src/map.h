@@ -36,6 +36,9 @@ public:
         return true;
     }
 
+    // The same, unless it is there.
+    bool insert_once(uint64_t key, uint32_t value) { return find(key) != nullptr || insert(key, value); }
+
     bool erase(uint64_t key) {
         uint32_t* value = find(key);
         if (value == nullptr) {

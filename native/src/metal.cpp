@@ -86,30 +86,76 @@ bool object_at(uintptr_t address, Object& object) {
     return dl_iterate_phdr(find_object, &object) != 0;
 }
 
-// Which hooks the library itself calls through its procedure linkage table: only those calls reach us.
-uint64_t called_through_table(const Object& object) {
+// What a library takes from elsewhere by name: its procedure linkage table, and the rest of its relocations.
+struct Linkage {
     const char* strings = nullptr;
     const ElfW(Sym)* symbols = nullptr;
-    const ElfW(Rela)* slots = nullptr;
-    size_t bytes = 0;
+    const ElfW(Rela)* table = nullptr;
+    size_t table_bytes = 0;
+    const ElfW(Rela)* rest = nullptr;
+    size_t rest_bytes = 0;
     bool symbolic = false;
-    for (const ElfW(Dyn)* entry = object.dynamic; entry != nullptr && entry->d_tag != DT_NULL; entry++) {
-        switch (entry->d_tag) {
-            case DT_STRTAB: strings = reinterpret_cast<const char*>(entry->d_un.d_ptr); break;
-            case DT_SYMTAB: symbols = reinterpret_cast<const ElfW(Sym)*>(entry->d_un.d_ptr); break;
-            case DT_JMPREL: slots = reinterpret_cast<const ElfW(Rela)*>(entry->d_un.d_ptr); break;
-            case DT_PLTRELSZ: bytes = entry->d_un.d_val; break;
-            case DT_SYMBOLIC: symbolic = true; break;
-            case DT_FLAGS: symbolic = symbolic || (entry->d_un.d_val & DF_SYMBOLIC) != 0; break;
-            default: break;
+
+    explicit Linkage(const Object& object) {
+        for (const ElfW(Dyn)* entry = object.dynamic; entry != nullptr && entry->d_tag != DT_NULL; entry++) {
+            switch (entry->d_tag) {
+                case DT_STRTAB: strings = reinterpret_cast<const char*>(entry->d_un.d_ptr); break;
+                case DT_SYMTAB: symbols = reinterpret_cast<const ElfW(Sym)*>(entry->d_un.d_ptr); break;
+                case DT_JMPREL: table = reinterpret_cast<const ElfW(Rela)*>(entry->d_un.d_ptr); break;
+                case DT_PLTRELSZ: table_bytes = entry->d_un.d_val; break;
+                case DT_RELA: rest = reinterpret_cast<const ElfW(Rela)*>(entry->d_un.d_ptr); break;
+                case DT_RELASZ: rest_bytes = entry->d_un.d_val; break;
+                case DT_SYMBOLIC: symbolic = true; break;
+                case DT_FLAGS: symbolic = symbolic || (entry->d_un.d_val & DF_SYMBOLIC) != 0; break;
+                default: break;
+            }
         }
     }
-    if (strings == nullptr || symbols == nullptr || slots == nullptr || symbolic) {
+    const char* name(const ElfW(Rela)& entry) const { return strings + symbols[ELF64_R_SYM(entry.r_info)].st_name; }
+};
+
+// The address that the loader has filled in for a function of another library, nullptr if it has not yet.
+void* bound_to(const Object& object, const Linkage& linkage, const char* name) {
+    if (linkage.strings == nullptr || linkage.symbols == nullptr) {
+        return nullptr;
+    }
+    const auto find = [&](const ElfW(Rela)* entries, size_t bytes) -> void* {
+        for (size_t i = 0; entries != nullptr && i < bytes / sizeof(ElfW(Rela)); i++) {
+            if (ELF64_R_SYM(entries[i].r_info) != 0 && std::strcmp(linkage.name(entries[i]), name) == 0) {
+                uintptr_t there = *reinterpret_cast<const uintptr_t*>(object.base + entries[i].r_offset);
+                // Before the first call an entry of the table leads back into the library itself.
+                return there < object.begin || there >= object.end ? reinterpret_cast<void*>(there) : nullptr;
+            }
+        }
+        return nullptr;
+    };
+    void* found = find(linkage.table, linkage.table_bytes);
+    return found != nullptr ? found : find(linkage.rest, linkage.rest_bytes);
+}
+
+// The operator delete that belongs to the operator new which the library calls. Ours is another: the agent has a C++
+// runtime of its own, and the program may have replaced both operators.
+void (*delete_of(const Object& object, void* handle))(void*) {
+    constexpr const char* kName = "_ZdlPv";
+    void* found = bound_to(object, Linkage(object), kName);
+    if (found == nullptr) {
+        found = dlsym(RTLD_DEFAULT, kName);
+    }
+    if (found == nullptr) {  // as in Python, where the C++ runtime came with the library
+        found = dlsym(handle, kName);
+    }
+    return reinterpret_cast<void (*)(void*)>(found);
+}
+
+// Which hooks the library itself calls through its procedure linkage table: only those calls reach us.
+uint64_t called_through_table(const Object& object) {
+    const Linkage linkage(object);
+    if (linkage.strings == nullptr || linkage.symbols == nullptr || linkage.table == nullptr || linkage.symbolic) {
         return 0;
     }
     uint64_t found = 0;
-    for (size_t i = 0; i < bytes / sizeof(ElfW(Rela)); i++) {
-        const char* name = strings + symbols[ELF64_R_SYM(slots[i].r_info)].st_name;
+    for (size_t i = 0; i < linkage.table_bytes / sizeof(ElfW(Rela)); i++) {
+        const char* name = linkage.name(linkage.table[i]);
         if (std::strncmp(name, "_ZN2tt8tt_metal", 15) != 0) {
             continue;
         }
@@ -252,6 +298,7 @@ const Metal* make(uintptr_t address) {
         metal.calls[call] = dlsym(handle, kCallNames[call]);
     }
     metal.exception_globals = reinterpret_cast<void* (*)()>(dlsym(handle, "__cxa_get_globals"));
+    metal.operator_delete = delete_of(object, handle);
     metal.called = called_through_table(object);
     check_vtable(metal);
     stand_in_for_missing(metal, count);

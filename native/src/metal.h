@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "layout.h"
 
@@ -45,6 +47,7 @@ namespace ttmem {
     X(buffer_per_bank, "_ZNK2tt8tt_metal6Buffer21aligned_size_per_bankEv")                                            \
     X(buffer_page, "_ZNK2tt8tt_metal6Buffer17aligned_page_sizeEv")                                                    \
     X(buffer_cores, "_ZNK2tt8tt_metal6Buffer9num_coresEv")                                                            \
+    X(buffer_per_core, "_ZN2tt8tt_metal12experimental19per_core_allocation22is_per_core_allocationERKNS0_6BufferE")   \
     X(alignment, "_ZNK2tt8tt_metal13AllocatorImpl13get_alignmentENS0_10BufferTypeE")                                  \
     X(num_banks, "_ZNK2tt8tt_metal13AllocatorImpl13get_num_banksERKNS0_10BufferTypeE")                                \
     X(bank_size, "_ZNK2tt8tt_metal13AllocatorImpl13get_bank_sizeERKNS0_10BufferTypeE")                                \
@@ -110,6 +113,18 @@ enum Call : uint32_t {
 
 constexpr int kMostCopies = 4;
 
+// An object that a function of tt-metal returned by value. It holds memory of tt-metal's operator new, which may be
+// another than ours, so it is never destroyed here: its contents are copied, and its memory is given back.
+template <typename T>
+struct Returned {
+    union {
+        T value;
+    };
+    ~Returned() {}
+    Returned(const Returned&) = delete;
+    Returned& operator=(const Returned&) = delete;
+};
+
 // One loaded copy of libtt_metal.so.
 struct Metal {
     uintptr_t begin, end;  // where it lies
@@ -119,6 +134,7 @@ struct Metal {
     uint64_t called;    // bit per hook: the library calls it in a way that can be stood in for
     bool odd_programs;  // older than any whose programs could be compared with what ttnn itself says of them
     void* (*exception_globals)();  // of the C++ runtime that libtt_metal throws with
+    void (*operator_delete)(void*);  // the one that libtt_metal calls; nullptr if it cannot be found
     char path[256];
     char trouble[512];
 
@@ -136,6 +152,32 @@ struct Metal {
         return reinterpret_cast<R (*)(A...)>(calls[call])(arguments...);
     }
     bool has(Call call) const { return calls[call] != nullptr; }
+
+    // What a function returned by value, as an object of ours.
+    template <typename T, typename... A>
+    T copy_of(Call which, A... arguments) const {
+        auto returned = call<Returned<T>>(which, arguments...);
+        T copy(returned.value);
+        release(returned.value);
+        return copy;
+    }
+    // Gives memory back that tt-metal's operator new made.
+    void release(void* block) const {
+        if (block != nullptr && operator_delete != nullptr) {
+            operator_delete(block);
+        }
+    }
+
+private:
+    template <typename T>
+    void release(std::vector<T>& list) const {
+        release(static_cast<void*>(list.data()));
+    }
+    void release(std::string& text) const {
+        char* object = reinterpret_cast<char*>(&text);
+        bool inside = text.data() >= object && text.data() < object + sizeof(text);  // a short one
+        release(inside ? nullptr : static_cast<void*>(text.data()));
+    }
 };
 
 // Puts something in the place of functions that wheels before 0.80 lack, where it can be shown to be right.

@@ -44,7 +44,6 @@ void Metering::settle(uint16_t place, const Place& geometry, const std::vector<u
     for (uint32_t i = 0; i < kBufferKinds; i++) {
         spot.banks[i] = geometry.banks[i].banks;
     }
-    spot.mesh = geometry.mesh != kNoMesh;
     for (uint32_t group = 1, end = static_cast<uint32_t>(*used_); group < end; group++) {
         uint64_t inside[4], any = 0, outside = 0;
         for (int i = 0; i < 4; i++) {
@@ -90,7 +89,7 @@ void Metering::each(const Record& thing, Change change) noexcept {
     const Spot& spot = spots_[thing.place];
     uint64_t used = (thing.flags & kShared) != 0 ? 0 : thing.size, reserved = 0;
     if (kind < kBufferKinds) {
-        bool everywhere = spot.mesh || thing.core_count == 0;
+        bool everywhere = (thing.flags & kPerCore) == 0;  // in lock step: the same in every bank
         reserved = uint64_t{thing.per_bank} * (everywhere ? spot.banks[kind] : thing.core_count);
     }
     uint8_t gauge = gauge_of(kind), pool = (kInDram >> kind & 1) != 0 ? kDramPool : kL1Pool;

@@ -37,7 +37,6 @@ private:
         Bits groups;  // bit 0 is meters_[1]
         uint32_t banks[5];
         uint32_t chip_count;
-        bool mesh;  // false: a chip by itself, where a buffer lies on its own cores only
     };
 
     // Calls `change(gauge, used, reserved)` for every gauge that a thing shows on.

@@ -2,7 +2,6 @@
 // What stands in for functions that older wheels do not have. Before 0.79 the compiler put some of Buffer's functions
 // in place wherever they were called, so the agent reads the fields itself. Where they lie is not believed: functions
 // that these wheels do have are shown a blank Buffer with one field filled in, and must see what was written there.
-#include <dlfcn.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -62,11 +61,7 @@ Statistics statistics_without_list(void* allocator, const int* type) {
     reinterpret_cast<Function>(real_statistics[number])(&statistics, allocator, type);
     auto [begin, end, limit] = std::tie(statistics.room[0], statistics.room[1], statistics.room[2]);
     if (begin != kUntouched && begin % alignof(std::max_align_t) == 0 && begin <= end && end <= limit) {
-        // With the program's operator delete: ours is another, of a C++ runtime of our own.
-        static auto* release = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "_ZdlPv"));
-        if (release != nullptr) {
-            release(reinterpret_cast<void*>(begin));
-        }
+        copies[number]->release(reinterpret_cast<void*>(begin));
     }
     return statistics;
 }

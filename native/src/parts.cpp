@@ -155,7 +155,7 @@ void Agent::compiled(const Metal& metal, void* impl, void* device) {
         for (const auto& [id, kernel] : kernels) {
             void* self = kernel.get();
             int count = binaries(metal, self);
-            std::string name = metal.call<std::string>(kCall_kernel_name, self);
+            std::string name = metal.copy_of<std::string>(kCall_kernel_name, self);
             Part part{Kind::kKernel, 0, uint64_t{type} << 32 | id, 0, cores_of(metal, self), 0};
             char text[512];
             int used = std::snprintf(text, sizeof(text), "%.380s\t%s\t", name.c_str(), class_of(metal, self));

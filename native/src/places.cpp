@@ -35,10 +35,6 @@ Cores cores_with_banks(const Metal& metal, void* allocator, uint32_t banks) {
     return cores;
 }
 
-bool is_mesh(const Metal& metal, void* device) {
-    return *static_cast<void**>(device) == static_cast<char*>(metal.calls[kCall_mesh_vtable]) + 16;
-}
-
 }  // namespace
 
 uint16_t Agent::find_allocator(void* allocator) noexcept {
@@ -71,7 +67,7 @@ uint16_t Agent::home_of(const Metal& metal, void* allocator, void* device) {
             return found;
         }
     }
-    return make_home(metal, allocator, device);
+    return make_home(metal, allocator, device, nullptr);
 }
 
 uint16_t Agent::chip_index(const Metal& metal, void* device) {
@@ -114,7 +110,7 @@ uint16_t Agent::chip_index(const Metal& metal, void* device) {
     return static_cast<uint16_t>(header->chips_used++);
 }
 
-uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
+uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device, const Seen* first) {
     if (device == nullptr) {
         return kNowhere;
     }
@@ -134,8 +130,7 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
     home.rows = home.columns = 1;
     if (mesh) {
         mesh_id = metal.call<uint32_t>(kCall_mesh_id, device);
-        std::vector<void*> devices = metal.call<std::vector<void*>>(kCall_mesh_devices, device);
-        for (void* chip : devices) {
+        for (void* chip : metal.copy_of<std::vector<void*>>(kCall_mesh_devices, device)) {
             home.chips.push_back(chip_index(metal, chip));
         }
         home.columns = static_cast<uint32_t>(home.chips.size());
@@ -167,14 +162,7 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
         place.map_end = unreserved < place.l1_size ? place.l1_size - unreserved : 0;
     }
     home.grid = cores_with_banks(metal, allocator, place.banks[1].banks);
-    if (forked_ && metal.has(kCall_statistics)) {
-        for (int type : kTypes) {
-            if (place.banks[type].banks > 0) {
-                home.inherited[type] = metal.call<Statistics>(kCall_statistics, allocator, &type).allocated;
-            }
-        }
-        home.inherited_buffers = metal.has(kCall_num_buffers) ? metal.call<uint64_t>(kCall_num_buffers, allocator) : 0;
-    }
+    count_earlier(metal, place, home, first);
 
     Locked held(store.lock);
     uint16_t found = find_allocator(allocator);
@@ -193,8 +181,9 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device) {
     if (!allocators_.insert(reinterpret_cast<uint64_t>(allocator), index)) {
         return kNowhere;
     }
+    unfollowed_.erase(reinterpret_cast<uint64_t>(allocator));
     uint64_t before = 0;
-    for (uint64_t bytes : home.inherited) {
+    for (uint64_t bytes : home.earlier) {
         before += bytes;
     }
     set_place(index, place, std::move(home));
@@ -317,7 +306,9 @@ void Agent::close_home(uint16_t index) {
         if (store.places()[i].state == 1 && (i == index || store.places()[i].whole == index)) {
             store.places()[i].state = 2;
             if (homes_[i].allocator != nullptr) {
-                allocators_.erase(reinterpret_cast<uint64_t>(homes_[i].allocator));
+                uint64_t allocator = reinterpret_cast<uint64_t>(homes_[i].allocator);
+                allocators_.erase(allocator);
+                unfollowed_.insert_once(allocator, 1);
                 last_allocator_ = nullptr;
             }
             homes_[i].allocator = homes_[i].device = nullptr;

@@ -62,6 +62,9 @@ void Agent::frame(Program& program, uint64_t ring) {
 
 void Agent::add_part(Program& program, const Part& part) {
     uint32_t count = part.cores.count();
+    if (count == 0) {
+        return;  // on no core it takes no memory: an operation on an empty tensor has such kernels
+    }
     uint32_t slot = store.allocate([&](Record& r) {
         r.kind = part.kind;
         r.flags = part.flags;

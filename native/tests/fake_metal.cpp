@@ -157,6 +157,8 @@ public:
     TensorMemoryLayout layout_;
     uint64_t address_;
     uint32_t cores_;
+    uint32_t first_core_;
+    bool per_core_;  // has an address of its own on each of its cores; address_ is that of the first
 };
 uint64_t Buffer::size() const { return size_; }
 BufferType Buffer::buffer_type() const { return type_; }
@@ -177,6 +179,11 @@ uint64_t Buffer::aligned_size_per_bank() const {
     uint64_t bytes = has_shard_spec() ? (size_ + cores_ - 1) / cores_ : (size_ + banks - 1) / banks;
     return (bytes + 15) / 16 * 16;
 }
+
+namespace experimental::per_core_allocation {
+bool is_per_core_allocation(const Buffer& buffer);
+bool is_per_core_allocation(const Buffer& buffer) { return buffer.per_core_; }
+}  // namespace experimental::per_core_allocation
 
 struct Statistics {
     uint64_t total, allocated, free, largest_free;
@@ -204,8 +211,14 @@ public:
     xy_pair get_logical_core_from_bank_id(uint32_t bank) const;
 
 private:
+    using Taken = std::map<uint64_t, uint64_t>;  // address -> bytes per bank
+
+    static std::optional<uint64_t> take(Taken& taken, int type, uint64_t bytes);
+
     mutable std::mutex mutex_;
-    std::map<uint64_t, uint64_t> taken_[5];  // address -> bytes per bank
+    Taken taken_[5];
+    Taken on_core_[fake::kGridWidth * fake::kGridHeight];
+    std::map<const Buffer*, std::vector<uint64_t>> per_core_;  // their addresses, one for each core
 };
 
 uint64_t first_address(int type) {
@@ -218,22 +231,45 @@ uint64_t AllocatorImpl::allocate_buffer(Buffer* buffer) {
     int type = static_cast<int>(buffer->type_);
     uint64_t bytes = (buffer->aligned_size_per_bank() + fake::kUnit - 1) / fake::kUnit * fake::kUnit;
     std::lock_guard<std::mutex> held(mutex_);
+    if (buffer->per_core_) {
+        std::vector<uint64_t> addresses;
+        for (uint32_t core = buffer->first_core_; core < buffer->first_core_ + buffer->cores_; core++) {
+            addresses.push_back(take(on_core_[core], type, bytes).value());
+        }
+        buffer->address_ = addresses.front();
+        per_core_[buffer] = addresses;
+        return buffer->address_;
+    }
+    std::optional<uint64_t> at = take(taken_[type], type, bytes);
+    if (!at.has_value()) {
+        throw std::runtime_error("Out of Memory");
+    }
+    buffer->address_ = *at;
+    return *at;
+}
+std::optional<uint64_t> AllocatorImpl::take(Taken& taken, int type, uint64_t bytes) {
     uint64_t at = first_address(type), end = at + fake::kBankSize[type];
-    for (const auto& [address, size] : taken_[type]) {
+    for (const auto& [address, size] : taken) {
         if (address - at >= bytes) {
             break;
         }
         at = address + size;
     }
     if (at + bytes > end) {
-        throw std::runtime_error("Out of Memory");
+        return std::nullopt;
     }
-    taken_[type][at] = bytes;
-    buffer->address_ = at;
+    taken[at] = bytes;
     return at;
 }
 void AllocatorImpl::deallocate_buffer(Buffer* buffer) {
-    {
+    if (buffer->per_core_) {
+        std::lock_guard<std::mutex> held(mutex_);
+        uint32_t core = buffer->first_core_;
+        for (uint64_t address : per_core_.at(buffer)) {
+            on_core_[core++].erase(address);
+        }
+        per_core_.erase(buffer);
+    } else {
         std::lock_guard<std::mutex> held(mutex_);
         taken_[static_cast<int>(buffer->type_)].erase(buffer->address_);
     }
@@ -244,6 +280,10 @@ void AllocatorImpl::deallocate_buffers() {
     for (auto& type : taken_) {
         type.clear();
     }
+    for (auto& core : on_core_) {
+        core.clear();
+    }
+    per_core_.clear();
 }
 void AllocatorImpl::clear() { deallocate_buffers(); }
 uint32_t AllocatorImpl::get_alignment(BufferType) const { return fake::kUnit; }
@@ -262,7 +302,7 @@ Statistics AllocatorImpl::get_statistics(const BufferType& type) const {
 }
 size_t AllocatorImpl::get_num_allocated_buffers() const {
     std::lock_guard<std::mutex> held(mutex_);
-    size_t count = 0;
+    size_t count = per_core_.size();
     for (const auto& type : taken_) {
         count += type.size();
     }
@@ -374,7 +414,7 @@ public:
 };
 EthernetKernel::~EthernetKernel() = default;
 
-std::string Kernel::name() const { return "kernel_" + std::to_string(number); }
+std::string Kernel::name() const { return "kernels/longer_than_a_short_string_" + std::to_string(number); }
 bool Kernel::is_on_logical_core(const xy_pair& core) const {
     return core.x >= spec.x && core.x <= spec.x_end && core.y >= spec.y && core.y <= spec.y_end;
 }
@@ -585,8 +625,11 @@ MeshWorkload::~MeshWorkload() = default;
 
 void EnqueueMeshWorkload(MeshCommandQueue& queue, MeshWorkload& workload, bool blocking);
 
-Buffer* new_buffer(IDevice* device, BufferType type, uint64_t size, uint32_t layout, uint32_t cores) {
+Buffer* new_buffer(IDevice* device, BufferType type, uint64_t size, uint32_t layout, uint32_t cores,
+                   std::optional<uint32_t> first_core = std::nullopt) {
     auto buffer = std::make_unique<Buffer>();
+    buffer->per_core_ = first_core.has_value();
+    buffer->first_core_ = first_core.value_or(0);
     buffer->allocator = device->own_allocator();
     buffer->device_ = device;
     buffer->size_ = size;
@@ -709,6 +752,9 @@ void* chip(void* mesh, uint32_t index) { return static_cast<IDevice*>(mesh_of(me
 void* allocate(void* device, uint32_t type, uint64_t size, uint32_t layout, uint32_t cores) {
     return new_buffer(device_of(device), static_cast<BufferType>(type), size, layout, cores);
 }
+void* allocate_per_core(void* device, uint64_t size, uint32_t first_core, uint32_t cores) {
+    return new_buffer(device_of(device), BufferType::L1, size, 2, cores, first_core);
+}
 uint64_t address(void* buffer) { return buffer_of(buffer)->address_; }
 void free_buffer(void* buffer) {
     buffer_of(buffer)->allocator->deallocate_buffer(buffer_of(buffer));
@@ -739,6 +785,7 @@ uint64_t buffer_count(void* device) { return device_of(device)->own_allocator()-
 const fake::Api kApi = {
     open,     close,       mesh_id,       chip,        allocate, address,        free_buffer,      abandon,
     free_all, clear_cache, make_workload, add_program, run,      binary_address, destroy_workload, buffer_count,
+    allocate_per_core,
 };
 
 }  // namespace

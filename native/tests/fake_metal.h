@@ -40,6 +40,8 @@ struct Api {
     uint64_t (*binary_address)(void* workload);
     void (*destroy_workload)(void* workload);
     uint64_t (*buffer_count)(void* device);
+    // In L1 of a chip, with an address of its own on each core; they are numbered row by row.
+    void* (*allocate_per_core)(void* device, uint64_t size, uint32_t first_core, uint32_t cores);
 };
 
 }  // namespace fake

@@ -17,7 +17,6 @@
 using ttmem::Event;
 using ttmem::Gauge;
 using ttmem::Kind;
-using ttmem::kNoMesh;
 using ttmem::Meter;
 using ttmem::Place;
 using ttmem::Record;
@@ -32,9 +31,8 @@ struct Made : Store {
     Made() { CHECK(create(static_cast<uint32_t>(getpid()))); }
     ~Made() { destroy(); }
 
-    void settle(uint16_t place, const std::vector<uint16_t>& chips, bool mesh = true) {
+    void settle(uint16_t place, const std::vector<uint16_t>& chips) {
         Place geometry{};
-        geometry.mesh = mesh ? 1 : kNoMesh;
         for (int i = 0; i < 5; i++) {
             geometry.banks[i].banks = kBanks[i];
         }
@@ -109,14 +107,14 @@ void which_pool_a_kind_is_in() {
 void what_counts_and_what_does_not() {
     Made store;
     store.settle(0, {0});
-    store.settle(1, {1}, false);
+    store.settle(1, {1});
     store.put(0, Kind::kCb, 500, 100, 5, ttmem::kShared);
     CHECK(same(store.chip(0, Gauge::kCb), 0, 0, 0, 0));
     store.put(0, Kind::kCb, 500, 100, 5);
     CHECK(same(store.chip(0, Gauge::kL1Pool), 500, 0, 500, 0));  // outside the allocator's banks
-    store.put(0, Kind::kL1, 300, 100, 3);                        // on a mesh a shard takes its place in every bank
+    store.put(0, Kind::kL1, 300, 100, 3);                        // in lock step a shard takes its place in every bank
     CHECK(same(store.chip(0, Gauge::kL1), 300, 6400, 300, 6400));
-    store.put(1, Kind::kL1, 300, 100, 3);
+    store.put(1, Kind::kL1, 300, 100, 3, ttmem::kPerCore);
     CHECK(same(store.chip(1, Gauge::kL1), 300, 300, 300, 300));
     uint32_t frame = store.take_slot();
     store.keep(frame, store.append(Event::kProgram, [&](Record& r) {

@@ -461,6 +461,81 @@ void tug_of_war(const fake::Api* api, const Options& options) {
     print(mesh.account);
 }
 
+// Buffers with an address of their own on each core: many have the same first address, and the heap uses the memory of
+// a Buffer again for the next.
+void per_core(const fake::Api* api, const Options& options) {
+    Device mesh(api, api->open(1, 1, 0), "mesh 0");
+    void* chip = api->chip(mesh.device, 0);
+    struct Own {
+        void* buffer;
+        uint64_t size;
+        uint32_t cores;
+    };
+    std::vector<std::vector<Own>> kept(options.threads);
+    on_threads(options.threads, [&](uint32_t i) {
+        std::mt19937 random(options.seed * 100 + i);
+        for (uint32_t step = 0; step < options.steps; step++) {
+            if (random() % 100 < 55 || kept[i].empty()) {
+                uint32_t first = random() % 56, cores = 1 + random() % 8;
+                uint64_t size = cores * (32u + 32u * (random() % 64));
+                kept[i].push_back({api->allocate_per_core(chip, size, first, cores), size, cores});
+            } else {
+                size_t index = random() % kept[i].size();
+                api->free(kept[i][index].buffer);
+                kept[i][index] = kept[i].back();
+                kept[i].pop_back();
+            }
+        }
+    });
+    mesh.allocate(kL1, 6400, kInterleaved, 0);
+    print(mesh.account);
+    std::string line = "{\"device\": \"chip 0\", \"programs\": [], \"buffers\": [";
+    const char* comma = "";
+    for (const auto& one : kept) {
+        for (const Own& own : one) {
+            char text[160];
+            std::snprintf(text, sizeof(text), "%s[1, %llu, %llu, %llu, 2, %u, 0]", comma,
+                          static_cast<unsigned long long>(api->address(own.buffer)),
+                          static_cast<unsigned long long>(own.size),
+                          static_cast<unsigned long long>(own.size / own.cores), own.cores);
+            line += text;
+            comma = ", ";
+        }
+    }
+    std::printf("%s]}\n{\"allocator says\": %llu}\n", line.c_str(),
+                static_cast<unsigned long long>(api->buffer_count(chip)));
+}
+
+// The agent begins to look when there are buffers already.
+void late(const fake::Api* api, const Options& options) {
+    auto* pause = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "ttmem_agent_pause"));
+    if (pause == nullptr) {
+        fail("no agent");
+    }
+    pause(1);
+    Device mesh(api, api->open(1, 1, 0), "mesh 0");
+    Device other(api, api->open(1, 1, 1), "mesh 1");
+    std::vector<Held> before, own, unseen;
+    churn(mesh, options.seed, options.steps, before);
+    churn(other, options.seed + 1, options.steps, unseen);
+    mesh.account.buffers.clear();  // from here on it counts what the agent can see
+    other.account.buffers.clear();
+    pause(0);
+    std::printf("{\"earlier\": %zu}\n", before.size() + unseen.size());
+    for (const Held& held : unseen) {
+        other.free(held);
+    }
+    for (size_t i = 0; i < before.size(); i++) {  // half before it has anything of its own, half after
+        if (i == before.size() / 2) {
+            churn(mesh, options.seed + 55, options.steps, own);
+        }
+        mesh.free(before[i]);
+    }
+    usleep(120000);  // the agent audits itself ten times a second
+    churn(mesh, options.seed + 56, options.steps, own);
+    print(mesh.account);
+}
+
 const fake::Api* library(const char* variable, int flags = RTLD_LOCAL) {
 #ifdef WORKLOAD_LINKED
     (void)variable;
@@ -506,6 +581,10 @@ int main(int argc, char** argv) {
         out_of_descriptors(api, options);
     } else if (options.scenario == "many_lives") {
         many_lives(api, options);
+    } else if (options.scenario == "per_core") {
+        per_core(api, options);
+    } else if (options.scenario == "late") {
+        late(api, options);
     } else if (options.scenario == "tug_of_war") {
         tug_of_war(api, options);
     } else if (options.scenario == "two") {

@@ -23,7 +23,7 @@ import pytest
 from native.tests.build import ROOT, Build, build
 
 from tests.support import PATIENCE, wait_until
-from ttmem.wire.ring import BINARY, NO_MESH, PROGRAM_FRAME, RAN, SHARED, Record, Ring, RingEvent
+from ttmem.wire.ring import BINARY, NO_MESH, PER_CORE, PROGRAM_FRAME, RAN, SHARED, Record, Ring, RingEvent
 
 DRAM, L1, L1_SMALL, TRACE, CB, DFB, SCRATCHPAD, KERNEL, FABRIC_KERNEL, DISPATCH_KERNEL = 0, 1, 3, 4, 5, 6, 7, 8, 9, 10
 BUFFERS = {DRAM, L1, L1_SMALL, TRACE}
@@ -411,6 +411,40 @@ def test_an_address_is_never_told_to_be_taken_twice(stage_of: Callable[[str], St
     ring = stage.ring(outcome.pid)
     compare(ring, outcome.devices)
     assert ring.field("replaced") == ring.field("unknown_frees") == 0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_buffers_with_an_address_of_their_own_on_each_core(stage_of: Callable[[str], Stage], variant: str) -> None:
+    """Many have the same first address at a time. The Buffer tells them apart, also when the heap reuses it."""
+    stage = stage_of(variant)
+    for threads in ("1", "4"):
+        outcome = stage.run("per_core", "1", threads, "600")
+        clean(outcome)
+        ring = stage.ring(outcome.pid)
+        compare(ring, outcome.devices)
+        own = outcome.devices["chip 0"]["buffers"]
+        assert len({address for _, address, *_ in own}) < len(own) - 10
+        assert [line["allocator says"] for line in outcome.lines if "allocator says" in line] == [len(own)]
+        flags = {label(ring, thing.place): thing.flags & PER_CORE for thing in things_of(ring)}
+        assert flags == {"chip 0": PER_CORE, "mesh 0": 0}
+        assert ring.field("replaced") == ring.field("unknown_frees") == ring.field("earlier_frees") == 0
+        meters = ring.meters()
+        assert meters[None, "l1"].used == sum(size for _, _, size, *_ in own) + 6400
+        assert meters[None, "l1"].reserved == sum(per_bank * cores for _, _, _, per_bank, _, cores, _ in own) + 64 * 128
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_buffers_from_before_the_agent_could_see(stage_of: Callable[[str], Stage], variant: str) -> None:
+    """Their frees are counted by themselves, and the audit leaves out what is left of them."""
+    stage = stage_of(variant)
+    outcome = stage.run("late", "1", "1", "200")
+    clean(outcome)
+    ring = stage.ring(outcome.pid)
+    compare(ring, outcome.devices)
+    (earlier,) = [line["earlier"] for line in outcome.lines if "earlier" in line]
+    assert earlier > 20
+    assert (ring.field("earlier_frees"), ring.field("unknown_frees")) == (earlier, 0)
+    agrees_with_itself(ring)
 
 
 def test_places_describe_chips_banks_and_grid(stage: Stage) -> None:

@@ -78,7 +78,7 @@ class Item:
 
     voice: Voice
     number: int
-    place: Hashable
+    place: tuple[Hashable, ...]
     kind: Kind
     address: int
     size: int
@@ -272,8 +272,14 @@ class NaiveAccount:
             program = None
             allocator = event.extra.allocator if event.extra else 0
             place = ("buffer", pool_of(kind), event.address, allocator) if event.address else ("nowhere", self.seq)
+            if event.ident:  # rule 1: the source's own number tells it from others, and nothing else does
+                place = ("number", event.ident)
         old = self._at(voice, event.device, place)
-        if old is not None and (old.size, old.kind) == (event.size, kind):
+        if old is not None and place[0] == "number" and not (event.refs and old.address == event.address):
+            again = False
+        else:
+            again = old is not None and (old.size, old.kind) == (event.size, kind)
+        if old is not None and again:
             if event.kind not in _KERNELS:  # rule 7: a kernel loaded twice is one load
                 old.refs = event.refs or old.refs + 1  # rule 4
             voice.confirmed.append(old)
@@ -326,7 +332,10 @@ class NaiveAccount:
 
     def _matching(self, voice: Voice, event: ev.Freed) -> list[Item]:
         """The buffers a FREE may mean: with a kind, those of its address space; without, all at the address."""
-        here = [i for i in self._buffers(voice) if i.number == event.device and i.address == event.address]
+        here = [i for i in self._buffers(voice) if i.number == event.device]
+        if event.ident:
+            return [i for i in here if i.place == ("number", event.ident)]
+        here = [i for i in here if i.address == event.address and i.place[0] != "number"]
         if voice.kindless:
             return here
         space = pool_of(event.kind or Kind.DRAM)

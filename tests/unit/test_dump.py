@@ -128,6 +128,7 @@ def test_data() -> None:
         "core": None,
         "layout": None,
         "core_count": None,
+        "per_core": False,
         "shared": False,
         "tag": "layers.0.weight",
         "shape": None,

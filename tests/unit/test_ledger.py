@@ -172,3 +172,39 @@ def test_a_buffer_inside_another_adds_no_bytes_and_takes_none_along(reserved: in
     assert (total.used, total.reserved, total.count) == (64, 64, 2)
     ledger.apply(3.0, source, Freed(0, Kind.L1, 0x2000))
     assert (total.used, total.reserved, total.count) == (64, 64, 1)
+
+
+def _numbered() -> tuple[Ledger, object]:
+    ledger = Ledger()
+    return ledger, ledger.source(0.0, ProcessInfo(1, 1), "agent", Confidence.EXACT)
+
+
+def test_buffers_with_numbers_of_their_own_may_have_one_address() -> None:
+    ledger, source = _numbered()
+    for ident in (1, 2, 3):
+        ledger.apply(0.0, source, Allocated(0, Kind.L1, 0x1000, 100, ident=ident))
+    (chip,) = ledger.chips.values()
+    total = chip.kinds[Kind.L1]
+    assert (total.used, total.count, total.peak.value) == (300, 3, 300)
+    ledger.apply(1.0, source, Freed(0, Kind.L1, 0x1000, ident=2))
+    ledger.apply(1.0, source, Freed(0, Kind.L1, 0x1000, ident=2))
+    assert (total.used, total.count, dict(ledger.anomalies)) == (200, 2, {"double_free": 1})
+    ledger.apply(2.0, source, Allocated(0, Kind.L1, 0x2000, 60, ident=3))
+    assert (total.used, total.count, ledger.anomalies["replaced"]) == (160, 2, 1)
+
+
+def test_a_resync_tells_buffers_at_one_address_apart() -> None:
+    ledger, source = _numbered()
+    for ident in (1, 2, 3):
+        ledger.apply(0.0, source, Allocated(0, Kind.L1, 0x1000, 100, ident=ident))
+    kept = {id(thing) for thing in ledger.things()}
+    ledger.apply(1.0, source, ResyncBegin(2))
+    for ident in (1, 3, 4):
+        ledger.apply(1.0, source, Allocated(0, Kind.L1, 0x1000, 100, refs=1, ident=ident))
+    ledger.apply(1.0, source, Allocated(0, Kind.L1, 0x2000, 50, refs=1, ident=2))  # its slot is another buffer's now
+    ledger.apply(1.0, source, ResyncEnd(2))
+    assert sorted((thing.address, thing.size) for thing in ledger.things()) == [(0x1000, 100)] * 3 + [(0x2000, 50)]
+    assert len(kept & {id(thing) for thing in ledger.things()}) == 2
+    (chip,) = ledger.chips.values()
+    assert (chip.kinds[Kind.L1].used, chip.kinds[Kind.L1].count) == (350, 4)
+    assert ledger.anomalies == {"resynced": 1}

@@ -88,6 +88,7 @@ DRAM, L1, CB, KERNEL = Kind.DRAM, Kind.L1, Kind.CB, Kind.KERNEL
 # builds() would make up what is not given, defaults or not: so all is given.
 NONE, ZERO = st.none(), st.just(0)
 ALLOCATORS = st.integers(0, 1)
+IDENTS = st.sampled_from([0, 0, 0, 1, 2])  # some sources give buffers numbers of their own
 BUFFER_EXTRAS = NONE | st.builds(ev.Extra, RESERVED, ZERO, ALLOCATORS, NONE, st.just(False), NONE, ZERO, st.just(False))
 PART_EXTRAS = NONE | st.builds(ev.Extra, RESERVED, CORES, ZERO, NONE, st.booleans(), NONE, ZERO, st.just(False))
 BUFFERS = st.sampled_from(BUFFER_KINDS)
@@ -96,31 +97,32 @@ PARTS = st.sampled_from(
 )
 
 BUFFER_EVENTS = st.one_of(
-    st.builds(ev.Allocated, DEVICES, BUFFERS, ADDRESSES, SIZES, ZERO, REFS, BUFFER_EXTRAS),
-    st.builds(ev.Allocated, DEVICES, st.just(Kind.L1), CORE_IDS, SIZES, ZERO, ZERO, NONE),
-    st.builds(ev.Allocated, DEVICES, st.just(Kind.FIRMWARE), ADDRESSES, SIZES, ZERO, ZERO, NONE),
-    st.builds(ev.Freed, DEVICES, BUFFERS, ADDRESSES | CORE_IDS, SIZES, ZERO, ALLOCATORS, ZERO),
-    st.builds(ev.Freed, DEVICES, NONE, ADDRESSES, st.sampled_from([0, 64, 4096]), ZERO, ZERO, ZERO),
+    st.builds(ev.Allocated, DEVICES, BUFFERS, ADDRESSES, SIZES, ZERO, REFS, BUFFER_EXTRAS, IDENTS),
+    st.builds(ev.Allocated, DEVICES, st.just(Kind.L1), CORE_IDS, SIZES, ZERO, ZERO, NONE, ZERO),
+    st.builds(ev.Allocated, DEVICES, st.just(Kind.FIRMWARE), ADDRESSES, SIZES, ZERO, ZERO, NONE, ZERO),
+    st.builds(ev.Freed, DEVICES, BUFFERS, ADDRESSES | CORE_IDS, SIZES, ZERO, ALLOCATORS, ZERO, IDENTS),
+    st.builds(ev.Freed, DEVICES, NONE, ADDRESSES, st.sampled_from([0, 64, 4096]), ZERO, ZERO, ZERO, ZERO),
     st.builds(Burst, st.integers(0, 3), BUFFERS, st.integers(0, 2), st.integers(1, 30)),
 )
 PART_EVENTS = st.one_of(
-    st.builds(ev.Allocated, DEVICES, PARTS, ADDRESSES, SIZES, PROGRAMS, REFS, PART_EXTRAS),
-    st.builds(ev.Freed, DEVICES, PARTS, ADDRESSES, SIZES, PROGRAMS, ZERO, CORES),
+    st.builds(ev.Allocated, DEVICES, PARTS, ADDRESSES, SIZES, PROGRAMS, REFS, PART_EXTRAS, ZERO),
+    st.builds(ev.Freed, DEVICES, PARTS, ADDRESSES, SIZES, PROGRAMS, ZERO, CORES, ZERO),
     st.builds(ev.ProgramRun, DEVICES, PROGRAMS, SOME_CORES),
     st.builds(ev.ProgramDestroyed, DEVICES, PROGRAMS),
 )
 # Few enough of a kind that each often meets what it is about.
 LEGACY_EVENTS = st.builds(
     ev.Allocated, st.integers(0, 2), st.sampled_from([DRAM, L1, Kind.HOST, Kind.TRACE]), st.integers(0, 2),
-    st.sampled_from([64, 96]), ZERO, ZERO, NONE,
+    st.sampled_from([64, 96]), ZERO, ZERO, NONE, ZERO,
 ) | st.builds(
     ev.Freed, st.sampled_from([0, 0, 0, 1]), NONE | st.sampled_from([L1, Kind.TRACE]), st.integers(0, 2),
-    st.sampled_from([0, 0, 64, 96]), ZERO, ZERO, ZERO,
+    st.sampled_from([0, 0, 64, 96]), ZERO, ZERO, ZERO, ZERO,
 )  # fmt: skip
 LAUNCH_EVENTS = st.one_of(
     st.builds(
         ev.Allocated, ZERO, st.sampled_from([CB, CB, Kind.DFB, KERNEL]), st.integers(1, 3), st.sampled_from([64, 100]),
         PROGRAMS, ZERO, st.builds(ev.Extra, NONE, SOME_CORES, ZERO, NONE, st.sampled_from([False, False, True])),
+        ZERO,
     ),
     st.builds(ev.ProgramRun, ZERO, PROGRAMS, SOME_CORES),
     st.builds(ev.ProgramRun, ZERO, PROGRAMS, SOME_CORES),
@@ -144,9 +146,9 @@ PHASE_EVENTS = st.one_of(
 FEW_KINDS, FEW_PLACES = st.sampled_from([DRAM, DRAM, L1, Kind.TRACE]), st.integers(1, 2)
 COMING_AND_GOING = st.one_of(
     st.builds(
-        ev.Allocated, st.integers(0, 1), FEW_KINDS, FEW_PLACES, st.sampled_from([64, 96, 4096]), ZERO, ZERO, NONE
+        ev.Allocated, st.integers(0, 1), FEW_KINDS, FEW_PLACES, st.sampled_from([64, 96, 4096]), ZERO, ZERO, NONE, ZERO
     ),
-    st.builds(ev.Freed, st.integers(0, 1), FEW_KINDS, FEW_PLACES, ZERO, ZERO, ZERO, ZERO),
+    st.builds(ev.Freed, st.integers(0, 1), FEW_KINDS, FEW_PLACES, ZERO, ZERO, ZERO, ZERO, ZERO),
 )
 CHIPS = st.sampled_from(
     [
@@ -157,7 +159,7 @@ CHIPS = st.sampled_from(
     ]
 )
 CHIP_EVENTS = st.builds(ev.DeviceOpened, DEVICES, CHIPS) | st.builds(ev.ChipFound, CHIPS)
-CORE_WRITES = st.builds(ev.Allocated, st.integers(0, 1), st.just(L1), CORE_IDS, st.just(64), ZERO, ZERO, NONE)
+CORE_WRITES = st.builds(ev.Allocated, st.integers(0, 1), st.just(L1), CORE_IDS, st.just(64), ZERO, ZERO, NONE, ZERO)
 
 
 Stream = list[list[Step]]  # a list of lists grows longer than a list, and shrinks as well

@@ -61,6 +61,8 @@ EXTRA = st.builds(
     st.booleans(),
     NONE | TEXT,
     NONE | TEXT,
+    st.booleans(),
+    st.booleans(),
 )
 PAIR = st.tuples(BANK_BYTES, BANK_BYTES)
 BANKS = st.integers(0, 1 << 16)
@@ -90,11 +92,11 @@ CHIP = st.builds(
     NONE | geometries(),
 )
 EVENTS: dict[type, st.SearchStrategy[Any]] = {
-    ev.Allocated: st.builds(ev.Allocated, I32, KIND, U64, U64, U64, U32, NONE | EXTRA),
-    ev.Freed: st.builds(ev.Freed, I32, NONE | KIND, U64, U64, U64, U32, core_sets()),
+    ev.Allocated: st.builds(ev.Allocated, I32, KIND, U64, U64, U64, U32, NONE | EXTRA, U64),
+    ev.Freed: st.builds(ev.Freed, I32, NONE | KIND, U64, U64, U64, U32, core_sets(), U64),
     ev.ProgramRun: st.builds(ev.ProgramRun, I32, U64, core_sets()),
     ev.ProgramCompiled: st.builds(ev.ProgramCompiled, I32, U64, st.integers(0, 1 << 30), U64, NONE | TEXT, NONE | TEXT),
-    ev.Described: st.builds(ev.Described, I32, KIND, U64, EXTRA),
+    ev.Described: st.builds(ev.Described, I32, KIND, U64, EXTRA, U64),
     ev.Failed: st.builds(ev.Failed, NONE | st.integers(0, 2**31 - 1), TEXT, NONE | TEXT, NONE | TEXT),
     ev.Sees: st.builds(ev.Sees, U64, NONE | TEXT),
     ev.Audited: st.builds(ev.Audited, I32, U32, PAIR, PAIR, PAIR, st.tuples(BANKS, BANKS), COUNT),
@@ -141,7 +143,9 @@ def test_round_trip(kind: type, data: st.DataObject) -> None:
 
 def test_every_field_of_an_extra_is_tried() -> None:
     """One that is not would be lost on the wire unseen."""
-    every = ev.Extra(1, 1, 1, "tag", True, 1, 1, True, True, "[1, 32]", "model.py:3 forward\nmain.py:9 main", True)
+    every = ev.Extra(
+        1, 1, 1, "tag", True, 1, 1, True, True, "[1, 32]", "model.py:3 forward\nmain.py:9 main", True, True
+    )
     assert all(every)
     event = ev.Allocated(0, Kind.L1, 1, 1, extra=every)
     assert decode(encode(event)) == event

@@ -17,8 +17,20 @@ from ttmem.account.identity import ChipInfo, ProcessInfo
 from ttmem.account.kinds import Confidence, Kind
 from ttmem.account.l1map import FloorFinder, Headroom
 from ttmem.account.ledger import Ledger
-from ttmem.account.physical import NO_ADDRESS, NO_CORES, NO_LAUNCH, NO_SIZE, PER_CORE, Core, L1Map, Survey, parted
+from ttmem.account.physical import (
+    NO_ADDRESS,
+    NO_CORES,
+    NO_LAUNCH,
+    NO_SIZE,
+    OWN_ADDRESSES,
+    PER_CORE,
+    Core,
+    L1Map,
+    Survey,
+    parted,
+)
 from ttmem.account.segments import Segment, has_data, segments
+from ttmem.account.snapshot import memory
 from ttmem.account.spans import Spans, union
 
 SMALL = Geometry(Arch.WORMHOLE_B0, 3, 2, 2048, 256, 96, 12, 1 << 30, l1_small_size=128, live=True)
@@ -245,6 +257,25 @@ def test_a_buffer_with_a_place_of_its_own_on_each_core_is_not_taken_for_one_in_l
     size = 4 * 64 * 64 * 2
     account.apply(Allocated(0, Kind.L1, 1400000, size, extra=Extra(size, core_count=4, layout=2)))
     assert account.map().unplaced[NO_SIZE] == 1
+
+
+def test_beside_a_buffer_with_an_address_of_its_own_on_each_core_nothing_is_known_to_be_free() -> None:
+    account = Account(SMALL)
+    account.buffer(1500, 100)
+    account.apply(
+        Allocated(0, Kind.L1, 1800, 128, extra=Extra(128, core_count=2, per_core=True), ident=1),
+        Allocated(0, Kind.L1, 1800, 192, extra=Extra(192, core_count=6, per_core=True), ident=2),
+    )
+    found, chip = account.map(), account.ledger.chips["77"]
+    assert dict(found.unplaced) == {OWN_ADDRESSES: 2}
+    assert found.unplaced_bytes == {OWN_ADDRESSES: 320}
+    assert found.headroom_min is None
+    assert floor_finder(account).floor is None
+    assert {(core.used, core.free, core.unknown) for core in found.cores} == {(356, 128, 2048 - 356 - 128)}
+    assert memory(chip, SMALL)["l1"]["bank_free"] is None
+    account.apply(Freed(0, Kind.L1, 1800, ident=1), Freed(0, Kind.L1, 1800, ident=2))
+    assert {(core.used, core.free, core.unknown) for core in account.map().cores} == {(356, 2048 - 356, 0)}
+    assert memory(chip, SMALL)["l1"]["bank_free"] == 2048 - 256 - 128 - 100
 
 
 def test_what_a_stronger_source_tells_counts_once() -> None:

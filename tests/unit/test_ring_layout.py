@@ -150,11 +150,11 @@ def test_constants(compiled: dict[tuple[str, ...], tuple[int, ...]]) -> None:
     for name, value in (
         ("kMagic", ring.MAGIC), ("kVersion", ring.VERSION), ("kNoSlot", ring.NO_SLOT), ("kNoMesh", ring.NO_MESH),
         ("kNoBoard", ring.NO_BOARD), ("kShared", ring.SHARED), ("kWholesale", ring.WHOLESALE),
-        ("kBinary", ring.BINARY), ("kRan", ring.RAN), ("kKept", ring.KEPT),
+        ("kBinary", ring.BINARY), ("kRan", ring.RAN), ("kKept", ring.KEPT), ("kPerCore", ring.PER_CORE),
     ):  # fmt: skip
         assert compiled[name,] == (value,), name
     flags = re.findall(r"constexpr uint8_t (k\w+) =", HEADER.read_text())
-    assert flags == ["kShared", "kWholesale", "kBinary", "kRan", "kKept"]
+    assert flags == ["kShared", "kWholesale", "kBinary", "kRan", "kKept", "kPerCore"]
 
 
 def test_a_longest_blob_can_be_read() -> None:

@@ -140,3 +140,18 @@ def test_opened_again_with_the_same_sizes() -> None:
     assert (both.lowest_small, both.programs, both.ring, both.numbers) == (700, 2, (50, 50), (0,))
     assert both.least == second.least
     assert both.scatters[L1].worst == first.scatters[L1].worst
+
+
+def test_beside_buffers_with_an_address_of_their_own_on_each_core_no_room_is_known() -> None:
+    sizes, other = Sizes(), Sizes()
+    for one in (sizes, other):
+        one.has_bank(L1, 0, 5000)
+        one.took(L1, 1000, 32, 1)
+        one.placed(1, 500)
+        one.ran(1)
+    assert sizes.least is not None
+    sizes.took_per_core()
+    sizes.ran(1)
+    assert (sizes.least, sizes.scatters) == (None, {})
+    other.merge(sizes)
+    assert (other.least, other.scatters) == (None, {})

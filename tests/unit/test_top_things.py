@@ -40,8 +40,8 @@ def thing(number: int, **values: Any) -> Json:
         "pid": 4711, "chip": f"u{number % 4}", "device": number % 4, "kind": KINDS[number % 5],
         "id": hex(4096 + 32 * number), "address": 4096 + 32 * number, "size": (100 - number) * MIB, "reserved": None,
         "refs": 1, "since": NOW - 10 * number, "program": None, "cores": None, "core": None, "shared": False,
-        "layout": None, "core_count": None, "tag": TAGS[number % 5], "shape": None, "line": None, "stack": None,
-        "source": "agent", "confidence": "exact", "counted": True, **values,
+        "layout": None, "core_count": None, "per_core": False, "tag": TAGS[number % 5], "shape": None, "line": None,
+        "stack": None, "source": "agent", "confidence": "exact", "counted": True, **values,
     }  # fmt: skip
 
 

@@ -33,6 +33,7 @@ def place(
     leaf = holding.leaves[kind] or new_leaf(holding, kind, seq, time)
     source = holding.source
     source.process.count += 1
+    holding.per_core += extra is not None and extra.per_core
     if refs:
         thing.refs = refs
     taken = thing.taken
@@ -51,6 +52,7 @@ def remove(holding: Holding, thing: Thing) -> None:
     leaf = holding.leaves[thing.kind]
     assert leaf is not None
     holding.source.process.count -= 1
+    holding.per_core -= thing.extra is not None and thing.extra.per_core
     if thing.born == NOT_YET:
         return
     taken = thing.taken

@@ -30,10 +30,14 @@ class Extra(NamedTuple):
     shape: str | None = None  # of the tensor in it, with data type and layout
     stack: str | None = None  # of Python when it was made: "file:line function", one line a frame, innermost first
     kept: bool = False  # an operation that made a program made it, too, and did not return it
+    per_core: bool = False  # has an address of its own on each core, of which only the first is known
 
 
 class Allocated(NamedTuple):
-    """A thing exists. ``refs`` 0 is a plain report; above 0 it is a re-sent thing with that many references."""
+    """A thing exists. ``refs`` 0 is a plain report; above 0 it is a re-sent thing with that many references.
+
+    ``ident`` is the source's own number of a buffer; 0 means that its address tells it from all others.
+    """
 
     device: int
     kind: Kind
@@ -42,6 +46,7 @@ class Allocated(NamedTuple):
     program: int = 0
     refs: int = 0
     extra: Extra | None = None
+    ident: int = 0
 
 
 class Freed(NamedTuple):
@@ -54,6 +59,7 @@ class Freed(NamedTuple):
     program: int = 0
     allocator: int = 0
     cores: int = 0
+    ident: int = 0
 
 
 class Described(NamedTuple):
@@ -63,6 +69,7 @@ class Described(NamedTuple):
     kind: Kind
     address: int
     extra: Extra
+    ident: int = 0
 
 
 class Failed(NamedTuple):

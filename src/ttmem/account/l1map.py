@@ -63,7 +63,9 @@ class FloorFinder:
         if leaf is None or not leaf.counts:
             return
         if kind is Kind.L1:
-            if not 0 < thing.address < self._end_of_l1:
+            if thing.extra is not None and thing.extra.per_core:
+                self._lost = True
+            elif not 0 < thing.address < self._end_of_l1:
                 self._lost = self._lost or thing.address <= 0xFFFFFFFF
             elif self.holder is None or thing.address < self.holder.address:
                 self.holder = thing

@@ -46,7 +46,7 @@ from ttmem.account.geometry import noc_limits, region_at
 from ttmem.account.grid import split_core_id
 from ttmem.account.identity import ChipInfo
 from ttmem.account.kinds import KINDS, Kind
-from ttmem.account.matching import SPACE_OF, buffer_key, find_elsewhere, match
+from ttmem.account.matching import NUMBERED, SPACE_OF, buffer_key, find_elsewhere, match
 from ttmem.account.parties import Chip, Source
 from ttmem.account.things import Holding, Thing
 from ttmem.account.totals import WholeTotal
@@ -100,6 +100,7 @@ class Ledger(Books):
         program: int = 0,
         refs: int = 0,
         extra: Extra | None = None,
+        ident: int = 0,
     ) -> Thing | None:
         """The same as applying an ``Allocated``, without making one: nearly all events are this or ``freed``."""
         self.seq = seq = self.seq + 1
@@ -115,15 +116,19 @@ class Ledger(Books):
             return programs.part_allocated(self, time, holding, kind, address, size, program, refs, extra)
         if address > 0xFFFFFFFF and kind == Kind.L1:
             kind = _kind_of_core_write(holding, address)
-        key = (address << 2) | SPACE_OF[kind]
-        if extra is not None:
-            key |= extra.allocator << 66
-        if not address:  # virtual allocations of a graph capture: each its own thing
+        if ident:
+            key = ident << 2 | NUMBERED
+        elif not address:  # virtual allocations of a graph capture: each its own thing
             key = -seq
+        else:
+            key = (address << 2) | SPACE_OF[kind]
+            if extra is not None:
+                key |= extra.allocator << 66
         buffers = holding.buffers
         thing = buffers.get(key)
         if thing is not None:
-            if thing.size == size and thing.kind == kind and not (refs and thing.extra != extra):
+            same = thing.size == size and thing.kind == kind and not (refs and thing.extra != extra)
+            if same and (not ident or (refs and thing.address == address)):
                 thing.refs = refs or thing.refs + 1  # rule 4
                 if source.generation is not None:
                     source.confirmed.add(thing)
@@ -134,9 +139,9 @@ class Ledger(Books):
                 self.anomaly(process, "replaced")
         elif process.count >= self._max_things:
             return self.anomaly(process, "dropped")
-        elif not address:
+        elif key < 0:
             holding.unplaced.append(key)
-        if refs or source.generation is not None or (extra is not None and extra.shared):
+        if refs or source.generation is not None or (extra is not None and (extra.shared or extra.per_core)):
             thing = buffers[key] = place(holding, kind, address, size, seq, time, refs, extra)
             return thing
         # What place does, for nearly every event.
@@ -161,6 +166,7 @@ class Ledger(Books):
         program: int = 0,
         allocator: int = 0,
         cores: int = 0,
+        ident: int = 0,
     ) -> Thing | None:
         """The same as applying a ``Freed``, without making one."""
         self.seq += 1
@@ -173,7 +179,9 @@ class Ledger(Books):
         if kind is not None and _IS_PART[kind]:
             return programs.part_freed(self, holding, kind, address, program, cores)
         buffers = holding.buffers
-        if source.kindless:
+        if ident:
+            key = ident << 2 | NUMBERED
+        elif source.kindless:
             if device:
                 source.frees_elsewhere = True
             key = address << 2
@@ -185,7 +193,7 @@ class Ledger(Books):
             key = (allocator << 66) | (address << 2) | SPACE_OF[kind or 0]
         thing = buffers.get(key)
         if thing is None:
-            found, odd = find_elsewhere(holding, kind, address, size, allocator)
+            found, odd = find_elsewhere(holding, kind, address, size, allocator, ident)
             if odd is not None:
                 self.anomaly(process, odd)
             if found is None:
@@ -196,12 +204,13 @@ class Ledger(Books):
             thing.refs -= 1
             return thing
         del holding.buffers[key]
-        if not address:
+        if key < 0:
             holding.unplaced.remove(key)
         thing.refs = 0
         leaf = holding.leaves[thing.kind]
         extra = thing.extra
-        if leaf is None or source.generation is not None or (extra is not None and extra.shared):
+        plain = extra is None or not (extra.shared or extra.per_core)
+        if leaf is None or source.generation is not None or not plain:
             remove(holding, thing)
         else:  # what remove does, for nearly every event
             process.count -= 1
@@ -224,10 +233,12 @@ def _kind_of_core_write(holding: Holding, ident: int) -> Kind:
 def _described(books: Books, time: float, source: Source, event: Described) -> Thing | None:
     """A buffer is what it was, and more is known of it."""
     holding = source.holdings.get(event.device)
-    key = buffer_key(event.kind, event.address, event.extra.allocator)
+    key = buffer_key(event.kind, event.address, event.extra.allocator, event.ident)
     thing = None if holding is None else holding.buffers.get(key)
-    if thing is None or thing.extra is None or thing.extra.reserved != event.extra.reserved:
+    if thing is None or thing.extra is None or thing.address != event.address:
         return None  # freed meanwhile, or among what was lost
+    if (thing.extra.reserved, thing.extra.per_core) != (event.extra.reserved, event.extra.per_core):
+        return None
     thing.extra = event.extra
     return thing
 

@@ -10,9 +10,12 @@ from ttmem.account.things import Holding, Thing
 SPACE_OF = tuple(int(POOL_OF[kind]) for kind in Kind)
 
 
-def buffer_key(kind: Kind, address: int, allocator: int) -> int:
-    """A buffer's place as one integer: a tuple would cost 60 bytes more for each live thing."""
-    return (allocator << 66) | (address << 2) | SPACE_OF[kind]
+NUMBERED = 3  # in the place of an address space: what follows is no address, but a number that the source gave
+
+
+def buffer_key(kind: Kind, address: int, allocator: int, ident: int = 0) -> int:
+    """What tells a buffer from others, as one integer: a tuple would cost 60 bytes more for each live thing."""
+    return ident << 2 | NUMBERED if ident else (allocator << 66) | (address << 2) | SPACE_OF[kind]
 
 
 def match(holding: Holding, hint: Kind | None, address: int, size: int) -> tuple[int, bool]:
@@ -37,11 +40,11 @@ def match(holding: Holding, hint: Kind | None, address: int, size: int) -> tuple
 
 
 def find_elsewhere(
-    holding: Holding, kind: Kind | None, address: int, size: int, allocator: int
+    holding: Holding, kind: Kind | None, address: int, size: int, allocator: int, ident: int
 ) -> tuple[tuple[Holding, int] | None, str | None]:
     """For a free of nothing at that address: where the thing is after all, and what was odd about it (rule 5)."""
     source = holding.source
-    if not address:
+    if not address and not ident:
         key = _pick_unplaced(holding, kind, size, allocator)
         if key is not None:
             return (holding, key), None

@@ -6,7 +6,8 @@
 
 L1 buffers lie at the same address on every core (lock step), so they are put together once for all. What grows up from
 the base belongs to the program that ran last on a core. Everything is a union of ranges: two things at one place count
-once, and as an overlap. What has no place that anybody told is counted as such, and never guessed.
+once, and as an overlap. What has no place that anybody told is counted as such, and never guessed. A buffer with an
+address of its own on each core may lie anywhere: beside it nothing is known to be free.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ttmem.account.totals import NOT_YET
 NO_ADDRESS = "no address in L1 was reported"
 PER_CORE = "written to one core, which is named in NOC coordinates"
 NO_SIZE = "the bytes on each core were not reported"
+OWN_ADDRESSES = "it has an address of its own on each core, and only the first is known"
 NO_CORES = "the cores were not reported"
 NO_LAUNCH = "no launch was seen, so it is not known which program is in place"
 
@@ -94,6 +96,7 @@ class L1Map:
         self.floor = geometry.l1_size  # the lowest L1 buffer, on whatever cores it has its data
         self.holder: Thing | None = None
         self.floor_known = True  # else there is an L1 buffer of which nobody told where it is
+        self.free_known = True  # else there is one that may lie anywhere
         self.things: list[Thing] = []  # all that have a place
         self.buffers: list[Range] = []  # of known extent, in order, the same on every core
         self.parts: dict[int, list[Range]] = {}  # of the programs that ran last, by the cores they are on
@@ -167,6 +170,9 @@ class Survey:
 
     def _buffer(self, thing: Thing) -> None:
         found, address = self.map, thing.address
+        if thing.extra is not None and thing.extra.per_core:
+            found.floor_known = found.free_known = False
+            return self._cannot(thing, OWN_ADDRESSES)
         if not 0 < address < found.geometry.l1_size:
             why = PER_CORE if address > 0xFFFFFFFF else NO_ADDRESS
             if thing.kind is Kind.L1 and why is NO_ADDRESS:
@@ -262,8 +268,9 @@ class Survey:
                 if left < right:
                     while begin < left:
                         begin = next(begins)
-                    free.add(left, min(begin, right))
-                    found.unknown.add(max(left, begin), right)
+                    known = min(begin, right) if found.free_known or free is found.small_free else left
+                    free.add(left, known)
+                    found.unknown.add(max(left, known), right)
             last = end
             if not count % _SLICE:
                 yield
@@ -331,7 +338,7 @@ def on_each_core(thing: Thing, banks: int) -> int | None:
     What an allocator in lock step took is the same in all banks, and its data must fit into the banks it is in.
     """
     extra = thing.extra
-    if extra is None or not extra.reserved or extra.reserved % banks:
+    if extra is None or extra.per_core or not extra.reserved or extra.reserved % banks:
         return None
     size = extra.reserved // banks
     return None if extra.core_count and size * extra.core_count < thing.size else size

@@ -244,6 +244,8 @@ def _bank_free(chip: Chip, geometry: Geometry | None, used: int | None) -> int |
     taken = chip.kinds[Kind.L1].reserved_bytes
     if geometry is None or not geometry.live or taken is None or used is None:
         return None
+    if any(holding.per_core for holding in chip.holdings):  # what is free differs from bank to bank
+        return None
     return max(0, geometry.l1_size - geometry.l1_base - geometry.l1_small_size - taken // geometry.cores)
 
 
@@ -420,6 +422,7 @@ def thing(item: Thing, *, see_tag: bool = True) -> Json:
         "shared": bool(extra and extra.shared),
         "layout": LAYOUTS.get(extra.layout) if extra and extra.layout is not None else None,
         "core_count": (extra.core_count or None) if extra else None,
+        "per_core": extra is not None and extra.per_core,
         "tag": extra.tag if extra and see_tag else None,
         "shape": extra.shape if extra and see_tag else None,
         "line": line_of(stack) if see_tag else None,

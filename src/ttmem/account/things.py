@@ -118,8 +118,8 @@ class Program:
 class Holding:
     """What one source of one process holds on the chip it calls by one number."""
 
-    __slots__ = ("agreements", "audits", "buffers", "chip", "freed", "freed_before", "leaves", "number", "programs",
-                 "source", "unplaced", "views")  # fmt: skip
+    __slots__ = ("agreements", "audits", "buffers", "chip", "freed", "freed_before", "leaves", "number", "per_core",
+                 "programs", "source", "unplaced", "views")  # fmt: skip
 
     def __init__(self, source: Source, number: int, chip: Chip) -> None:
         self.source = source
@@ -129,6 +129,7 @@ class Holding:
         self.buffers: dict[int, Thing] = {}
         self.programs: dict[int, Program] = {}
         self.unplaced: list[int] = []  # keys of things reported at address 0, which are not one thing
+        self.per_core = 0  # how many of the buffers have an address of their own on each core
         self.freed: set[object] = set()
         self.freed_before: set[object] = set()
         self.audits: dict[int, Audited] = {}  # the last one of each allocator
@@ -156,6 +157,7 @@ class Holding:
         self.buffers = {}
         self.programs = {}
         self.unplaced = []
+        self.per_core = 0
         self.audits = {}
         self.views = {}
         self.agreements = {}

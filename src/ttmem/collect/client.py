@@ -228,7 +228,7 @@ class AllocationClient:
         except Exception:  # whatever a value does when it is asked if it makes sense
             self._rejected += 1
             return
-        self._sender.put(_new(Allocated, (device, known, address, size, program, 0, extra)))
+        self._sender.put(_new(Allocated, (device, known, address, size, program, 0, extra, 0)))
 
     def _put_freed(
         self, device: int, kind: Kind | int | str | None, address: int, program: int, allocator: int = 0, cores: int = 0
@@ -242,7 +242,7 @@ class AllocationClient:
         except Exception:
             self._rejected += 1
             return
-        self._sender.put(_new(Freed, (device, known, address, 0, program, allocator, cores)))
+        self._sender.put(_new(Freed, (device, known, address, 0, program, allocator, cores, 0)))
 
     def _put_checked(self, make: Callable[..., Event], *values: Any) -> None:
         """For events that are rare: what is put is what the server would read."""

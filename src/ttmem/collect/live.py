@@ -136,7 +136,7 @@ class LiveTable:
         self._resident[key] = cores
 
     def _allocated(self, event: Allocated) -> None:
-        device, kind, address, size, program, _, extra = event
+        device, kind, address, size, program, _, extra, _ = event
         if not 0 < size <= MAX_SIZE:
             return
         allocator, cores = (extra.allocator, extra.cores) if extra is not None else (0, 0)
@@ -151,7 +151,7 @@ class LiveTable:
                 self._remove(key)
             if extra is None or not extra.shared:
                 self.tally.add(device, lies, size, _taken(event, lies))
-            self._things[key] = _new(Allocated, (device, kind, address, size, program, 1, extra))
+            self._things[key] = _new(Allocated, (device, kind, address, size, program, 1, extra, 0))
             if key[1] >= 0:
                 self._parts.setdefault((device, program), set()).add(key)
             elif lies != kind:
@@ -169,7 +169,7 @@ class LiveTable:
         return Kind.L1 if place is None else region_at(geometry, place.address).kind
 
     def _freed(self, event: Freed) -> Freed:
-        device, kind, address, size, program, allocator, cores = event
+        device, kind, address, size, program, allocator, cores, _ = event
         key = self._find(event)
         if key is None:
             return event
@@ -180,7 +180,7 @@ class LiveTable:
             self._remove(key)
         if kind is not None:
             return event
-        return _new(Freed, (device, thing.kind, address, size, program, allocator, cores))
+        return _new(Freed, (device, thing.kind, address, size, program, allocator, cores, 0))
 
     def _find(self, event: Freed) -> Key | None:
         kinds = (event.kind,) if event.kind is not None else BUFFER_KINDS

@@ -182,7 +182,7 @@ def scene_of(chip: Chip, process: Process) -> Scene | None:
             if thing.kind not in banks or leaf is None or not leaf.counts:
                 continue  # another source of the process is believed about this kind
             extra, taken = thing.extra, thing.taken
-            if extra is None or not taken or taken % banks[thing.kind] or thing.address <= 0:
+            if extra is None or extra.per_core or not taken or taken % banks[thing.kind] or thing.address <= 0:
                 unplaced += 1
                 continue
             blocks.append(

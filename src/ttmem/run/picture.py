@@ -50,7 +50,7 @@ def account_of(things: Iterable[Thing], programs: Iterable[Made] = ()) -> Ledger
     Which programs were resident then is not known any more, and the account says so.
     """
     ledger = Ledger()
-    for thing in sorted(things, key=lambda thing: thing.born):
+    for ident, thing in enumerate(sorted(things, key=lambda thing: thing.born), 1):
         holding = thing.holding
         process = holding.source.process
         source = ledger.source(process.seen, process.info, holding.source.name, holding.source.confidence)
@@ -62,7 +62,9 @@ def account_of(things: Iterable[Thing], programs: Iterable[Made] = ()) -> Ledger
             ledger.apply(thing.time, source, Sees(kinds, holding.source.trouble))
             ledger.apply(thing.time, source, DeviceOpened(holding.number, holding.chip.info))
         refs = thing.refs or 1
-        event = Allocated(holding.number, thing.kind, thing.address, thing.size, thing.program, refs, thing.extra)
+        event = Allocated(
+            holding.number, thing.kind, thing.address, thing.size, thing.program, refs, thing.extra, ident
+        )
         ledger.apply(thing.time, source, event)
     for holding, compiled in programs:
         process = holding.source.process

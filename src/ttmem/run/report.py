@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from ttmem.account import causes
@@ -36,6 +36,14 @@ _WORDS = {
 def cause_of(thing: Thing) -> str:
     """The cause in a run's words; what is held without another one is a tensor."""
     return _WORDS.get(causes.cause_of(thing), "tensor")
+
+
+def _buffer(thing: Thing) -> Hashable:
+    """What a thing is a part of: one buffer in lock step is a thing on every chip of its mesh."""
+    extra = thing.extra
+    if extra is not None and extra.per_core:
+        return thing
+    return thing.holding.source, thing.address, thing.kind, extra.allocator if extra is not None else 0
 
 
 def _by_size(things: Iterable[Thing]) -> list[Thing]:
@@ -80,7 +88,7 @@ class Report:
     def _left_earlier(self, count: int, size: int) -> tuple[int, int]:
         """Tensors that were left when devices were closed before the last time, and their bytes."""
         last = [thing for thing in self.leaks if not thing.refs]  # the last closing freed them, too
-        counted = {(t.holding.source, t.address, t.kind, t.extra.allocator if t.extra else 0): t.size for t in last}
+        counted = {_buffer(thing): thing.size for thing in last}
         return max(0, count - len(counted)), max(0, size - sum(counted.values()))
 
     def highest(self, pool: Pool) -> int:

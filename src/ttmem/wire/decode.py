@@ -93,9 +93,9 @@ def _allocated(record: bytes, stacks: Stacks) -> Allocated:
     )
     if kind >= len(KINDS):
         raise NativeError(f"kind {kind} does not exist")
+    ident, at = _ident(record, ALLOCATED_FORM.size, flags)
     if not flags & native.HAS_EXTRA:
-        return Allocated(device, KINDS[kind], address, size, program, refs)
-    at = ALLOCATED_FORM.size
+        return Allocated(device, KINDS[kind], address, size, program, refs, None, ident)
     cores = _cores(record, at, count)
     at += count * RANGE_FORM.size
     tag = shape = stack = None
@@ -111,16 +111,26 @@ def _allocated(record: bytes, stacks: Stacks) -> Allocated:
     extra = Extra(
         reserved if flags & native.RESERVED_KNOWN else None, cores, allocator, tag, bool(flags & native.SHARED),
         (spread & 15) - 1 if spread & 15 else None, spread >> 4, bool(flags & native.BINARY),
-        bool(flags & native.SYSTEM), shape, stack, bool(flags & native.KEPT),
+        bool(flags & native.SYSTEM), shape, stack, bool(flags & native.KEPT), bool(flags & native.PER_CORE),
     )  # fmt: skip
-    return Allocated(device, KINDS[kind], address, size, program, refs, extra)
+    return Allocated(device, KINDS[kind], address, size, program, refs, extra, ident)
+
+
+def _ident(record: bytes, at: int, flags: int) -> tuple[int, int]:
+    """The number that the source gave a buffer, 0 if there is none, and where the rest begins."""
+    if not flags & native.IDENT:
+        return 0, at
+    end = at + native.IDENT_BYTES
+    if end > len(record):
+        raise NativeError(f"the number of a buffer does not fit a record of {len(record)} bytes")
+    return int.from_bytes(record[at:end], "little"), end
 
 
 def _described(record: bytes, stacks: Stacks) -> Described:
     event = _allocated(record, stacks)
     if event.extra is None:
         raise NativeError("a description without anything in it")
-    return Described(event.device, event.kind, event.address, event.extra)
+    return Described(event.device, event.kind, event.address, event.extra, event.ident)
 
 
 def _compiled(record: bytes, stacks: Stacks) -> ProgramCompiled:
@@ -179,11 +189,13 @@ def _mask_of_packed(ranges: bytes) -> int:
 
 
 def _freed(record: bytes, stacks: Stacks) -> Freed:
-    _, kind, _, device, address, size, program, allocator, count, _ = FREED_FORM.unpack_from(record)
+    _, kind, _, device, address, size, program, allocator, count, flags = FREED_FORM.unpack_from(record)
     if kind >= len(KINDS) and kind != native.NO_KIND:
         raise NativeError(f"kind {kind} does not exist")
-    cores = _cores(record, FREED_FORM.size, count) if count else 0
-    return Freed(device, None if kind == native.NO_KIND else KINDS[kind], address, size, program, allocator, cores)
+    ident, at = _ident(record, FREED_FORM.size, flags)
+    cores = _cores(record, at, count) if count else 0
+    known = None if kind == native.NO_KIND else KINDS[kind]
+    return Freed(device, known, address, size, program, allocator, cores, ident)
 
 
 def _run(record: bytes, stacks: Stacks) -> ProgramRun:

@@ -69,14 +69,16 @@ def stack_of(event: Event) -> str | None:
 
 
 def _allocated(event: Allocated, stack: int | None = None, op: int = native.ALLOCATED) -> bytes:
-    device, kind, address, size, program, refs, extra = event
+    device, kind, address, size, program, refs, extra, ident = event
+    named, flag = _ident(ident)
     if extra is None:
-        return ALLOCATED_FORM.pack(op, kind, 56, device, address, size, 0, program, 0, refs, 0, 0, 0, 0)
+        length = ALLOCATED_FORM.size + len(named)
+        return ALLOCATED_FORM.pack(op, kind, length, device, address, size, 0, program, 0, refs, flag, 0, 0, 0) + named
     ranges = _packed_ranges(extra.cores)
     tag = b"" if extra.tag is None else packed_text(extra.tag)
     flags = native.HAS_EXTRA | (native.SHARED if extra.shared else 0) | (native.BINARY if extra.binary else 0)
     flags |= (0 if extra.reserved is None else native.RESERVED_KNOWN) | (native.SYSTEM if extra.system else 0)
-    flags |= native.KEPT if extra.kept else 0
+    flags |= flag | (native.KEPT if extra.kept else 0) | (native.PER_CORE if extra.per_core else 0)
     lines = b""
     if stack is not None:
         flags |= native.LINES | native.NUMBERED
@@ -84,18 +86,23 @@ def _allocated(event: Allocated, stack: int | None = None, op: int = native.ALLO
     elif extra.shape is not None or extra.stack is not None:
         flags |= native.LINES
         lines = _counted(extra.shape) + _counted(extra.stack)
-    length = padded(ALLOCATED_FORM.size + len(ranges) + len(tag) + len(lines))
+    length = padded(ALLOCATED_FORM.size + len(named) + len(ranges) + len(tag) + len(lines))
     head = ALLOCATED_FORM.pack(
         op, kind, length, device, address, size, extra.reserved or 0, program, extra.allocator, refs, flags,
         len(ranges) // RANGE_FORM.size, NO_TEXT if extra.tag is None else len(tag),
         (0 if extra.layout is None else extra.layout + 1) & 15 | (extra.core_count & 0xFFF) << 4,
     )  # fmt: skip
-    return (head + ranges + tag + lines).ljust(length, b"\0")
+    return (head + named + ranges + tag + lines).ljust(length, b"\0")
+
+
+def _ident(ident: int) -> tuple[bytes, int]:
+    """A buffer's number and the flag that says that it is there; nothing for one that is known by its address."""
+    return (ident.to_bytes(native.IDENT_BYTES, "little"), native.IDENT) if ident else (b"", 0)
 
 
 def _described(event: Described, stack: int | None = None) -> bytes:
-    device, kind, address, extra = event
-    return _allocated(Allocated(device, kind, address, 0, 0, 0, extra), stack, native.DESCRIBED)
+    device, kind, address, extra, ident = event
+    return _allocated(Allocated(device, kind, address, 0, 0, 0, extra, ident), stack, native.DESCRIBED)
 
 
 def _compiled(event: ProgramCompiled, stack: int | None = None) -> bytes:
@@ -121,11 +128,13 @@ def _packed_ranges(mask: int) -> bytes:
 
 
 def _freed(event: Freed) -> bytes:
-    device, kind, address, size, program, allocator, cores = event
+    device, kind, address, size, program, allocator, cores, ident = event
+    named, flag = _ident(ident)
     ranges = _packed_ranges(cores)
     code = native.NO_KIND if kind is None else kind
-    length, count = FREED_FORM.size + len(ranges), len(ranges) // RANGE_FORM.size
-    return FREED_FORM.pack(native.FREED, code, length, device, address, size, program, allocator, count, 0) + ranges
+    length, count = FREED_FORM.size + len(named) + len(ranges), len(ranges) // RANGE_FORM.size
+    head = FREED_FORM.pack(native.FREED, code, length, device, address, size, program, allocator, count, flag)
+    return head + named + ranges
 
 
 def _run(event: ProgramRun) -> bytes:

@@ -32,7 +32,7 @@ from ttmem.wire.encode import encode, stack_of
 
 _NoneType = type(None)
 MAGIC = b"TTMEMEVT"
-VERSION = 2  # 1 had the stack in every record
+VERSION = 3  # 1 had the stack in every record; 2 knew buffers by their addresses only
 _HEADER = Struct("<8sII")
 _ENVELOPE = Struct("<II")
 _STAMP = Struct("<dI")

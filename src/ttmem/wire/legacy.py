@@ -54,16 +54,16 @@ def event_of(record: Record) -> Event | None:
     """What a record says happened; None for a query, a reply, or a code that means nothing.
 
     >>> event_of((1, 0, 4096, 1, 77, 0x1000, 0))
-    Allocated(device=0, kind=<Kind.L1: 1>, address=4096, size=4096, program=0, refs=0, extra=None)
+    Allocated(device=0, kind=<Kind.L1: 1>, address=4096, size=4096, program=0, refs=0, extra=None, ident=0)
     """
     op, device, size, code, _, ident, _ = record
     if op == _ALLOC:
         if code < 5:
-            return _new(Allocated, (device, BUFFER_KINDS[code], ident, size, 0, 0, None))
+            return _new(Allocated, (device, BUFFER_KINDS[code], ident, size, 0, 0, None, 0))
         return None
     if op == _FREE:
         hint = BUFFER_KINDS[code] if 0 < code < 5 else None
-        return _new(Freed, (device, hint, ident, size, 0, 0, 0))
+        return _new(Freed, (device, hint, ident, size, 0, 0, 0, 0))
     if op == Type.CB_ALLOC:
         return Allocated(device, Kind.CB, ident, size)
     if op == Type.CB_FREE:

@@ -38,6 +38,9 @@ PHASE_FORM = Struct("<QQ")
 NO_KIND, NO_TEXT = 255, 0xFFFF
 # Flags of ALLOCATED. NUMBERED is for event files, which have each stack once: its number stands for it.
 HAS_EXTRA, SHARED, RESERVED_KNOWN, BINARY, SYSTEM, LINES, NUMBERED, KEPT = 1, 2, 4, 8, 16, 32, 64, 128
+PER_CORE = 512
+IDENT = 256  # of ALLOCATED, DESCRIBED and FREED: the source's own number of the buffer follows the fixed fields
+IDENT_BYTES = 8
 MAX_TEXT = 1024
 MAX_LINES = 8192  # of a stack, and of what the runtime said when it threw
 MAX_NAME = 128  # of a chip, a board

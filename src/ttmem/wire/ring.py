@@ -21,9 +21,9 @@ from ttmem.account.identity import ChipInfo, assumed_uid
 from ttmem.account.validation import MAX_MESH_CHIPS, check_cores, check_device, check_geometry
 
 MAGIC = int.from_bytes(b"ttmemrng", "little")
-VERSION = 3
+VERSION = 4
 NO_SLOT = NO_MESH = NO_BOARD = 0xFFFFFFFF
-SHARED, WHOLESALE, BINARY, RAN, KEPT = 1, 2, 4, 8, 16
+SHARED, WHOLESALE, BINARY, RAN, KEPT, PER_CORE = 1, 2, 4, 8, 16, 32
 PROGRAM_FRAME = 255
 
 HEADER_SIZE, PLACE_SIZE, CHIP_SIZE, METERS_SIZE, RECORD_SIZE = 4096, 512, 64, 512, 64
@@ -37,7 +37,7 @@ HEADER_FIELDS = (
     ("head", 128, "Q"), ("table_high", 136, "I"), ("blobs_used", 140, "I"), ("places_used", 144, "I"),
     ("chips_used", 148, "I"), ("table_full", 152, "Q"), ("blobs_full", 160, "Q"), ("unknown_frees", 168, "Q"),
     ("replaced", 176, "Q"), ("names", 184, "Q"), ("failures", 192, "Q"), ("places_full", 200, "Q"),
-    ("meters_used", 208, "Q"), ("wheel", 256, "256s"), ("trouble", 512, "512s"),
+    ("meters_used", 208, "Q"), ("earlier_frees", 216, "Q"), ("wheel", 256, "256s"), ("trouble", 512, "512s"),
 )  # fmt: skip
 RECORD_FIELDS = (
     ("sequence", 0, "Q"), ("time", 8, "Q"), ("event", 16, "B"), ("kind", 17, "B"), ("layout", 18, "B"),

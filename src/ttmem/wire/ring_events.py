@@ -41,6 +41,7 @@ from ttmem.wire.ring import (
     BINARY,
     KEPT,
     NO_MESH,
+    PER_CORE,
     PROGRAM_FRAME,
     RAN,
     SHARED,
@@ -58,7 +59,8 @@ _ALLOCATED, _FREED, _RUN = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(R
 _PHASES = (int(RingEvent.PHASE_BEGAN), int(RingEvent.PHASE_ENDED))
 _NAMED, _FAILED, _NOWHERE = int(RingEvent.NAMED), int(RingEvent.FAILED), 0xFFFF
 _UNKNOWN_LAYOUT = 255
-COUNTERS = ("unknown_frees", "replaced", "table_full", "blobs_full", "places_full", "failures")
+_IDENT_MASK = 0xFFFFFFFF  # a buffer is known by its slot of the table plus 1, by its address (0) if it has no slot
+COUNTERS = ("unknown_frees", "earlier_frees", "replaced", "table_full", "blobs_full", "places_full", "failures")
 _GONE = (0, 0)
 _FIRST_PART, _DRAM, _L1, _L1_SMALL = int(Kind.CB), int(Kind.DRAM), int(Kind.L1), int(Kind.L1_SMALL)
 _IN_L1 = (int(Kind.CB), int(Kind.DFB), int(Kind.SCRATCHPAD))
@@ -68,13 +70,12 @@ _MOST_EXTRAS = 50_000
 class _Spot:
     """What is needed of a place for each record."""
 
-    __slots__ = ("allocator", "banks", "mesh", "numbers", "sizes")
+    __slots__ = ("allocator", "banks", "numbers", "sizes")
 
     def __init__(self, place: Place, numbers: tuple[int, ...], sizes: Sizes | None) -> None:
         self.numbers = numbers  # Metal's, of its chips
         self.allocator = place.whole + 1
         self.banks = tuple(bank.banks for bank in place.banks)  # by buffer kind
-        self.mesh = place.mesh != NO_MESH  # False: a chip by itself, where a buffer lies on its own cores only
         self.sizes = sizes
 
 
@@ -125,7 +126,7 @@ class RingFold:
         allocated, freed = ledger.allocated, ledger.freed
         offset, newest, spots, extras, kinds = self._offset, self._newest, self._spots, self._extras, KINDS
         for record in self._batch:
-            (_, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, _, place, core_count, _,
+            (_, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, slot, place, core_count, _,
              program, name) = record  # fmt: skip
             if program or (happened != _ALLOCATED and happened != _FREED):
                 for time, event in self._one(record):
@@ -135,21 +136,25 @@ class RingFold:
             if nanoseconds > newest:
                 nanoseconds = newest
             time, kind, sizes = nanoseconds * 1e-9 + offset, kinds[code], spot.sizes
+            ident = slot + 1 & _IDENT_MASK
             if happened == _ALLOCATED:
                 self.fresh = True
                 if sizes is not None:
-                    sizes.took(code, address, per_bank, name)
+                    if flags & PER_CORE:
+                        self._size(sizes, record)
+                    else:
+                        sizes.took(code, address, per_bank, name)
                 known = extras.get((place, code, layout, flags, per_bank, core_count, name))
                 extra = known or self._extra(spot, record)
                 for number in spot.numbers:
-                    allocated(time, source, number, kind, address, size, 0, 0, extra)
+                    allocated(time, source, number, kind, address, size, 0, 0, extra, ident)
             else:
                 if flags or not self.fresh:
                     self._freed(code, flags, size)
-                if sizes is not None:
+                if sizes is not None and not flags & PER_CORE:
                     sizes.gave_back(code, address)
                 for number in spot.numbers:
-                    freed(time, source, number, kind, address, size, 0, spot.allocator)
+                    freed(time, source, number, kind, address, size, 0, spot.allocator, 0, ident)
         if len(self._batch) < limit:
             for time, event in self._audited():
                 ledger.apply(time, source, event)
@@ -223,7 +228,8 @@ class RingFold:
 
     def _one(self, record: tuple[int, ...]) -> Iterator[tuple[float, Event]]:
         """The events of one record: one for each chip."""
-        (_, nanoseconds, happened, kind, _, flags, _, address, size, _, _, place, _, cores, program, _) = record
+        (_, nanoseconds, happened, kind, _, flags, _, address, size, _, slot, place, _, cores, program, _) = record
+        ident = 0 if program else slot + 1 & _IDENT_MASK
         time = self._time(nanoseconds)
         if happened in _PHASES:
             yield time, self._phase(record)
@@ -238,18 +244,18 @@ class RingFold:
             self.fresh = True
             extra = self._extra(spot, record)
             for number in spot.numbers:
-                yield time, Allocated(number, KINDS[kind], address, size, program, 0, extra)
+                yield time, Allocated(number, KINDS[kind], address, size, program, 0, extra, ident)
         elif happened == _FREED:
             if not program:
                 self._freed(kind, flags, size)
             mask = self.ring.mask(cores) if program else 0
             allocator = 0 if program else spot.allocator
             for number in spot.numbers:
-                yield time, Freed(number, KINDS[kind], address, size, program, allocator, mask)
+                yield time, Freed(number, KINDS[kind], address, size, program, allocator, mask, ident)
         elif happened == _NAMED:
             extra = self._extra(spot, record)
             for number in spot.numbers:
-                yield time, Described(number, KINDS[kind], address, extra)
+                yield time, Described(number, KINDS[kind], address, extra, ident)
         elif happened == _RUN:
             for number in spot.numbers:
                 if self._ran.get(number) != program:
@@ -261,8 +267,13 @@ class RingFold:
 
     def _size(self, sizes: Sizes, record: tuple[int, ...]) -> None:
         """What the sizes have of a record that is no plain buffer, or of any where each event is looked at."""
-        (_, _, happened, kind, _, flags, _, address, size, per_bank, _, _, _, _, program, name) = record
-        if happened == _ALLOCATED and program:
+        (_, _, happened, kind, _, flags, _, address, size, per_bank, _, place, _, _, program, name) = record
+        if flags & PER_CORE and not program:
+            chips = set(self._spots[place].numbers)
+            for other in self._sizes.values():
+                if chips.intersection(other.numbers):
+                    other.took_per_core()
+        elif happened == _ALLOCATED and program:
             if kind in _IN_L1 and not flags & SHARED:
                 sizes.placed(program, address + per_bank)
         elif happened == _ALLOCATED:
@@ -310,7 +321,7 @@ class RingFold:
                 tag = "{} ({}: {} B)".format(*tag.split("\t", 2))
             return Extra(None, self.ring.mask(cores), 0, tag, bool(flags & SHARED), stack=stack)
         known = None if layout == _UNKNOWN_LAYOUT else layout
-        banks = spot.banks[kind] if spot.mesh or not core_count else core_count
+        banks = core_count if flags & PER_CORE else spot.banks[kind]
         reserved = per_bank * banks
         check_reserved(reserved)
         extra = Extra(
@@ -326,6 +337,7 @@ class RingFold:
             shape,
             stack,
             bool(flags & KEPT),
+            bool(flags & PER_CORE),
         )
         if len(self._extras) >= _MOST_EXTRAS:
             self._extras.clear()
@@ -365,7 +377,7 @@ class RingFold:
         geometry = geometry_of(place, self.ring.mask(place.cores))
         if self.sizes is not None and geometry is not None and number not in self._sizes:
             sizes = self._sizes[number] = Sizes(geometry, place.banks[_L1].unit, whole=not before)
-            if place.mesh != NO_MESH:  # else a buffer may lie elsewhere on each core
+            if place.mesh != NO_MESH:
                 sizes.has_bank(_DRAM, place.dram_base, place.banks[_DRAM].size)
                 sizes.has_bank(_L1, place.l1_base, place.banks[_L1].size)
             self.sizes.append(sizes)
@@ -454,7 +466,8 @@ class RingFold:
                 continue
             extra = self._extra(spot, record)
             for number in spot.numbers:
-                yield time, Allocated(number, KINDS[kind], record[7], record[8], program, 1, extra)
+                ident = 0 if program else record[10] + 1 & _IDENT_MASK
+                yield time, Allocated(number, KINDS[kind], record[7], record[8], program, 1, extra, ident)
         for nanoseconds, spot, program, cores in sorted(ran):
             for number in spot.numbers:
                 self._ran[number] = program

@@ -36,6 +36,7 @@ class Sizes:
         self.ring = (0, 0)  # the most bytes of the kernel ring a program took, and the blob with its operation
         self.programs = 0
         self.least: Least | None = None
+        self.l1_known = True  # False: there were buffers in L1 that the others do not tell of
         self.scatters: dict[int, Scatter] = {}  # by BufferType
         self._floor: list[int] = []  # heap of addresses of L1 buffers, each once; the freed ones go when met
         self._queued: set[int] = set()  # what is in it
@@ -46,6 +47,12 @@ class Sizes:
     def has_bank(self, kind: int, base: int, size: int) -> None:
         """Of what is free in it is to be told how scattered it became."""
         self.scatters[kind] = Scatter(base, size)
+
+    def took_per_core(self) -> None:
+        """A buffer with an address of its own on each core: what is free in L1 is not the same on all of them."""
+        self.l1_known = False
+        self.least = None
+        self.scatters.pop(_L1, None)
 
     def took(self, kind: int, address: int, per_bank: int, name: int) -> None:
         """A buffer."""
@@ -88,7 +95,7 @@ class Sizes:
         end = self._ends.get(program)
         while self._floor and self._floor[0] not in self._live:
             self._queued.remove(heappop(self._floor))
-        if end is None or not self._floor:
+        if end is None or not self._floor or not self.l1_known:
             return
         address = self._floor[0]
         if self.least is None or address - end < self.least.room:
@@ -111,3 +118,5 @@ class Sizes:
         self.least = min((one for one in (self.least, other.least) if one is not None), default=None)
         for kind, scatter in other.scatters.items():
             self.scatters.setdefault(kind, Scatter(0, 0)).merge(scatter)
+        if not (self.l1_known and other.l1_known):
+            self.took_per_core()

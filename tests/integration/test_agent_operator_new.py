@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that tt-metal's operator new made goes back to tt-metal's operator delete, whichever that is.
+
+The agent has a C++ runtime of its own. What it frees with its own operator delete must have been made by its own
+operator new, else AddressSanitizer ends the workload, and a replaced operator new is given a free() it cannot take.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from native.tests.build import build
+
+from tests.integration.test_agent_native import Stage, stage_of
+from tests.runs import Bench
+from ttmem.agent import require
+
+__all__ = ["stage_of"]
+
+
+def libasan() -> str:
+    found = subprocess.run(["g++", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True)
+    return str(Path(found.stdout.strip()).resolve())
+
+
+def odd_new() -> str:
+    return str(build().folder / "tests" / "libodd_new.so")
+
+
+@pytest.mark.parametrize("library", [libasan, odd_new], ids=["libasan", "another operator new"])
+def test_a_ttnn_program(library: Callable[[], str], folder: Path) -> None:
+    """A mesh is opened and kernels are compiled: the agent asks for a list of devices and for names."""
+    with Bench(folder) as bench:
+        ran = bench.plain("ttnn_names", LD_PRELOAD=f"{library()}:{require()}", ASAN_OPTIONS="detect_leaks=0")
+    assert ran.code == 0, ran.err
+    assert "AddressSanitizer" not in ran.err
+
+
+@pytest.mark.parametrize("program", ["workload", "workload_open"])
+@pytest.mark.parametrize("wheel", ["metal", "before_75"])
+def test_a_program_that_replaces_operator_new(wheel: str, program: str, stage_of: Callable[[str], Stage]) -> None:
+    """Also with a list behind the allocator's statistics, as the wheels before 0.75 have it."""
+    stage = stage_of("plain")
+    fake = stage.built.fake(wheel)
+    environment = {"FAKE_METAL": fake, "LD_LIBRARY_PATH": str(Path(fake).parent)}
+    ran = stage.run("life", program=program, LD_PRELOAD=f"{stage.built.agent} {odd_new()}", **environment)
+    assert ran.code == 0, ran.err
+    ring = stage.ring(ran.pid)
+    assert ring.text("wheel") == fake
+    assert ring.places()[0].audits
