@@ -54,18 +54,22 @@ CHIPS = [ChipInfo("uid-a", geometry=BOARDS["n150"]), ChipInfo("uid-b", geometry=
 
 COMING = st.one_of(
     st.tuples(DEVICES, st.sampled_from(BUFFERS), ADDRESSES, SIZES, st.just(0), st.just(0), BUFFER_EXTRAS).map(
-        Allocated._make
+        lambda fields: Allocated(*fields)
     ),
-    st.tuples(DEVICES, st.just(Kind.L1), WRITES, SIZES, st.just(0), st.just(0), st.none()).map(Allocated._make),
+    st.tuples(DEVICES, st.just(Kind.L1), WRITES, SIZES, st.just(0), st.just(0), st.none()).map(
+        lambda fields: Allocated(*fields)
+    ),
     st.tuples(DEVICES, st.sampled_from(PARTS), ADDRESSES, SIZES, PROGRAMS, st.just(0), PART_EXTRAS).map(
-        Allocated._make
+        lambda fields: Allocated(*fields)
     ),
 )
 GOING = st.one_of(
     st.tuples(
         DEVICES, st.none() | st.sampled_from(BUFFERS), ADDRESSES | WRITES, st.just(0), st.just(0), ALLOCATORS
     ).map(lambda fields: Freed(*fields)),
-    st.tuples(DEVICES, st.sampled_from(PARTS), ADDRESSES, st.just(0), PROGRAMS, st.just(0), CORES).map(Freed._make),
+    st.tuples(DEVICES, st.sampled_from(PARTS), ADDRESSES, st.just(0), PROGRAMS, st.just(0), CORES).map(
+        lambda fields: Freed(*fields)
+    ),
 )
 TURNING = st.one_of(
     st.tuples(DEVICES, PROGRAMS).map(ProgramDestroyed._make),
