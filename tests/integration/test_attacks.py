@@ -193,19 +193,13 @@ def _limited_file(folder: Path) -> Iterator[Path]:
     yield folder / "events"
 
 
-@contextlib.contextmanager
-def _full_device(folder: Path) -> Iterator[Path]:
-    yield Path("/dev/full")
-
-
 _DISKS: dict[str, Callable[[Path], contextlib.AbstractContextManager[Path]]] = {
-    "device": _full_device,
     "limit": _limited_file,
     "tmpfs": _small_disk,
 }
 
 
-@pytest.mark.parametrize("disk", ["device", "limit", *(["tmpfs"] if os.getuid() == 0 else [])])
+@pytest.mark.parametrize("disk", ["limit", *(["tmpfs"] if os.getuid() == 0 else [])])
 def test_a_full_disk_under_the_recording(serve: Serve, folder: Path, disk: str) -> None:
     """With slow traffic the disk is found full by the flush once a second, not by a write."""
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (8192, 8192)) if disk == "limit" else None
