@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The view of allocations and events: what it asks a real server for, what it shows, letter by letter, and its keys.
 
-``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_things.py`` writes the files in tests/data/top anew; then read
+``TTMEM_RENEW_SCREENS=1 pytest tests/unit/test_top_allocations.py`` writes the files in tests/data/top anew; then read
 the difference.
 """
 
