@@ -28,7 +28,7 @@ def _time(work: Callable[[int], object]) -> float:
 
 
 def _time_in_bursts(work: Callable[[int], object]) -> float:
-    """The same for a workload that does other things: 100 events, then a pause in which our thread may run."""
+    """The same for a workload that does other allocations: 100 events, then a pause in which our thread may run."""
     spent = 0
     for start in range(0, EVENTS // 4, 100):
         begun = time.perf_counter_ns()

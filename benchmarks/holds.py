@@ -36,7 +36,12 @@ _MILLION = 1_000_000
 _ROUNDS = 3  # at most: of what the processor did there is little to be averaged
 _SOME_CORES = (1 << 8) - 1
 _CHIP = "?chip=77000"
-_OF_THINGS = ("/things?limit=90", "/things?limit=90&sort=newest&tag=kv", f"/headroom{_CHIP}", f"/cores{_CHIP}&core=0,0")
+_OF_ALLOCATIONS = (
+    "/allocations?limit=90",
+    "/allocations?limit=90&sort=newest&tag=kv",
+    f"/headroom{_CHIP}",
+    f"/cores{_CHIP}&core=0,0",
+)
 _OF_ALL = ("/snapshot", "/processes", "/peaks", "/leaks", "/metrics", "/dump")
 
 
@@ -50,16 +55,16 @@ def _source(ledger: Ledger, pid: int, chips: Iterable[int] = (0,)) -> Source:
 
 
 def _spread_out(server: Server) -> None:
-    """A million things of eight processes on 32 chips."""
-    _things(server.ledger, [_source(server.ledger, 100 + number, range(32)) for number in range(8)], 32)
+    """A million allocations of eight processes on 32 chips."""
+    _allocations(server.ledger, [_source(server.ledger, 100 + number, range(32)) for number in range(8)], 32)
 
 
 def _on_one_chip(server: Server) -> None:
-    """A million things of one process on one chip."""
-    _things(server.ledger, [_source(server.ledger, 100)], 1)
+    """A million allocations of one process on one chip."""
+    _allocations(server.ledger, [_source(server.ledger, 100)], 1)
 
 
-def _things(ledger: Ledger, sources: list[Source], chips: int) -> None:
+def _allocations(ledger: Ledger, sources: list[Source], chips: int) -> None:
     """As many in L1 as it has room for, one beside the other, the others in DRAM."""
     for number in range(_MILLION):
         place = number // chips
@@ -127,10 +132,10 @@ def _hour(server: Server) -> None:
 
 
 _CASES: dict[str, tuple[Callable[[Server], None], tuple[str, ...]]] = {
-    "spread": (_spread_out, (*_OF_THINGS, "/things?limit=10000", *_OF_ALL)),
-    "one-chip": (_on_one_chip, (*_OF_THINGS, "/snapshot")),
-    "overlapping": (_overlapping, (*_OF_THINGS, "/snapshot")),
-    "programs": (_programs, (*_OF_THINGS, *_OF_ALL)),
+    "spread": (_spread_out, (*_OF_ALLOCATIONS, "/allocations?limit=10000", *_OF_ALL)),
+    "one-chip": (_on_one_chip, (*_OF_ALLOCATIONS, "/snapshot")),
+    "overlapping": (_overlapping, (*_OF_ALLOCATIONS, "/snapshot")),
+    "programs": (_programs, (*_OF_ALLOCATIONS, *_OF_ALL)),
     "large-program": (_large_program, (f"/cores{_CHIP}&core=0,0", "/snapshot")),
     "crowd": (_crowd, ("/snapshot", "/processes", "/metrics")),
     "hour": (_hour, ("/history", "/history?step=10", f"/history{_CHIP}")),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account itself: snapshot time and bytes a live thing, with a thousand and with a million of them."""
+"""The account itself: snapshot time and bytes a live allocation, with a thousand and with a million of them."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def run(report: Report, folder: Path, rounds: int) -> None:
         data = _measure(count, rounds)
         times: list[float] = data["times"]  # type: ignore[assignment]
         medians[count] = statistics.median(times)
-        report.figure(f"snapshot with {count:,} live things, ms", "", spread(times, 1e3, 2))
+        report.figure(f"snapshot with {count:,} live allocations, ms", "", spread(times, 1e3, 2))
         report.figure("  and encoding it as JSON, ms", f"{float(str(data['encode'])) * 1e3:.2f}")
         report.figure("  allocations into the ledger, thousands a second", f"{float(str(data['rate'])) / 1e3:,.0f}")
-    report.figure("bytes a live thing", f"{float(str(data['bytes'])):.0f}")
-    report.budget("snapshot with 1 M live things", medians[1_000_000] * 1e3, 5, "ms")
+    report.figure("bytes a live allocation", f"{float(str(data['bytes'])):.0f}")
+    report.budget("snapshot with 1 M live allocations", medians[1_000_000] * 1e3, 5, "ms")
     report.budget("  beside one with 1 K", medians[1_000_000] / medians[1_000], 1.5, "x")
-    report.budget("memory of the server, a live thing", float(str(data["bytes"])), 400, "bytes")
+    report.budget("memory of the server, a live allocation", float(str(data["bytes"])), 400, "bytes")

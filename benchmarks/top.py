@@ -42,7 +42,7 @@ _WARM_SECONDS = 3.0
 _SECONDS = 10.0
 _STEP = 0.05  # seconds from step to step of the simulated workload, as in `ttmem demo`
 _TT_SMI = "tt-smi>=6.8,<7"
-_VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Things")
+_VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Allocations")
 
 
 class _Cost(NamedTuple):

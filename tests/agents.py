@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tests.mock.program import Program
 from tests.mock.wheel import wheel
 from tests.support import PATIENCE
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.agent import require
@@ -32,7 +32,7 @@ _ALL = 1 << 16
 
 
 class Live(NamedTuple):
-    """A live thing on one chip, in the words that records and account have in common."""
+    """A live allocation on one chip, in the words that records and account have in common."""
 
     number: int  # the chip's, in its process
     kind: Kind
@@ -83,14 +83,14 @@ class Agent:
             self._follow(record)
 
     def _follow(self, record: Record) -> None:
-        things = self._parts[record.program][record.place, record.kind, record.address, record.cores, record.size]
+        allocations = self._parts[record.program][record.place, record.kind, record.address, record.cores, record.size]
         if record.event == RingEvent.ALLOCATED:
-            things.append(record)
+            allocations.append(record)
             # Several circular buffers of a program may lie on one tensor, and buffers with an address of their own on
             # each core may have the first in common; nothing else shares its place.
-            assert len(things) == 1 or record.flags & (SHARED | PER_CORE), f"allocated twice: {record}"
+            assert len(allocations) == 1 or record.flags & (SHARED | PER_CORE), f"allocated twice: {record}"
         elif record.event == RingEvent.FREED:
-            things.pop()
+            allocations.pop()
         elif record.event == RingEvent.DESTROYED:
             del self._parts[record.program]
 
@@ -110,8 +110,8 @@ class Agent:
     def kernels(self) -> list[Kernel]:
         """Every kernel of every live program once, on however many chips it is."""
         found = []
-        for things in (things for parts in self._parts.values() for things in parts.values()):
-            for record in things:
+        for allocations in (allocations for parts in self._parts.values() for allocations in parts.values()):
+            for record in allocations:
                 if KINDS[record.kind % len(KINDS)] in KERNEL_KINDS:
                     name, _, sizes = (self.ring.name(record.name) or "").split("\t")
                     found.append(
@@ -131,8 +131,8 @@ class Agent:
 
     def live_in_records(self) -> list[Live]:
         """By every record there ever was, matched by what they say and not by their slots in the table."""
-        things = (things for parts in self._parts.values() for things in parts.values())
-        return sorted(self._live(chain.from_iterable(things)))
+        allocations = (allocations for parts in self._parts.values() for allocations in parts.values())
+        return sorted(self._live(chain.from_iterable(allocations)))
 
     def live_in_account(self) -> list[Live]:
         """By the ledger."""
@@ -142,9 +142,9 @@ class Agent:
                 (0, holding.buffers.values()),
                 *((p.ident, p.parts.values()) for p in holding.programs.values()),
             ]
-            for program, things in programs:
-                for thing in things:
-                    found += [self._of_account(holding.number, program, thing)] * thing.refs
+            for program, allocations in programs:
+                for allocation in allocations:
+                    found += [self._of_account(holding.number, program, allocation)] * allocation.refs
         return sorted(found)
 
     def _live(self, records: Iterable[Record]) -> Iterator[Live]:
@@ -163,12 +163,12 @@ class Agent:
                 )
 
     @staticmethod
-    def _of_account(number: int, program: int, thing: Thing) -> Live:
-        extra = thing.extra
+    def _of_account(number: int, program: int, allocation: Allocation) -> Live:
+        extra = allocation.extra
         assert extra is not None
-        assert thing.refs == 1 or extra.shared
+        assert allocation.refs == 1 or extra.shared
         return Live(
-            *(number, thing.kind, thing.address, thing.size),
+            *(number, allocation.kind, allocation.address, allocation.size),
             *(program, extra.reserved, extra.cores, extra.shared),
         )
 

@@ -112,11 +112,11 @@ def check(ledger: Ledger) -> None:
     for chip in ledger.chips.values():
         sums, pools = [0] * len(KINDS), [0] * 4
         for holding in chip.holdings:
-            for thing in holding.things():
-                assert holding.leaves[thing.kind] is not None
-                if counts(thing):
-                    sums[thing.kind] += thing.counted
-                    pools[POOL_OF[thing.kind]] += thing.counted
+            for allocation in holding.allocations():
+                assert holding.leaves[allocation.kind] is not None
+                if counts(allocation):
+                    sums[allocation.kind] += allocation.counted
+                    pools[POOL_OF[allocation.kind]] += allocation.counted
         assert sums == [total.used for total in chip.kinds], (sums, [total.used for total in chip.kinds])
         assert pools == [total.used for total in chip.pools]
         assert all(total.used <= total.peak.value for total in chip.totals())
@@ -173,13 +173,13 @@ TARGETS = (one_legacy, one_legacy, one_native, one_journal)
 
 def run(cases: int, seed: int, deadline: float | None = None) -> int:
     """Run so many cases (0: no limit). Returns how many were run; raises with the seed in the message."""
-    ledger = Ledger(Limits(things_per_process=200, devices_per_process=8, chips=16, buried_things=4))
+    ledger = Ledger(Limits(allocations_per_process=200, devices_per_process=8, chips=16, buried_allocations=4))
     for number in count():
         if (cases and number >= cases) or (deadline is not None and time.monotonic() > deadline):
             return number
         if number % CASES_PER_LEDGER == 0:
             check(ledger)
-            ledger = Ledger(Limits(things_per_process=200, devices_per_process=8, chips=16, buried_things=4))
+            ledger = Ledger(Limits(allocations_per_process=200, devices_per_process=8, chips=16, buried_allocations=4))
         rng = random.Random(seed + number)
         try:
             rng.choice(TARGETS)(rng, ledger)

@@ -2,8 +2,8 @@
 """Well-formed input with extreme values: native and legacy records, agents' memory, event files, API requests.
 
 Every record is one that a client could send, byte for byte as docs/protocol.md has it. Only its values are such that no
-runtime would report them. Ordinary values are mixed in, so that records reach deep into the account: a thing must be
-there for its extreme reserved size to be added up. All of it is drawn from one seed.
+runtime would report them. Ordinary values are mixed in, so that records reach deep into the account: an allocation must
+be there for its extreme reserved size to be added up. All of it is drawn from one seed.
 """
 
 from __future__ import annotations

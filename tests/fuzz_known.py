@@ -58,7 +58,7 @@ def huge_reserved() -> bytes:
     )  # fmt: skip
 
 
-def many_huge_things() -> bytes:
+def many_huge_allocations() -> bytes:
     """The sum of sizes that are each allowed does not fit 63 bits."""
     return records(
         DeviceOpened(0, chip(8, 8)),
@@ -134,8 +134,8 @@ def ring_of(write: Callable[[RingMemory], None]) -> Attack:
 RECORDS: dict[str, Callable[[], bytes]] = {
     one.__name__: one
     for one in (
-        huge_grid, huge_grid_with_a_program, empty_grid, no_banks, huge_reserved, many_huge_things, many_wide_parts,
-        lone_surrogate, huge_references,
+        huge_grid, huge_grid_with_a_program, empty_grid, no_banks, huge_reserved, many_huge_allocations,
+        many_wide_parts, lone_surrogate, huge_references,
     )
 }  # fmt: skip
 RINGS: dict[str, Callable[[RingMemory], None]] = {

@@ -213,8 +213,8 @@ class Lab:
     async def testimony(self) -> Any:
         """All that the API says of the witness and of its chip."""
         picture = _strict(await self.ask(Ask("/snapshot", {"machine": "0"})), "/snapshot")
-        things = _strict(await self.ask(Ask("/things", {"pid": str(WITNESS)})), "/things")
-        return _witness_in(picture), things["things"]
+        allocations = _strict(await self.ask(Ask("/allocations", {"pid": str(WITNESS)})), "/allocations")
+        return _witness_in(picture), allocations["allocations"]
 
     async def check(self, before: Any, attack: Attack | None = None) -> None:
         routes = [(route.path, route.parameters) for route in self.server.api.routes if route.method == "GET"]
@@ -287,7 +287,9 @@ def _witness_in(picture: Any) -> Any:
 def _account(process: Any) -> Any:
     """What a recording has of it: not what /proc says of the living."""
     return {
-        key: process[key] for key in ("pid", "state", "things", "chips", "anomalies", "dram", "l1") if key in process
+        key: process[key]
+        for key in ("pid", "state", "allocations", "chips", "anomalies", "dram", "l1")
+        if key in process
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.graph_tracker import GraphTracker
@@ -48,8 +48,8 @@ class Heard:
         chip = self.ledger.chips.get(uid)
         return sum(chip.kinds[kind].used for kind in kinds) if chip is not None else 0
 
-    def things(self, kind: Kind) -> list[Thing]:
-        return [thing for thing in self.ledger.things() if thing.kind is kind]
+    def allocations(self, kind: Kind) -> list[Allocation]:
+        return [allocation for allocation in self.ledger.allocations() if allocation.kind is kind]
 
     def agrees_with(self, places: Iterable[Place]) -> bool:
         """Is what was heard what the places really hold, and nothing odd?"""

@@ -261,9 +261,13 @@ def memory_of(snapshot: Mapping[str, Any], uid: str) -> dict[str, Any]:
     return found
 
 
-def addresses(things: Iterable[Mapping[str, Any]]) -> list[list[int]]:
-    """Buffer type and address of each buffer among the things, as ttnn lists them."""
-    return sorted([BUFFER_TYPES[thing["kind"]], thing["address"]] for thing in things if thing["kind"] in BUFFER_TYPES)
+def addresses(allocations: Iterable[Mapping[str, Any]]) -> list[list[int]]:
+    """Buffer type and address of each buffer among the allocations, as ttnn lists them."""
+    return sorted(
+        [BUFFER_TYPES[allocation["kind"]], allocation["address"]]
+        for allocation in allocations
+        if allocation["kind"] in BUFFER_TYPES
+    )
 
 
 def figures(memory: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from ttmem.show.top.dashboard import Dashboard
 from ttmem.show.top.dashboard_state import Answer, Model
 from ttmem.show.top.parts.rows import STYLES, Row, Signs, Size, View, text_of
 from ttmem.show.top.settings import Settings
-from ttmem.show.top.views.allocation_view import Things
+from ttmem.show.top.views.allocation_view import Allocations
 from ttmem.show.top.views.charts import Charts
 from ttmem.show.top.views.core_view import Cores
 from ttmem.show.top.views.overview import Overview
@@ -38,8 +38,8 @@ FILES = Path(__file__).resolve().parent / "data" / "top"
 RENEW = os.environ.get("TTMEM_RENEW_SCREENS") == "1"
 SIZES = {"80x24": Size(80, 24), "120x40": Size(120, 40), "200x60": Size(200, 60)}
 INNER = {name: Size(size.width, size.height - 2) for name, size in SIZES.items()}  # without the lines around a view
-VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Things", "Groups", "Events")
-KEYS = {"Groups": "g", "Events": "e"}  # which lead there from things: the three are one view
+VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Allocations", "Groups", "Events")
+KEYS = {"Groups": "g", "Events": "e"}  # which lead there from allocations: the three are one view
 QUIET = {"track", "free"}  # styles of what is not there, which need not be read
 
 
@@ -68,7 +68,7 @@ def whole(view: str, chips: int, charts: str) -> Mapping[str, list[Row]]:
             Telemetry(),
             Processes(root="/nowhere", booted=BOOTED),
             Cores(),
-            Things(),
+            Allocations(),
         ]
         dashboard = Dashboard(model, views, Settings("/nowhere/top.json"), Signs(charts))
         dashboard.current = min(VIEWS.index(view), len(views) - 1)

@@ -180,37 +180,37 @@ def reserved_of(memory: Mapping[str, Any]) -> Sizes:
     )
 
 
-def things(server: Server, **filters: str) -> list[dict[str, Any]]:
-    """Every live thing, page by page."""
+def allocations(server: Server, **filters: str) -> list[dict[str, Any]]:
+    """Every live allocation, page by page."""
     found: list[dict[str, Any]] = []
     query = "".join(f"&{name}={value}" for name, value in filters.items())
     while True:
-        page = server.get(f"/things?limit={_PAGE}&offset={len(found)}{query}")
-        found += page["things"]
+        page = server.get(f"/allocations?limit={_PAGE}&offset={len(found)}{query}")
+        found += page["allocations"]
         if len(found) >= page["matched"]:
             return found
 
 
-def cores_by_things(server: Server, machine: Machine) -> dict[str, dict[str, Sizes]]:
-    """Bytes by kind on each logical core of each chip, put together from the live things."""
+def cores_by_allocations(server: Server, machine: Machine) -> dict[str, dict[str, Sizes]]:
+    """Bytes by kind on each logical core of each chip, put together from the live allocations."""
     columns, rows = machine.board.compute_grid
     grid = [(x, y) for y in range(rows) for x in range(columns)]
     logical = {machine.board.noc_of(x, y): (x, y) for x, y in grid}
     chips: dict[str, dict[str, Sizes]] = {}
-    for thing in things(server):
-        assert thing["refs"] == 1, thing  # the simulator says everything once
-        kind, on_each = thing["kind"], thing["size"]
+    for allocation in allocations(server):
+        assert allocation["refs"] == 1, allocation  # the simulator says everything once
+        kind, on_each = allocation["kind"], allocation["size"]
         if kind == "firmware":
-            cores = [logical[thing["core"]["x"], thing["core"]["y"]]]
+            cores = [logical[allocation["core"]["x"], allocation["core"]["y"]]]
         elif kind in ("l1", "l1_small"):
-            cores, on_each = grid, thing["reserved"] // len(grid)
+            cores, on_each = grid, allocation["reserved"] // len(grid)
         elif kind in ("cb", "dfb", "scratchpad", "kernel"):
-            cores = list(cores_of(mask_of(parse_ranges(thing["cores"]))))
-            on_each = 0 if thing["shared"] else thing["size"] // len(cores)
+            cores = list(cores_of(mask_of(parse_ranges(allocation["cores"]))))
+            on_each = 0 if allocation["shared"] else allocation["size"] // len(cores)
         else:
             continue
         for x, y in cores:
-            sizes = chips.setdefault(thing["chip"], {}).setdefault(f"{x},{y}", {})
+            sizes = chips.setdefault(allocation["chip"], {}).setdefault(f"{x},{y}", {})
             sizes[kind] = sizes.get(kind, 0) + on_each
     return {chip: {core: _present(sizes) for core, sizes in cores.items()} for chip, cores in chips.items()}
 
@@ -231,7 +231,7 @@ def assert_account(server: Server, step: Step) -> dict[str, Any]:
 
 def assert_cores(server: Server, machine: Machine, step: Step) -> None:
     """The same of every core."""
-    assert cores_by_things(server, machine) == {uid: truth["cores"] for uid, truth in step.chips.items()}, step.did
+    assert cores_by_allocations(server, machine) == {uid: truth["cores"] for uid, truth in step.chips.items()}, step.did
 
 
 def kinds_of(snapshot: Mapping[str, Any]) -> dict[int, dict[str, Sizes]]:

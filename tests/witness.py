@@ -111,7 +111,7 @@ class Witness:
     def testimony(self) -> Any:
         """All that the API says of this client."""
         process = self.of_process(self.ask("/snapshot?machine=0"))
-        return process, self.ask(f"/things?pid={os.getpid()}")["things"]
+        return process, self.ask(f"/allocations?pid={os.getpid()}")["allocations"]
 
     @staticmethod
     def of_process(picture: Any) -> Any:
@@ -133,7 +133,7 @@ class Witness:
             assert time.monotonic() - began < LATENCY_SECONDS, ask
         self._is_as_before()
         self.tell(Allocated(0, Kind.DRAM, 0x9000, 512))
-        assert self.testimony()[0]["things"] == self.before[0]["things"] + 1
+        assert self.testimony()[0]["allocations"] == self.before[0]["allocations"] + 1
         self.tell(Freed(0, Kind.DRAM, 0x9000))
         self._is_as_before()
         log = self.server.err.read_text(errors="replace")
@@ -169,7 +169,7 @@ class Witness:
             assert done.returncode == 0, (command, done.stderr)
             if command[0] == "replay":
                 found = self.of_process(json.loads(done.stdout))
-                for key in ("things", "chips", "anomalies"):
+                for key in ("allocations", "chips", "anomalies"):
                     assert found[key] == self.before[0][key], key
 
 

@@ -132,8 +132,8 @@ class World:
     def _apply(self, second: float, source: Source, *events: Event) -> None:
         time = NOW - _LAST + second
         for event in events:
-            thing = self.ledger.apply(time, source, event)
-            self._events.append(json.loads(json.dumps(event_json(time, source, event, thing))))
+            allocation = self.ledger.apply(time, source, event)
+            self._events.append(json.loads(json.dumps(event_json(time, source, event, allocation))))
 
     def _live(self) -> None:
         board = _BOARDS[self.chips]

@@ -64,7 +64,7 @@ SCENES = (
     Scene("telemetry", (), (_WORKING, ("3", "AI clock")), seconds=15),
     Scene("processes", ("--devices", "t3k"), (_WORKING, ("4", "4 tracked"))),
     Scene("cores", ("clash",), (("", "simulated: Statically allocated"), ("5", "least headroom"))),
-    Scene("things", (), (_WORKING, ("6", "layers.31"))),
+    Scene("allocations", (), (_WORKING, ("6", "layers.31"))),
 )
 
 

@@ -14,9 +14,9 @@ def _record(op: Type, ident: int = 0) -> bytes:
     return request(op, 0, size=4096 if ident else 0, pid=os.getpid(), ident=ident)
 
 
-def main(path: str, things: int, dumps: int) -> None:
-    """``things`` allocations, ``dumps`` requests, ``things`` frees, all of it in one write if it is short."""
-    idents = range(0x1000, 0x1000 * (things + 1), 0x1000)
+def main(path: str, allocations: int, dumps: int) -> None:
+    """``allocations`` allocations, ``dumps`` requests, ``allocations`` frees, all of it in one write if it is short."""
+    idents = range(0x1000, 0x1000 * (allocations + 1), 0x1000)
     data = b"".join(_record(Type.ALLOC, ident) for ident in idents)
     data += _record(Type.DUMP_REMAINING) * dumps
     data += b"".join(_record(Type.FREE, ident) for ident in idents)

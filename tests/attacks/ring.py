@@ -65,7 +65,7 @@ def sequence_is_wrong(memory: RingMemory) -> None:
 
 
 def table_is_wrong(memory: RingMemory) -> None:
-    """A live table that is full of things of places that do not exist."""
+    """A live table that is full of allocations of places that do not exist."""
     for slot in range(64):
         memory.append(kind=0, slot=slot, address=slot << 12, size=64, place=65535, program=0)
     memory.put(head=1 << 40, table_high=0xFFFFFFFF)

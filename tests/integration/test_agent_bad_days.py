@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent when things go wrong: deaths, forks, floods, readers that stand still, no descriptors, no memory files."""
+"""The agent on bad days: deaths, forks, floods, readers that stand still, no descriptors, no memory files."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_sudden_end(bench: Bench, server: Server, ending: str, code: int) -> N
     assert reserved(memory_of(after, uid)) == (0, 0)
     assert memory_of(after, uid)["l1"]["used"] == 0
     (dead,) = after["processes"]
-    assert dead["things"] == len(ran.data["left"])
+    assert dead["allocations"] == len(ran.data["left"])
     assert dead["chips"][0]["kinds"] == before["processes"][0]["chips"][0]["kinds"]
 
 
@@ -92,10 +92,13 @@ def test_a_fork(bench: Bench, server: Server) -> None:
     assert child is not None
     assert child["state"] == "exited"
     assert ran.code == 0
-    left = [thing for thing in ran.data["left"] if thing["pid"] == pids["before"]]
+    left = [allocation for allocation in ran.data["left"] if allocation["pid"] == pids["before"]]
     assert addresses(left) == record["buffers"]
-    of_child = [thing for thing in ran.data["left"] if thing["pid"] == pids["child"]]
-    assert sorted((thing["kind"], thing["size"]) for thing in of_child) == [("dram", 65536), ("l1", 65536)]
+    of_child = [allocation for allocation in ran.data["left"] if allocation["pid"] == pids["child"]]
+    assert sorted((allocation["kind"], allocation["size"]) for allocation in of_child) == [
+        ("dram", 65536),
+        ("l1", 65536),
+    ]
     assert set(ran.data["anomalies"].values()) == {0}
 
 
@@ -184,7 +187,10 @@ def test_a_run_that_stands_still_while_the_ring_runs_over(bench: Bench) -> None:
     assert ran.data["dropped"] > 10000
     assert addresses(ran.data["left"]) == after["buffers"]
     assert reserved(memory_of(ran.data["final"], bench.uids[0])) == taken(after)
-    assert len({thing["program"] for thing in ran.data["left"] if thing["program"]}) == after["program_cache"]
+    assert (
+        len({allocation["program"] for allocation in ran.data["left"] if allocation["program"]})
+        == after["program_cache"]
+    )
     assert "were overwritten before they could be read: peaks may be too low." in ran.err
     assert "verdict: the run was not seen completely" in ran.err
     assert ran.code == 3  # there is a leak as well

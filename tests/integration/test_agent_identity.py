@@ -34,9 +34,11 @@ def bench(folder: Path) -> Iterator[Bench]:
 
 def per_core(ledger: Ledger) -> list[list[int]]:
     """Chip, address and size of those with an address of their own on each core."""
-    things = [thing for thing in ledger.things() if thing.extra is not None and thing.extra.per_core]
-    assert all(thing.kind is Kind.L1 and thing.refs == 1 for thing in things)
-    return sorted([thing.holding.number, thing.address, thing.size] for thing in things)
+    allocations = [
+        allocation for allocation in ledger.allocations() if allocation.extra is not None and allocation.extra.per_core
+    ]
+    assert all(allocation.kind is Kind.L1 and allocation.refs == 1 for allocation in allocations)
+    return sorted([allocation.holding.number, allocation.address, allocation.size] for allocation in allocations)
 
 
 def from_the_table(agent: Agent) -> Ledger:
@@ -86,7 +88,7 @@ def test_buffers_with_an_address_of_their_own_on_each_core(board: str, folder: P
                 chip.kinds[Kind.L1].used for uid, chip in ledger.chips.items() if uid in late.chips
             ]
             asked += _same_count(agent, record["per_core"])
-        assert not list(ledger.things())
+        assert not list(ledger.allocations())
     assert shared > 10
     assert chips_with_some > 10
     assert asked
@@ -116,8 +118,8 @@ def test_a_map_with_them_says_what_it_does_not_know(folder: Path) -> None:
             chip = collector.ledger.chips[str(program.uids[0])]
             assert chip.geometry is not None
             survey = Survey(chip, chip.geometry)
-            for thing in collector.ledger.things():
-                survey.add(thing)
+            for allocation in collector.ledger.allocations():
+                survey.add(allocation)
             for _ in survey.finish():
                 pass
             found = survey.map
@@ -179,8 +181,8 @@ def test_frees_of_buffers_from_before_are_counted_by_themselves(folder: Path) ->
         for record in program.records():
             collector.drain()
             agent = collector.agents[program.pid]
-            buffers = [thing for thing in collector.ledger.things() if thing.kind < Kind.CB]
-            assert sorted([int(thing.kind), thing.address] for thing in buffers) == record["seen"]
+            buffers = [allocation for allocation in collector.ledger.allocations() if allocation.kind < Kind.CB]
+            assert sorted([int(allocation.kind), allocation.address] for allocation in buffers) == record["seen"]
             counters = agent.fold.counters()
             assert counters == dict.fromkeys(counters, 0) | {"earlier_frees": record["freed"]}
             (chip,) = collector.ledger.chips.values()

@@ -51,7 +51,7 @@ class Model:
             elif record.event == RingEvent.FREED:
                 self._change(self._live.pop(record.slot), -1)
             elif record.event == RingEvent.DESTROYED:
-                for slot in [slot for slot, thing in self._live.items() if thing.program == record.program]:
+                for slot in [slot for slot, allocation in self._live.items() if allocation.program == record.program]:
                     self._change(self._live.pop(slot), -1)
         self._done = len(self._agent.history)
         return {key: Reading(*sums) for key, sums in self._sums.items()}
@@ -148,11 +148,11 @@ def test_a_random_program(board: str, steps: int, seed: int, python: str, folder
         ("two_devices", "n300"),
         ("freed_wholesale", "n150"),
         ("closed_with_live_tensors", "n150"),
-        ("global_things", "n150"),
+        ("global_allocations", "n150"),
     ],
 )
 def test_a_scene(scene: str, board: str, folder: Path) -> None:
-    """Chips that are in several places, and things that go in unusual ways; read from outside."""
+    """Chips that are in several places, and allocations that go in unusual ways; read from outside."""
     with watched("3.12", "ttnn_scenes", board, folder, "--scene", scene) as (collector, program):
         model = None
         for _ in program.records():

@@ -23,11 +23,11 @@ def test_what_is_allocated_bears_the_name_of_its_operation(python: str, folder: 
             collector.drain()
             (agent,) = collector.agents.values()
             if "address" in record:
-                (thing,) = (
-                    t for t in collector.ledger.things() if t.kind is Kind.DRAM and t.address == record["address"]
+                (allocation,) = (
+                    t for t in collector.ledger.allocations() if t.kind is Kind.DRAM and t.address == record["address"]
                 )
-                assert thing.extra is not None
-                assert thing.extra.tag == record["what"]
+                assert allocation.extra is not None
+                assert allocation.extra.tag == record["what"]
             told = [r.event for r in agent.history if r.event == RingEvent.CACHE_CLEARED]
             assert len(told) == (record["what"] in ("cleared", "close"))
         assert agent.ring.field("names") == 1

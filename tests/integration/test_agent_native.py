@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The native agent inside a workload on a stand-in for tt-metal: what it wrote is what the workload itself counted.
 
-The workload (native/tests/workload.cpp) keeps its own account and prints it. Three things must agree with it: the
+The workload (native/tests/workload.cpp) keeps its own account and prints it. Three allocations must agree with it: the
 agent's live table, the fold of the agent's ring, and what the allocator itself says.
 """
 
@@ -210,7 +210,7 @@ def stage(stage_of: Callable[[str], Stage]) -> Stage:
 
 
 def fold(ring: Ring) -> dict[int, Record]:
-    """The live things as the ring alone tells them; that a free names the thing it frees is checked on the way."""
+    """The live allocations by the ring alone. It is checked that a free names the allocation it frees."""
     ring.cursor = 0
     table: dict[int, Record] = {}
     while True:
@@ -236,12 +236,12 @@ def fold(ring: Ring) -> dict[int, Record]:
                 assert frame.program == record.program
                 table[record.slot] = frame._replace(time=record.time, flags=frame.flags | RAN)
             elif record.event == RingEvent.DESTROYED:
-                table = {slot: thing for slot, thing in table.items() if thing.program != record.program}
+                table = {slot: allocation for slot, allocation in table.items() if allocation.program != record.program}
             elif record.event == RingEvent.CLOSED:
                 assert not [t for t in table.values() if t.place == record.place and t.kind in BUFFERS]
 
 
-def things_of(ring: Ring) -> list[Record]:
+def allocations_of(ring: Ring) -> list[Record]:
     """What is live: the table and the fold of the ring say the same."""
     live = [Record._make(record) for record in ring.live()]
     assert live == sorted(fold(ring).values())
@@ -265,7 +265,7 @@ def cores_in(ring: Ring, blob: int) -> set[tuple[int, int]]:
 def seen_buffers(ring: Ring, device: str) -> list[list[int]]:
     return sorted(
         [t.kind, t.address, t.size, t.per_bank, t.layout, t.core_count, t.flags & BINARY != 0]
-        for t in things_of(ring)
+        for t in allocations_of(ring)
         if t.kind in BUFFERS and label(ring, t.place) == device
     )
 
@@ -273,18 +273,24 @@ def seen_buffers(ring: Ring, device: str) -> list[list[int]]:
 def seen_programs(ring: Ring, device: str) -> dict[int, Any]:
     """By Metal's number: the frame, and the parts."""
     seen: dict[int, Any] = {}
-    things = [thing for thing in things_of(ring) if thing.program and label(ring, thing.place) == device]
-    numbers = {thing.program: thing.address for thing in things if thing.kind == PROGRAM_FRAME}
-    for thing in things:
-        mine = seen.setdefault(numbers[thing.program], {"parts": []})
-        chips = ring.place(thing.place).chip_count
-        cores = frozenset(cores_in(ring, thing.cores))
-        if thing.kind == PROGRAM_FRAME:
-            mine |= {"ring": thing.size, "ran": thing.flags & RAN != 0, "chips": chips, "cores": cores}
+    allocations = [
+        allocation
+        for allocation in allocations_of(ring)
+        if allocation.program and label(ring, allocation.place) == device
+    ]
+    numbers = {allocation.program: allocation.address for allocation in allocations if allocation.kind == PROGRAM_FRAME}
+    for allocation in allocations:
+        mine = seen.setdefault(numbers[allocation.program], {"parts": []})
+        chips = ring.place(allocation.place).chip_count
+        cores = frozenset(cores_in(ring, allocation.cores))
+        if allocation.kind == PROGRAM_FRAME:
+            mine |= {"ring": allocation.size, "ran": allocation.flags & RAN != 0, "chips": chips, "cores": cores}
         else:
-            assert thing.size == thing.per_bank * len(cores)
-            assert thing.core_count == len(cores)
-            mine["parts"].append((thing.kind, thing.address, thing.per_bank, cores, thing.flags & SHARED != 0, chips))
+            assert allocation.size == allocation.per_bank * len(cores)
+            assert allocation.core_count == len(cores)
+            mine["parts"].append(
+                (allocation.kind, allocation.address, allocation.per_bank, cores, allocation.flags & SHARED != 0, chips)
+            )
     for mine in seen.values():
         mine["parts"].sort(key=repr)
     return seen
@@ -337,7 +343,7 @@ def compare(ring: Ring, devices: dict[str, dict[str, Any]], kinds: set[int] = AL
         wanted = sorted([*buffer[:6], bool(buffer[6])] for buffer in device["buffers"])
         assert seen_buffers(ring, name) == (wanted if kinds >= BUFFERS else [])
         assert seen_programs(ring, name) == (expected_programs(device, kinds) if kinds - BUFFERS else {})
-    assert {label(ring, thing.place) for thing in things_of(ring)} <= set(devices)
+    assert {label(ring, allocation.place) for allocation in allocations_of(ring)} <= set(devices)
 
 
 def agrees_with_itself(ring: Ring) -> None:
@@ -425,7 +431,7 @@ def test_buffers_with_an_address_of_their_own_on_each_core(stage_of: Callable[[s
         own = outcome.devices["chip 0"]["buffers"]
         assert len({address for _, address, *_ in own}) < len(own) - 10
         assert [line["allocator says"] for line in outcome.lines if "allocator says" in line] == [len(own)]
-        flags = {label(ring, thing.place): thing.flags & PER_CORE for thing in things_of(ring)}
+        flags = {label(ring, allocation.place): allocation.flags & PER_CORE for allocation in allocations_of(ring)}
         assert flags == {"chip 0": PER_CORE, "mesh 0": 0}
         assert ring.field("replaced") == ring.field("unknown_frees") == ring.field("earlier_frees") == 0
         meters = ring.meters()
@@ -560,7 +566,7 @@ def test_two_copies_of_the_library_are_kept_apart(stage_of: Callable[[str], Stag
         assert seen_buffers(ring, f"mesh {number}") == wanted
         places = [i for i, place in enumerate(ring.places()) if place.mesh == number and place.whole == i]
         assert len(places) == 2
-        each = [sorted(t.address for t in things_of(ring) if t.place == i and t.kind in BUFFERS) for i in places]
+        each = [sorted(t.address for t in allocations_of(ring) if t.place == i and t.kind in BUFFERS) for i in places]
         assert sorted(each) == sorted(
             sorted(b[1] for b in devices[f"{which} mesh {number}"]["buffers"]) for which in ("first", "second")
         )
@@ -707,7 +713,7 @@ def test_fields_that_are_not_where_they_were_are_not_believed(stage: Stage) -> N
     assert ring is not None
     assert coverage(ring) == set()
     assert ring.text("trouble") == "buffers are not tracked: this libtt_metal has no buffer_size"
-    assert things_of(ring) == []
+    assert allocations_of(ring) == []
 
 
 @pytest.mark.parametrize(
@@ -720,4 +726,6 @@ def test_a_wheel_whose_buffers_cannot_be_seen_runs_as_ever(stage: Stage, name: s
         if name != "no_mesh_allocator":
             assert not coverage(ring) & BUFFERS
         assert ring.text("trouble")
-        assert not [thing for thing in things_of(ring) if thing.kind not in coverage(ring) | {PROGRAM_FRAME}]
+        assert not [
+            allocation for allocation in allocations_of(ring) if allocation.kind not in coverage(ring) | {PROGRAM_FRAME}
+        ]

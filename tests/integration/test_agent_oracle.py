@@ -26,7 +26,7 @@ SCENES = {
     "closed_with_live_tensors": "n150",
     "two_devices": "n300",
     "part_of_a_mesh": "n300",
-    "global_things": "n150",
+    "global_allocations": "n150",
     "out_of_memory": "n150",
     "opened_often": "n150",
 }
@@ -65,12 +65,12 @@ class Oracle:
             here = [mesh for mesh in meshes if number in mesh["chips"]]
             chip = self._collector.ledger.chips.get(str(uid))
             holding = self.agent.source.holdings.get(number)
-            things = [] if holding is None else [*holding.buffers.values()]
+            allocations = [] if holding is None else [*holding.buffers.values()]
             reserved = dict.fromkeys(Kind, 0)
-            for thing in things:
-                assert thing.extra is not None
-                assert thing.extra.reserved is not None
-                reserved[thing.kind] += thing.extra.reserved
+            for allocation in allocations:
+                assert allocation.extra is not None
+                assert allocation.extra.reserved is not None
+                reserved[allocation.kind] += allocation.extra.reserved
             for name in BUFFER_KINDS:
                 views = [mesh["views"][name] for mesh in here]
                 allocated = sum(view["banks"] * view["allocated_per_bank"] for view in views)
@@ -78,7 +78,7 @@ class Oracle:
                 if chip is not None:
                     assert chip.kinds[Kind[name]].reserved_bytes == allocated
             if listed:
-                ours = Counter((int(thing.kind), thing.address) for thing in things)
+                ours = Counter((int(allocation.kind), allocation.address) for allocation in allocations)
                 assert ours == Counter(tuple(buffer) for mesh in here for buffer in mesh["buffers"]), number
             if chip is not None:
                 assert completeness(chip) in (None, 1.0)
@@ -110,14 +110,14 @@ class Oracle:
             check_audit(place, views[0])
 
     def look_closely(self) -> None:
-        """Table, records and account name the same things, and the totals are their sums."""
+        """Table, records and account name the same allocations, and the totals are their sums."""
         in_table = self.agent.live_in_table()
         assert in_table == self.agent.live_in_records()
         assert in_table == self.agent.live_in_account()
         for number, holding in self.agent.source.holdings.items():
             used = Counter[Kind]()
-            for thing in holding.things():
-                used[thing.kind] += thing.counted
+            for allocation in holding.allocations():
+                used[allocation.kind] += allocation.counted
             assert {kind: holding.chip.kinds[kind].used for kind in Kind} == {kind: used[kind] for kind in Kind}, number
 
     def nothing_odd(self, unknown_frees: int = 0) -> None:
@@ -188,12 +188,12 @@ def test_a_scene(scene: str, python: str, folder: Path, request: pytest.FixtureR
     if scene == "capture_without_dispatch":
         # Not a record more: a capture allocates nothing.
         assert states["before"] == states["inside"] == states["captured"] == states["its tensors gone"]
-    if scene == "global_things":
+    if scene == "global_allocations":
         assert oracle.fresh  # the first buffer of a device is audited at once
     if scene == "part_of_a_mesh":
         _, live = states["both at one address"]
-        assert len({thing.address for thing in live}) == 1
-        assert Counter(thing.number for thing in live) == {0: 1, 1: 2}
+        assert len({allocation.address for allocation in live}) == 1
+        assert Counter(allocation.number for allocation in live) == {0: 1, 1: 2}
 
 
 def test_a_random_program_on_the_hybrid_allocator(folder: Path) -> None:
@@ -207,11 +207,11 @@ def test_a_random_program_on_the_hybrid_allocator(folder: Path) -> None:
             assert record["error"] is None
             collector.drain()
             if record["views"]:
-                things = [thing for thing in collector.ledger.things() if thing.kind < Kind.CB]
-                ours = Counter((int(thing.kind), thing.address) for thing in things)
+                allocations = [allocation for allocation in collector.ledger.allocations() if allocation.kind < Kind.CB]
+                ours = Counter((int(allocation.kind), allocation.address) for allocation in allocations)
                 assert ours == Counter(tuple(buffer) for buffer in record["buffers"])
                 view = record["views"]["L1"]
-                reserved = sum(t.extra.reserved or 0 for t in things if t.kind is Kind.L1 and t.extra is not None)
+                reserved = sum(t.extra.reserved or 0 for t in allocations if t.kind is Kind.L1 and t.extra is not None)
                 equal = reserved == view["banks"] * view["allocated_per_bank"]
         oracle = Oracle(collector, program)
         oracle.nothing_odd()
@@ -233,13 +233,13 @@ def test_a_buffer_with_an_address_for_each_core(folder: Path) -> None:
             collector.drain()
             places = collector.agents[program.pid].ring.places()
             in_lock_step, by_core, taken = 0, 0, 0
-            for thing in collector.ledger.things():
-                assert thing.extra is not None
-                if thing.kind is Kind.L1 and places[thing.extra.allocator - 1].mesh == NO_MESH:
-                    by_core += thing.size
-                    taken += thing.extra.reserved or 0
-                elif thing.kind is Kind.L1:
-                    in_lock_step += thing.extra.reserved or 0
+            for allocation in collector.ledger.allocations():
+                assert allocation.extra is not None
+                if allocation.kind is Kind.L1 and places[allocation.extra.allocator - 1].mesh == NO_MESH:
+                    by_core += allocation.size
+                    taken += allocation.extra.reserved or 0
+                elif allocation.kind is Kind.L1:
+                    in_lock_step += allocation.extra.reserved or 0
             views = [mesh["views"]["L1"] for mesh in record["meshes"]]
             assert in_lock_step == sum(view["banks"] * view["allocated_per_bank"] for view in views)
             assert by_core == record["by_core"]

@@ -15,7 +15,7 @@ from tests.agents import Agent, Kernel, watched
 from tests.mock.boards import BOARDS
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, wheel
-from ttmem.account import allocations as things
+from ttmem.account import allocations as allocations
 from ttmem.model.kinds import KERNEL_KINDS, POOL_OF, Kind, Pool
 
 RING_SIZE = 70656
@@ -35,25 +35,25 @@ def cores_of(ranges: Iterable[list[int]]) -> set[int]:
     return {y * 64 + x for left, top, right, low in ranges for x in range(left, right + 1) for y in range(top, low + 1)}
 
 
-def programs_of(agent: Agent) -> dict[int, things.Program]:
+def programs_of(agent: Agent) -> dict[int, allocations.Program]:
     """Every program once; one that runs on several chips is held on each of them."""
     return {
         ident: program
         for holding in agent.source.holdings.values()
         for ident, program in holding.programs.items()
-        if any(thing.kind not in KERNEL_KINDS[1:] for thing in program.parts.values())
+        if any(allocation.kind not in KERNEL_KINDS[1:] for allocation in program.parts.values())
     }
 
 
-def our_layout(program: things.Program) -> Layout:
+def our_layout(program: allocations.Program) -> Layout:
     """What it adds to each core."""
     layout = Counter[tuple[int, Kind]]()
-    for thing in program.parts.values():
-        assert thing.extra is not None
-        if thing.kind in KINDS.values() and not thing.extra.shared:
-            cores = bits(thing.extra.cores)
-            layout.update({(core, thing.kind): thing.size // len(cores) for core in cores})
-            assert thing.counted == thing.size
+    for allocation in program.parts.values():
+        assert allocation.extra is not None
+        if allocation.kind in KINDS.values() and not allocation.extra.shared:
+            cores = bits(allocation.extra.cores)
+            layout.update({(core, allocation.kind): allocation.size // len(cores) for core in cores})
+            assert allocation.counted == allocation.size
     return tuple(sorted(layout.items()))
 
 
@@ -65,15 +65,15 @@ def captured_layout(buffers: list[dict[str, Any]]) -> Layout:
     return tuple(sorted(layout.items()))
 
 
-def shared(program: things.Program) -> Iterator[tuple[int, frozenset[int]]]:
+def shared(program: allocations.Program) -> Iterator[tuple[int, frozenset[int]]]:
     """The circular buffers that lie inside tensors, which must add nothing."""
-    for thing in program.parts.values():
-        assert thing.extra is not None
-        if thing.extra.shared:
-            assert thing.kind is Kind.CB
-            assert thing.counted == 0
-            cores = bits(thing.extra.cores)
-            yield from [(thing.size // len(cores), frozenset(cores))] * thing.refs
+    for allocation in program.parts.values():
+        assert allocation.extra is not None
+        if allocation.extra.shared:
+            assert allocation.kind is Kind.CB
+            assert allocation.counted == 0
+            cores = bits(allocation.extra.cores)
+            yield from [(allocation.size // len(cores), frozenset(cores))] * allocation.refs
 
 
 def binaries(kernels: Iterable[Kernel]) -> list[tuple[str, list[int]]]:
@@ -169,7 +169,7 @@ def test_fabric_kernels_and_a_program_for_each_chip(python: str, folder: Path) -
         assert binaries(agent.kernels()) == elfs(opened["kernels"])
         assert {kernel.kind for kernel in agent.kernels()} == {Kind.FABRIC_KERNEL}
         for number, uid in program.uids.items():
-            fabric = [t for t in source.holdings[number].things() if t.kind is Kind.FABRIC_KERNEL]
+            fabric = [t for t in source.holdings[number].allocations() if t.kind is Kind.FABRIC_KERNEL]
             assert len(fabric) == ends[number] == len({t.extra and t.extra.cores for t in fabric})
             chip = collector.ledger.chips[str(uid)]
             assert chip.pools[Pool.SYSTEM].used == sum(t.size for t in fabric) > 0

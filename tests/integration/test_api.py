@@ -66,7 +66,8 @@ def test_keep_alive_head_and_wrong_requests(server: Server, busy: LegacyClient) 
     connection = UnixConnection(server.api)
     for method, path, status in (
         ("GET", "/health", 200), ("HEAD", "/snapshot", 200), ("GET", "/nothing", 404), ("DELETE", "/snapshot", 405),
-        ("GET", "/things?kind=cheese", 400), ("GET", "/things?limit=-1", 400), ("GET", "/things?chips=0", 400),
+        ("GET", "/allocations?kind=cheese", 400), ("GET", "/allocations?limit=-1", 400),
+        ("GET", "/allocations?chips=0", 400),
         ("GET", "/history?step=7", 400), ("GET", "/processes/99999999", 404), ("GET", "/dump?format=xml", 400),
         ("POST", "/peaks/reset", 200), ("GET", "/peaks?since=never", 400), ("GET", "/snapshot", 200),
     ):  # fmt: skip
@@ -80,18 +81,20 @@ def test_keep_alive_head_and_wrong_requests(server: Server, busy: LegacyClient) 
     assert "Traceback" not in server.err.read_text()
 
 
-def test_things_are_filtered_sorted_and_paged(server: Server, busy: LegacyClient) -> None:
-    everything = server.get("/things?limit=1000")
-    assert everything["matched"] == len(everything["things"]) == 54
-    assert [t["size"] for t in everything["things"]] == sorted((t["size"] for t in everything["things"]), reverse=True)
-    assert server.get("/things?kind=dram")["matched"] == 51
-    assert server.get("/things?kind=dram&device=1")["bytes"] == 2 * MIB
-    assert server.get(f"/things?min_size={MIB}")["matched"] == 2
-    assert server.get(f"/things?pid={busy.pid}&kind=cb")["things"][0]["id"] == "0x7"
-    assert server.get("/things?pid=1")["matched"] == 0
-    oldest = server.get("/things?sort=oldest&limit=1")["things"][0]
+def test_allocations_are_filtered_sorted_and_paged(server: Server, busy: LegacyClient) -> None:
+    everything = server.get("/allocations?limit=1000")
+    assert everything["matched"] == len(everything["allocations"]) == 54
+    assert [t["size"] for t in everything["allocations"]] == sorted(
+        (t["size"] for t in everything["allocations"]), reverse=True
+    )
+    assert server.get("/allocations?kind=dram")["matched"] == 51
+    assert server.get("/allocations?kind=dram&device=1")["bytes"] == 2 * MIB
+    assert server.get(f"/allocations?min_size={MIB}")["matched"] == 2
+    assert server.get(f"/allocations?pid={busy.pid}&kind=cb")["allocations"][0]["id"] == "0x7"
+    assert server.get("/allocations?pid=1")["matched"] == 0
+    oldest = server.get("/allocations?sort=oldest&limit=1")["allocations"][0]
     assert oldest["address"] == 0x100000
-    pages = [server.get(f"/things?sort=newest&limit=20&offset={start}")["things"] for start in (0, 20, 40)]
+    pages = [server.get(f"/allocations?sort=newest&limit=20&offset={start}")["allocations"] for start in (0, 20, 40)]
     ids = [(t["device"], t["kind"], t["id"]) for page in pages for t in page]
     assert len(ids) == len(set(ids)) == 54
 
@@ -219,7 +222,7 @@ def test_other_users_command_lines_and_tags_are_private(serve: Callable[..., Ser
     )
     untracked = {p["pid"]: p["command"] for p in server.snapshot()["processes"] if p["state"] == "untracked"}
     assert untracked == {71234: "train --token secret", 71235: "mine --token own"}
-    paths = ["/snapshot", "/processes", "/metrics?pids=1", "/things", "/dump", "/peaks"]
+    paths = ["/snapshot", "/processes", "/metrics?pids=1", "/allocations", "/dump", "/peaks"]
     command = [sys.executable, "-c", script, server.api, str(os.getgid()), *paths]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 0, answer.stderr
@@ -325,18 +328,18 @@ def test_the_dead_are_looked_through_without_holding_the_loop() -> None:
     assert asked.turns >= 30
 
 
-def test_many_things_are_put_in_order_without_holding_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_allocations_are_put_in_order_without_holding_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked()
     source = asked.ledger.source(0.0, ProcessInfo(1, 1), "client", Confidence.REPORTED)
     sizes = [number * 7919 % 5003 + 1 for number in range(8000)]
     for number, size in enumerate(sizes):
         asked.ledger.apply(0.0, source, Allocated(0, Kind.DRAM, (number + 1) << 12, size))
     monkeypatch.setattr(slices, "_TURN", 0.0)  # a pause after each step that others could be let in between
-    found = asked.get("/things", limit="5000", offset="2000")
+    found = asked.get("/allocations", limit="5000", offset="2000")
     assert (found["matched"], found["bytes"]) == (8000, sum(sizes))
-    assert [thing["size"] for thing in found["things"]] == sorted(sizes, reverse=True)[2000:7000]
+    assert [allocation["size"] for allocation in found["allocations"]] == sorted(sizes, reverse=True)[2000:7000]
     assert asked.turns >= 7000 + 5000, "each was put in order and described on its own"
-    assert [t["size"] for t in asked.get("/things", sort="oldest", limit="10000")["things"]] == sizes
+    assert [t["size"] for t in asked.get("/allocations", sort="oldest", limit="10000")["allocations"]] == sizes
 
 
 def test_a_long_past_is_told_without_holding_the_loop() -> None:

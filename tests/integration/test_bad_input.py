@@ -84,7 +84,7 @@ def test_a_newline_from_a_shell_is_a_truncated_record(server: Server) -> None:
         sock.sendall(b"\n")
     process = wait_until(lambda: server.process_of(os.getpid()), "the report")
     wait_until(lambda: server.process_of(os.getpid())["anomalies"]["rejected"] == 1, "the rejection")
-    assert process["things"] == 0
+    assert process["allocations"] == 0
     assert "ended inside a record" in server.err.read_text()
 
 
@@ -94,7 +94,7 @@ def test_a_client_that_never_reads_its_replies(server: Server, legacy: Legacy) -
         for _ in range(100):
             sock.sendall(request(Type.QUERY, 0) * 200)
         sock.sendall(_alloc(0x1000))
-        wait_until(lambda: (p := server.process_of(os.getpid())) and p["things"] == 1, "its allocation")
+        wait_until(lambda: (p := server.process_of(os.getpid())) and p["allocations"] == 1, "its allocation")
         assert other.query(0)["dram"] == 4096
         assert server.err.read_text().count("does not read its replies") == 1
         assert server.get("/health")["unread_replies"] > 0

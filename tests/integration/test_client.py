@@ -59,7 +59,7 @@ def test_every_report_arrives(server: Server, client: AllocationClient) -> None:
     memory = server.chip()
     assert memory["l1"]["cb"] == {"held": 6400, "resident": 3200}
     assert memory["l1"]["reserved"] == 256
-    assert server.get("/things?tag=weights")["things"][0]["tag"] == "weights"
+    assert server.get("/allocations?tag=weights")["allocations"][0]["tag"] == "weights"
     client.report_cb_deallocation(device_id=0, cb_id=105824, program=5, cores=grid)
     client.report_kernel_unload(device_id=0, kernel_id=2)
     client.report_program_destroyed(device_id=0, program=6)
@@ -297,7 +297,7 @@ def test_a_late_server_gets_the_whole_truth(serve: Serve, folder: Path) -> None:
     client.close()
 
 
-def test_server_killed_with_100k_live_things_and_four_busy_threads(serve: Serve) -> None:
+def test_server_killed_with_100k_live_allocations_and_four_busy_threads(serve: Serve) -> None:
     server = serve("--quiet")
     client = AllocationClient(enabled=True, socket_path=server.path)
     for number in range(100_000):
@@ -317,7 +317,7 @@ def test_server_killed_with_100k_live_things_and_four_busy_threads(serve: Serve)
             client.report_deallocation(device_id=thread, buffer_id=base + 2 * turn)
             turns[thread] += 1
             if turn % 64 == 0:
-                time.sleep(0.001)  # a workload does other things, too
+                time.sleep(0.001)  # a workload does other allocations, too
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
@@ -336,7 +336,7 @@ def test_server_killed_with_100k_live_things_and_four_busy_threads(serve: Serve)
     assert client.flush(60)
     process = server.process_of(os.getpid())
     used = {chip["metal_id"]: chip["kinds"] for chip in process["chips"]}
-    assert process["things"] == 100_000 + sum(turns)
+    assert process["allocations"] == 100_000 + sum(turns)
     for device in range(8):
         assert used[device]["dram"] == 100_000 // 8 * 4096
         assert used[device].get("l1", 0) == (50 * turns[device] if device < 4 else 0)

@@ -85,7 +85,7 @@ def test_a_burst_is_counted_to_the_last_record(server: Server, legacy: Legacy) -
     client = legacy(server)
     client.say("burst 50000 0 4096 0 0x100000 4096")
     assert client.query(0)["dram"] == 50000 * 4096
-    assert server.get("/things?limit=1")["matched"] == 50000
+    assert server.get("/allocations?limit=1")["matched"] == 50000
 
 
 def test_references_replacement_and_surplus_frees(server: Server, legacy: Legacy) -> None:

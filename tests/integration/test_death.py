@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real processes that are really killed: exactly their own things go, at once, and nothing comes back."""
+"""Real processes that are really killed: exactly their own allocations go, at once, and nothing comes back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_kill_9_with_unread_records(server: Server, legacy: Legacy) -> None:
     assert (answer["cb"], answer["kernel"]) == (300 * 2048, 300 * 1024)
     memory = server.chip()
     assert (memory["dram"]["used"], memory["l1"]["buffers"], memory["l1"]["kernels"]) == (5000 * 4096, 0, 300 * 1024)
-    assert server.process_of(bystander.pid)["things"] == 5600
+    assert server.process_of(bystander.pid)["allocations"] == 5600
     largest = server.get(f"/processes/{victim.pid}")["processes"][0]["largest"]
     assert len(largest) == 20
     assert largest[0]["size"] == 4096
@@ -57,7 +57,7 @@ def test_kill_9_with_unread_records(server: Server, legacy: Legacy) -> None:
 
 @pytest.mark.alone
 def test_a_death_takes_effect_at_once(server: Server, legacy: Legacy, capsys: pytest.CaptureFixture[str]) -> None:
-    """Within 100 ms once the server can look; the best of a few, because the machine has other things to do."""
+    """Within 100 ms once the server can look; the best of a few, because the machine has other allocations to do."""
     best = PATIENCE
     for _ in range(20):
         victim = legacy(server)

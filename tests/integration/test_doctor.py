@@ -355,14 +355,14 @@ def test_a_workload_in_the_dram_of_many_chips_is_one_finding(
     assert "and 2 more: 1.8 GiB in DRAM, and L1 of any never had more than 24.0 KiB" in said.found
 
 
-def test_many_small_things_are_summed(server_: Server, legacy: Callable[..., LegacyClient]) -> None:
+def test_many_small_allocations_are_summed(server_: Server, legacy: Callable[..., LegacyClient]) -> None:
     assert only(look(picture.amounts, env=at(server_))).found == "nothing is in use"
     client = legacy(server_)
     client.say(*(f"alloc 0 24576 1 {BUFFER + 65536 * n}" for n in range(100)))
     client.query(0)
     said = only(look(picture.amounts, env=at(server_)))
     assert said.level == "ok"
-    assert "100 things of 24.0 KiB on average, 2.3 MiB together" in said.found
+    assert "100 allocations of 24.0 KiB on average, 2.3 MiB together" in said.found
 
 
 def test_losses(server_: Server) -> None:
@@ -402,7 +402,7 @@ def test_what_an_agent_cannot_see(server_: Server, name: str, level: str) -> Non
     env = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(built.agent), "FAKE_METAL": built.fake(name), **at(server_)}
     command = [built.program("workload_open"), "wait", "2", "1", "200"]
     with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        wait_until(lambda: (server_.process_of(process.pid) or {}).get("things"), "the agent's report")
+        wait_until(lambda: (server_.process_of(process.pid) or {}).get("allocations"), "the agent's report")
         said = only(look(picture.agent_trouble, env=at(server_)))
         process.kill()
         process.communicate()
@@ -611,7 +611,7 @@ def test_wrong_usage(arguments: list[str]) -> None:
 
 @pytest.mark.alone
 def test_it_is_quick(machine: machines.Machine) -> None:
-    """It may take two seconds; the best of a few counts, because the machine has other things to do."""
+    """It may take two seconds; the best of a few counts, because the machine has other allocations to do."""
 
     def seconds() -> float:
         started = time.monotonic()

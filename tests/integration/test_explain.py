@@ -107,7 +107,12 @@ class Stage:
     def live(self, kind: str) -> list[int]:
         """The addresses of all buffers of a kind, by the account."""
         holdings = self._collector.agents[self._program.pid].source.holdings.values()
-        return [thing.address for one in holdings for thing in one.buffers.values() if thing.kind.name == kind]
+        return [
+            allocation.address
+            for one in holdings
+            for allocation in one.buffers.values()
+            if allocation.kind.name == kind
+        ]
 
     def end(self) -> None:
         self._command.write_text("null")

@@ -17,7 +17,7 @@ import pytest
 
 from tests.agents import watched
 from tests.mock.wheel import ROOT
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
@@ -73,9 +73,9 @@ def load(folder: Path) -> Import:
 
 def buffers(source: Source) -> Buffers:
     return Buffers(
-        (holding.number, thing.kind, thing.address, thing.size)
+        (holding.number, allocation.kind, allocation.address, allocation.size)
         for holding in source.holdings.values()
-        for thing in holding.buffers.values()
+        for allocation in holding.buffers.values()
     )
 
 
@@ -95,10 +95,12 @@ def circular_buffers(source: Source) -> Layouts:
     for holding in source.holdings.values():
         for program in holding.programs.values():
             parts = Counter[Any]()
-            for thing in program.parts.values():
-                assert thing.extra is not None
-                if thing.kind is Kind.CB:
-                    parts[thing.address, thing.size, thing.extra.cores, thing.extra.shared] += thing.refs
+            for allocation in program.parts.values():
+                assert allocation.extra is not None
+                if allocation.kind is Kind.CB:
+                    parts[allocation.address, allocation.size, allocation.extra.cores, allocation.extra.shared] += (
+                        allocation.refs
+                    )
             if parts:
                 found[holding.number, frozenset(parts.items())] += 1
     return found
@@ -179,17 +181,17 @@ def check_peaks(imported: Imported, true: Ledger, untouched: set[tuple[int, Kind
     spare = {}
     for chip in imported.ledger.chips.values():
         for holding in chip.holdings:
-            for thing in holding.buffers.values():
-                if (holding.number, thing.kind, thing.address) in untouched:
+            for allocation in holding.buffers.values():
+                if (holding.number, allocation.kind, allocation.address) in untouched:
                     (asked,) = (
                         other.size
                         for other_chip in true.chips.values()
                         if other_chip.uid == chip.uid
                         for other_holding in other_chip.holdings
                         for other in other_holding.buffers.values()
-                        if (other.kind, other.address) == (thing.kind, thing.address)
+                        if (other.kind, other.address) == (allocation.kind, allocation.address)
                     )
-                    spare[chip.uid, thing.kind] = thing.size - asked
+                    spare[chip.uid, allocation.kind] = allocation.size - asked
     mine = {key: value - spare.get(key, 0) for key, value in peaks(imported.ledger).items()}
     assert mine == peaks(true)
     assert min(mine[chip, kind] for chip, kind in mine if kind in (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.CB)) > 0
@@ -230,8 +232,8 @@ def test_a_capture_without_execution(folder: Path, load: Import) -> None:
     imported = load(folder / "virtual" / "recorded" / "report.json")
     assert (imported.said["virtual"], imported.said["confidence"]) == (True, "estimated")
     found = set()
-    for thing in parts_ever(folder / "report.recorded.out"):
-        found.add((thing.kind, thing.address, thing.size, thing.extra.cores))
+    for allocation in parts_ever(folder / "report.recorded.out"):
+        found.add((allocation.kind, allocation.address, allocation.size, allocation.extra.cores))
     assert found == expected
 
 
@@ -240,7 +242,7 @@ def parts_ever(path: Path) -> list[Any]:
     found = []
 
     class Seen(Ledger):
-        def apply(self, time: float, source: Source | None, event: Event) -> Thing | None:
+        def apply(self, time: float, source: Source | None, event: Event) -> Allocation | None:
             if isinstance(event, Allocated) and event.kind >= Kind.CB:
                 found.append(event)
             return super().apply(time, source, event)

@@ -42,20 +42,30 @@ def by_the_agent(agent: Agent) -> tuple[Buffers, Counter[tuple[int, Layout]]]:
 
 
 def by_the_instrument(server: Server, pid: int) -> tuple[Buffers, Counter[tuple[int, Layout]]]:
-    answer = server.get(f"/things?pid={pid}&limit=10000")
-    assert answer["matched"] == len(answer["things"])
-    things = [thing for thing in answer["things"] if thing["source"] == "instrument"]
-    assert {thing["confidence"] for thing in things} <= {"reported"}
-    assert {KIND_BY_LABEL[thing["kind"]] for thing in things} <= {*KINDS[:5], *PARTS}
+    answer = server.get(f"/allocations?pid={pid}&limit=10000")
+    assert answer["matched"] == len(answer["allocations"])
+    allocations = [allocation for allocation in answer["allocations"] if allocation["source"] == "instrument"]
+    assert {allocation["confidence"] for allocation in allocations} <= {"reported"}
+    assert {KIND_BY_LABEL[allocation["kind"]] for allocation in allocations} <= {*KINDS[:5], *PARTS}
     buffers, parts = Buffers(), []
-    for thing in things:
-        kind = KIND_BY_LABEL[thing["kind"]]
+    for allocation in allocations:
+        kind = KIND_BY_LABEL[allocation["kind"]]
         if kind in PARTS:
-            cores = mask_of(parse_ranges(thing["cores"]))
-            part = thing["device"], thing["program"], kind, thing["address"], thing["size"], cores, thing["shared"]
-            parts += [part] * thing["refs"]
+            cores = mask_of(parse_ranges(allocation["cores"]))
+            part = (
+                allocation["device"],
+                allocation["program"],
+                kind,
+                allocation["address"],
+                allocation["size"],
+                cores,
+                allocation["shared"],
+            )
+            parts += [part] * allocation["refs"]
         else:
-            buffers[thing["device"], kind, thing["address"], thing["size"], thing["reserved"]] += thing["refs"]
+            buffers[allocation["device"], kind, allocation["address"], allocation["size"], allocation["reserved"]] += (
+                allocation["refs"]
+            )
     return buffers, layouts(parts)
 
 

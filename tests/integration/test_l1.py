@@ -54,8 +54,8 @@ class Oracle:
         chip = self._collector.ledger.chips[self._chip]
         assert chip.geometry is not None
         survey = Survey(chip, chip.geometry)
-        for thing in self._collector.ledger.things():
-            survey.add(thing)
+        for allocation in self._collector.ledger.allocations():
+            survey.add(allocation)
         for _ in survey.finish():
             pass
         return survey.map
@@ -66,7 +66,7 @@ class Oracle:
         assert not found.unplaced
         assert not found.overlaps
         ranges = map(parted, found.buffers)
-        taken = sorted((int(found.things[number].kind), start, end - start) for start, end, number in ranges)
+        taken = sorted((int(found.allocations[number].kind), start, end - start) for start, end, number in ranges)
         assert taken == [tuple(block) for block in record["blocks"]]
         lowest = min((start for kind, start, _ in taken if kind == Kind.L1), default=found.geometry.l1_size)
         assert found.floor == lowest
@@ -80,14 +80,16 @@ class Oracle:
         for kind, address, x, y, start, end in pages:
             (segment,) = [segment for segment in maps[x, y] if segment.start <= start < segment.end]
             assert end <= segment.end
-            assert [(int(thing.kind), thing.address) for thing in segment.things] == [(kind, address)]
+            assert [(int(allocation.kind), allocation.address) for allocation in segment.allocations] == [
+                (kind, address)
+            ]
             with_data.add((address, x, y))
             self.seen["pages"] += 1
-        for thing in (found.things[parted(one)[2]] for one in found.buffers) if pages else ():
+        for allocation in (found.allocations[parted(one)[2]] for one in found.buffers) if pages else ():
             for core in found.cores:
-                told = has_data(thing, core, found.geometry.cores)
-                if thing.kind is Kind.L1 and told is not None:  # ttnn lists no pages of L1_SMALL
-                    assert told == ((thing.address, core.x, core.y) in with_data)
+                told = has_data(allocation, core, found.geometry.cores)
+                if allocation.kind is Kind.L1 and told is not None:  # ttnn lists no pages of L1_SMALL
+                    assert told == ((allocation.address, core.x, core.y) in with_data)
                     self.seen["data"] += 1
 
     def _circular_buffers(self, maps: dict[tuple[int, int], list[Segment]], placed: list[Any]) -> None:

@@ -68,9 +68,11 @@ def test_the_account_says_estimated(server: Server) -> None:
         assert memory["confidence"] == {"exact": 0, "reported": 0, "estimated": 2 * (3 * CB + KERNEL)}
         assert server.chip("assumed:1")["confidence"] == {"exact": 0, "reported": 0, "estimated": 3 * CB + KERNEL}
         assert memory["dram"]["used"] is None, "it says nothing of buffers"
-        things: list[dict[str, Any]] = server.get("/things")["things"]
-        assert len({thing["id"] for thing in things}) == 9
-        assert {(thing["source"], thing["confidence"]) for thing in things} == {("l1_tracker", "estimated")}
+        allocations: list[dict[str, Any]] = server.get("/allocations")["allocations"]
+        assert len({allocation["id"] for allocation in allocations}) == 9
+        assert {(allocation["source"], allocation["confidence"]) for allocation in allocations} == {
+            ("l1_tracker", "estimated")
+        }
         process = server.process_of(program.process.pid)
         assert process is not None
         assert [source["name"] for source in process["sources"]] == ["l1_tracker"]

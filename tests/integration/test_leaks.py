@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem leaks` against a real server and real processes that hold things, free them, or are killed."""
+"""`ttmem leaks` against a real server and real processes that hold allocations, free them, or are killed."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ def test_a_leak(server: Server, work: Work) -> None:
     assert (code, lines[-1]) == (0, "verdict: no leak")
 
 
-def test_young_things_are_counted_and_not_blamed(server: Server, work: Work) -> None:
+def test_young_allocations_are_counted_and_not_blamed(server: Server, work: Work) -> None:
     work().tell(held(0x1000, MIB))
     code, lines = leaks(server, "--older", "2h")
     assert (code, lines[-1]) == (0, "verdict: no leak")
-    assert "young, held for less than 2.0 h: 1.0 MiB in 1 thing" in lines
+    assert "young, held for less than 2.0 h: 1.0 MiB in 1 allocation" in lines
     assert any(line.startswith("doubt: tracking began ") for line in lines)
     assert data(server)["older_s"] == 60
     assert data(server, "--older", "90s")["older_s"] == 90
@@ -159,7 +159,7 @@ def test_a_holder_that_is_killed_leaks_nothing_any_more(server: Server, work: Wo
     assert (code, lines[-1]) == (0, "verdict: no leak")
     (line,) = [line for line in lines if line.startswith("dead process: ")]
     assert f" {victim.pid} " in line
-    assert "holding 3.0 MiB in 2 things; given back then" in line
+    assert "holding 3.0 MiB in 2 allocations; given back then" in line
 
 
 def test_processes_and_chips_are_told_apart(server: Server, work: Work) -> None:
@@ -180,7 +180,7 @@ def test_losses_make_the_verdict_doubtful(server: Server, legacy: Callable[..., 
     client.query(0)
     code, lines = leaks(server, "--older", "0")
     assert code == 3
-    assert lines[-2].startswith("doubt: 1 frees were of things nobody had reported")
+    assert lines[-2].startswith("doubt: 1 frees were of allocations nobody had reported")
     assert lines[-1] == "verdict: leak: 1 group, 4.0 KiB in 1 buffer"
 
 
@@ -213,7 +213,7 @@ def test_bad_parameters(server: Server, query: str) -> None:
         server.get(f"/leaks?{query}")
 
 
-def test_many_things_of_one_size_are_one_group(server: Server, legacy: Callable[..., LegacyClient]) -> None:
+def test_many_allocations_of_one_size_are_one_group(server: Server, legacy: Callable[..., LegacyClient]) -> None:
     client = legacy(server)
     client.say("burst 50000 0 4096 0 0x100000 4096")
     client.query(0)

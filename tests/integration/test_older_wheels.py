@@ -71,7 +71,7 @@ def test_a_ring_without_its_kernels_is_not_told(
     data = json.loads(told.read_text())
     (chip,) = data["final"]["chips"]
     used = chip["memory"]["l1"]["ring"]["used_max"]
-    kernels = [thing["size"] // 64 for thing in data["left"] if thing["kind"] == "kernel"]
+    kernels = [allocation["size"] // 64 for allocation in data["left"] if allocation["kind"] == "kernel"]
     assert kernels
     assert used >= max(kernels) if known else used is None
     rings = [line for entry in data["sizing"] for line in entry["lines"] if line["what"] == "kernel_ring"]

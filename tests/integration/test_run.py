@@ -364,16 +364,18 @@ def check_left(data: dict[str, Any], kept: dict[str, Any]) -> None:
     """Exactly ttnn's live buffers, and the parts of exactly as many programs as its cache has."""
     left = data["left"]
     assert addresses(left) == kept["buffers"]
-    parts = [thing for thing in left if thing["kind"] in PARTS]
+    parts = [allocation for allocation in left if allocation["kind"] in PARTS]
     assert len(addresses(left)) + len(parts) == len(left)
-    assert {thing["cause"] for thing in parts} <= {"program cache"}
-    assert len({thing["program"] for thing in parts}) == kept["program_cache"]
-    assert {thing["cause"] for thing in left if thing["kind"] in ("dram", "l1")} <= {"tensor"}
-    assert [thing["size"] for thing in left] == sorted((thing["size"] for thing in left), reverse=True)
+    assert {allocation["cause"] for allocation in parts} <= {"program cache"}
+    assert len({allocation["program"] for allocation in parts}) == kept["program_cache"]
+    assert {allocation["cause"] for allocation in left if allocation["kind"] in ("dram", "l1")} <= {"tensor"}
+    assert [allocation["size"] for allocation in left] == sorted(
+        (allocation["size"] for allocation in left), reverse=True
+    )
 
 
 def check_pictures(data: dict[str, Any], uid: str) -> None:
-    """What is said twice is said the same: the things left, the final picture, and the peaks by kind."""
+    """What is said twice is said the same: the allocations left, the final picture, and the peaks by kind."""
     final, peak = memory_of(data["final"], uid), memory_of(data["peak"], uid)
     for kind, said in (
         ("dram", final["dram"]["used"]),
@@ -382,13 +384,17 @@ def check_pictures(data: dict[str, Any], uid: str) -> None:
         ("dfb", final["l1"]["dfb"]["held"]),
         ("kernel", final["l1"]["kernels"]),
     ):
-        assert said == sum(thing["size"] for thing in data["left"] if thing["kind"] == kind and not thing["shared"])
+        assert said == sum(
+            allocation["size"] for allocation in data["left"] if allocation["kind"] == kind and not allocation["shared"]
+        )
     peaks = {entry["kind"]: entry["bytes"] for entry in data["peaks"] if "kind" in entry}
     assert (peaks["dram"], peaks["l1"]) == (peak["dram"]["used"], peak["l1"]["buffers"])
     # The circular buffers are those of a program that came after the peak.
     assert (peak["l1"]["cb"]["held"], peak["l1"]["dfb"]["held"]) == (0, peaks["dfb"])
     assert (final["l1"]["cb"]["held"], final["l1"]["dfb"]["held"]) == (peaks["cb"], peaks["dfb"])
-    assert final["confidence"]["exact"] == sum(thing["size"] for thing in data["left"] if not thing["shared"])
+    assert final["confidence"]["exact"] == sum(
+        allocation["size"] for allocation in data["left"] if not allocation["shared"]
+    )
     assert data["peak"]["time"] < data["final"]["time"]
 
 
@@ -436,8 +442,8 @@ def test_the_summary_says_what_the_data_says(runs: Callable[[str], Ran]) -> None
         *("DRAM taken", "L1 taken by buffers"),
     ]
     assert table["DRAM taken"][:4] == ["384.0", "KiB", "144.0", "KiB"]
-    left = sum(thing["size"] for thing in ran.data["left"] if not thing["shared"])
-    assert f"left at the end: {human(left)} in 16 things" in lines
+    left = sum(allocation["size"] for allocation in ran.data["left"] if not allocation["shared"])
+    assert f"left at the end: {human(left)} in 16 allocations" in lines
     assert "  tensors: 168.0 KiB in 5 buffers that nobody freed, largest:" in lines
     assert lines[-1] == "Anomalies: none"
 
@@ -517,15 +523,15 @@ def test_what_a_cached_program_keeps_is_no_leak(bench: Bench, ending: str, code:
     ran = bench.run_command([bench.python, str(program), ending], options=["--fail-on-leak", *stacks])
     assert ran.code == code, ran.err
     said = ran.records[-1] if ending == "clear" else ran.records[0]
-    left = [thing for thing in ran.data["left"] if thing["kind"] in ("dram", "l1")]
+    left = [allocation for allocation in ran.data["left"] if allocation["kind"] in ("dram", "l1")]
     if ending == "clear":
         assert (said["dram"], left) == (0, [])
         return
     assert said["dram"] > 0
-    assert sum(thing["reserved"] for thing in left) == 12 * said["dram"]
-    tensors = [thing["address"] for thing in left if thing["cause"] == "tensor"]
+    assert sum(allocation["reserved"] for allocation in left) == 12 * said["dram"]
+    tensors = [allocation["address"] for allocation in left if allocation["cause"] == "tensor"]
     assert tensors == ([said["held"]] if ending == "hold" else [])
-    assert {thing["cause"] for thing in left} >= {"program cache, likely"}
+    assert {allocation["cause"] for allocation in left} >= {"program cache, likely"}
 
 
 @pytest.mark.parametrize(("option", "pool"), [("--max-dram", 0), ("--max-l1", 1)])
@@ -552,7 +558,9 @@ def test_buffers_of_cached_programs_are_no_leak(bench: Bench) -> None:
     ran = bench.run("ttnn_cached", options=("--fail-on-leak",))
     cached = ran.records[-1]
     assert addresses(ran.data["left"]) == cached["buffers"] != []
-    assert {thing["cause"] for thing in ran.data["left"] if thing["kind"] == "l1_small"} == {"program cache, likely"}
+    assert {allocation["cause"] for allocation in ran.data["left"] if allocation["kind"] == "l1_small"} == {
+        "program cache, likely"
+    }
     assert reserved(memory_of(ran.data["final"], bench.uids[0])) == taken(cached)
     assert ran.code == 0, ran.err
 
@@ -581,9 +589,9 @@ def test_all_processes_of_a_command_count(two_chips: Bench) -> None:
         uid = two_chips.uids[number]
         assert reserved(memory_of(ran.data["peak"], uid)) == taken(record)
         assert reserved(memory_of(ran.data["final"], uid)) == taken(record)
-        left = [thing for thing in ran.data["left"] if thing["chip"] == uid]
+        left = [allocation for allocation in ran.data["left"] if allocation["chip"] == uid]
         assert addresses(left) == record["buffers"]
-        assert {(thing["pid"], thing["device"]) for thing in left} == {(record["pid"], 0)}
+        assert {(allocation["pid"], allocation["device"]) for allocation in left} == {(record["pid"], 0)}
     assert {process["pid"] for process in ran.data["final"]["processes"]} == {record["pid"] for record in records}
     assert all(f"chip {uid}  n150" in ran.err for uid in two_chips.uids.values())
 
@@ -634,7 +642,7 @@ def test_what_was_recorded_can_be_played_again(bench: Bench) -> None:
     mine = memory_of(ran.data["peak"], bench.uids[0])
     assert told == {"dram": mine["dram"]["used"], "l1": mine["l1"]["buffers"]}
     largest = next(one["largest"] for one in peaks if one.get("kind") == "dram")
-    assert all(thing["line"] for thing in largest)
+    assert all(allocation["line"] for allocation in largest)
 
 
 def test_a_server_named_by_option(bench: Bench, server: Server) -> None:
@@ -686,7 +694,7 @@ def test_env_makes_a_shells_programs_report(bench: Bench, server: Server) -> Non
     wait_until(lambda: server.process_of(process["pid"])["state"] == "exited", "its death")  # type: ignore[index]
     last = server.process_of(process["pid"])
     assert last is not None
-    assert last["things"] > len(kept["buffers"]) > 0
+    assert last["allocations"] > len(kept["buffers"]) > 0
     assert last["chips"][0]["uid"] == bench.uids[0]
 
 

@@ -18,12 +18,12 @@ from tests.sims import (
     Simulation,
     Sizes,
     Step,
+    allocations,
     assert_account,
     assert_cores,
     kinds_of,
     program,
     reserved_of,
-    things,
     used_of,
     workload,
 )
@@ -83,7 +83,7 @@ def test_every_step(name: str, machine: str, server: Server, folder: Path) -> No
     snapshot = wait_for_end(server, running)
     left = {chip["uid"]: (used_of(chip["memory"]), reserved_of(chip["memory"])) for chip in snapshot["chips"]}
     assert left == {uid: ({}, {}) for uid in highest}
-    assert things(server) == []
+    assert allocations(server) == []
     assert not any(snapshot["anomalies"].values()), snapshot["anomalies"]
 
     peaks = peaks_of(server)
@@ -107,16 +107,16 @@ def test_a_leak_is_what_is_left(server: Server, folder: Path) -> None:
                 assert leak > 0
                 left = {**before[measure], "dram": before[measure]["dram"] + WORKLOADS["leak"].rounds * leak}
                 assert truth[measure] == left
-            leaked = things(server, chip=uid, tag="logits")
+            leaked = allocations(server, chip=uid, tag="logits")
             assert len(leaked) == WORKLOADS["leak"].rounds
-            assert {thing["size"] for thing in leaked} == {once["used"]["dram"] - before["used"]["dram"]}
+            assert {allocation["size"] for allocation in leaked} == {once["used"]["dram"] - before["used"]["dram"]}
 
 
 def test_a_killed_process_leaves_its_picture(server: Server, folder: Path) -> None:
     with workload(server, "crash", "n150", folder) as running:
         last = running.step_to(f"round {WORKLOADS['crash'].rounds} done")
         assert_account(server, last)
-        largest = server.get("/things?limit=20")["things"]
+        largest = server.get("/allocations?limit=20")["allocations"]
         running.go_on()
         assert running.codes == [-signal.SIGKILL]
     snapshot = wait_for_end(server, running)
@@ -125,7 +125,9 @@ def test_a_killed_process_leaves_its_picture(server: Server, folder: Path) -> No
     assert kinds_of(snapshot) == {pid: {uid: truth["used"] for uid, truth in last.chips.items()}}
     kept = server.get(f"/processes/{pid}")["processes"][0]["largest"]
     names = ("chip", "kind", "address", "size", "tag")
-    assert [[thing[n] for n in names] for thing in kept] == [[thing[n] for n in names] for thing in largest]
+    assert [[allocation[n] for n in names] for allocation in kept] == [
+        [allocation[n] for n in names] for allocation in largest
+    ]
 
 
 def test_a_server_killed_in_the_middle(server: Server, folder: Path) -> None:
@@ -155,8 +157,8 @@ def test_a_circular_buffer_in_a_tensor_counts_once(server: Server, folder: Path)
     with workload(server, "conv", "n150", folder, rounds=1) as running:
         step = running.step_to("classified image 1")
         (truth,) = step.chips.values()
-        inside = [thing["size"] for thing in things(server, kind="cb") if thing["shared"]]
-        alone = [thing["size"] for thing in things(server, kind="cb") if not thing["shared"]]
+        inside = [allocation["size"] for allocation in allocations(server, kind="cb") if allocation["shared"]]
+        alone = [allocation["size"] for allocation in allocations(server, kind="cb") if not allocation["shared"]]
         assert min(inside) > 0
         assert sum(alone) == truth["used"]["cb"]
 
@@ -179,7 +181,7 @@ def test_fragmentation_is_seen_before_it_hurts(server: Server, folder: Path) -> 
         base, end = l1_bank(chip["memory"])
         banks = chip["memory"]["l1"]["banks"]
         allocated = chip["memory"]["l1"]["reserved"] // banks
-        taken = sorted((t["address"], t["reserved"] // banks) for t in things(server, chip=chip["uid"], kind="l1"))
+        taken = sorted((t["address"], t["reserved"] // banks) for t in allocations(server, chip=chip["uid"], kind="l1"))
         starts = [base, *(address + size for address, size in taken)]
         ends = [*(address for address, _ in taken), end]
         holes = [after - before for before, after in zip(starts, ends)]
@@ -236,11 +238,14 @@ def test_sub_meshes_have_addresses_of_their_own(server: Server, folder: Path) ->
             assert_cores(server, running.machine, step)
             if step.did == "programs":
                 at = {
-                    tag: sorted(thing["address"] for thing in things(server, chip="sim-t3k-0", kind="dram", tag=tag))
+                    tag: sorted(
+                        allocation["address"]
+                        for allocation in allocations(server, chip="sim-t3k-0", kind="dram", tag=tag)
+                    )
                     for tag in ("runtime", "whole", "left", "right")
                 }
             if step.did == "left closed":
-                tags = Counter((t["chip"], t["tag"]) for t in things(server, kind="dram"))
+                tags = Counter((t["chip"], t["tag"]) for t in allocations(server, kind="dram"))
                 assert {chip for chip, tag in tags if tag == "right"} == set(step.chips) - LEFT
                 assert {chip for chip, tag in tags if tag == "whole"} == set(step.chips)
                 assert not [chip for chip, tag in tags if tag == "left"]
@@ -264,7 +269,7 @@ def test_the_log_of_four_devices(serve: Serve, folder: Path) -> None:
     server = serve("--log-style", "untyped")
     with workload(server, "decode", "n150", folder, rounds=2) as running:
         running.step_to(HELD)
-        kinds = Counter((thing["device"], thing["kind"]) for thing in things(server))
+        kinds = Counter((allocation["device"], allocation["kind"]) for allocation in allocations(server))
     assert server.stop() == 0
     log = server.log.read_text()
     assert "not shown" not in log

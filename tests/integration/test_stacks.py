@@ -18,11 +18,11 @@ from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, ROOT, wheel
 from tests.runs import Bench
 from tests.support import Server, wait_until
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
 from ttmem.agent import require
 from ttmem.analyze.breakdown import operation_of, stack_of
-from ttmem.documents.snapshot import thing as described
+from ttmem.documents.snapshot import allocation as described
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KIND_BY_LABEL, Confidence, Kind
@@ -56,20 +56,20 @@ def as_told(file: str) -> str:
     return file if len(raw) <= PATH else "…" + raw[-(PATH - len("…".encode())) :].decode(errors="ignore")
 
 
-def found(agent: Agent, note: dict[str, Any]) -> list[Thing]:
+def found(agent: Agent, note: dict[str, Any]) -> list[Allocation]:
     """The buffer, on each chip."""
     kind, address = KIND_BY_LABEL[note["kind"]], note["address"]
-    buffers = (thing for holding in agent.source.holdings.values() for thing in holding.buffers.values())
-    return [thing for thing in buffers if thing.kind is kind and thing.address == address]
+    buffers = (allocation for holding in agent.source.holdings.values() for allocation in holding.buffers.values())
+    return [allocation for allocation in buffers if allocation.kind is kind and allocation.address == address]
 
 
-def of_buffer(thing: Thing) -> tuple[str | None, str | None, list[str]]:
-    extra = thing.extra
+def of_buffer(allocation: Allocation) -> tuple[str | None, str | None, list[str]]:
+    extra = allocation.extra
     assert extra is not None
     return extra.tag, extra.shape, (extra.stack or "").split("\n")
 
 
-def new_parts(agent: Agent, seen: set[int]) -> Iterator[Thing]:
+def new_parts(agent: Agent, seen: set[int]) -> Iterator[Allocation]:
     for holding in agent.source.holdings.values():
         for ident, program in holding.programs.items():
             if ident not in seen:
@@ -97,10 +97,10 @@ def test_every_buffer_bears_its_operation_stack_and_shape(
             collector.drain()
             (agent,) = collector.agents.values()
             for note in record["noted"]:
-                things = found(agent, note)
-                assert len(things) == len(program.uids)
-                for thing in things:
-                    tag, shape, stack = of_buffer(thing)
+                allocations = found(agent, note)
+                assert len(allocations) == len(program.uids)
+                for allocation in allocations:
+                    tag, shape, stack = of_buffer(allocation)
                     known = None if note["shape"] is None else f"{note['shape']} {note['dtype']} {note['layout']}"
                     assert (tag, shape, stack) == (note["operation"], known, expected(note, stack, depth))
                     count += 1
@@ -124,7 +124,7 @@ def test_what_is_no_depth_takes_no_stacks(wish: str, folder: Path) -> None:
         for record in program.records():
             collector.drain()
             buffers = [
-                t for t in collector.ledger.things() if t.extra is not None and t.address == record.get("address")
+                t for t in collector.ledger.allocations() if t.extra is not None and t.address == record.get("address")
             ]
             assert [(t.extra.tag, t.extra.shape, t.extra.stack) for t in buffers if t.extra] == [
                 (record["what"], None, None) for _ in buffers
@@ -159,9 +159,9 @@ def in_maze(path: int, turns: int = 3) -> list[str]:
     return [f"/maze.py:{line} walk" for line in (MAZE + 3, *(digit + 3 for digit in reversed(digits)))]
 
 
-def kept_in_maze(ledger: Ledger, record: dict[str, Any]) -> Thing:
-    (thing,) = (t for t in ledger.things() if t.kind is Kind.DRAM and t.address == record["address"])
-    return thing
+def kept_in_maze(ledger: Ledger, record: dict[str, Any]) -> Allocation:
+    (allocation,) = (t for t in ledger.allocations() if t.kind is Kind.DRAM and t.address == record["address"])
+    return allocation
 
 
 def test_more_stacks_than_can_be_kept(folder: Path) -> None:
@@ -225,8 +225,12 @@ def test_late_and_slow_readers_see_stacks_and_shapes(folder: Path) -> None:
 
 def has_all(server: Server, noted: list[dict[str, Any]]) -> bool:
     """Whether the server has heard of what was noted, to the end: shapes come last."""
-    things = server.get("/things?limit=10000")["things"]
-    known = {(thing["kind"], thing["address"]) for thing in things if thing["shape"] or not thing["tag"]}
+    allocations = server.get("/allocations?limit=10000")["allocations"]
+    known = {
+        (allocation["kind"], allocation["address"])
+        for allocation in allocations
+        if allocation["shape"] or not allocation["tag"]
+    }
     return known >= {(note["kind"], note["address"]) for note in noted}
 
 
@@ -240,13 +244,13 @@ def test_a_recording_keeps_stacks_and_shapes(serve: Callable[..., Server], folde
             if record["scene"] != "ways":
                 continue
             wait_until(partial(has_all, server, record["noted"]), "the scene")
-            said = server.get("/things?limit=10000")["things"]
+            said = server.get("/allocations?limit=10000")["allocations"]
             server.stop()
     ledger = Ledger()
     with open(file, "rb") as recorded:
         JournalReader(recorded).replay(ledger)
     words = ("chip", "kind", "address", "size", "program", "cores", "tag", "shape", "line", "stack")
-    again = [described(thing) for thing in ledger.things()]
+    again = [described(allocation) for allocation in ledger.allocations()]
 
     def sorted_words(rows: list[dict[str, Any]]) -> list[str]:
         return sorted(repr([row[word] for word in words]) for row in rows)

@@ -31,7 +31,7 @@ def running(server: Server, *counters: str) -> Iterator[int]:
         assert process.stdin is not None
         assert process.stdout is not None
         pid = int(process.stdout.readline())
-        wait_until(lambda: (row := server.process_of(pid)) and row["things"] == 1, "the buffer")
+        wait_until(lambda: (row := server.process_of(pid)) and row["allocations"] == 1, "the buffer")
         yield pid
         process.stdin.close()
         process.wait(PATIENCE)
@@ -89,7 +89,7 @@ def test_a_run_exits_with_5(folder: Path, option: tuple[str, ...]) -> None:
     assert ran.code == 5, ran.err
     assert re.search(rf"^ttmem run: exit 0 after .*; uncertain: {COUNTED}$", ran.err, re.MULTILINE)
     assert "100 %" not in ran.err
-    assert f"left at the end: 100 B in 1 thing (uncertain: {COUNTED})" in ran.err
+    assert f"left at the end: 100 B in 1 allocation (uncertain: {COUNTED})" in ran.err
     assert f"verdict: the result is uncertain: the agent counted {COUNTED}" in ran.err
     assert ran.data["completeness"] is None
     assert {one["reason"]: one["count"] for one in ran.data["uncertain"]} == {"replaced": 143, "unknown_frees": 2}

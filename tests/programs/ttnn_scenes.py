@@ -173,7 +173,7 @@ def part_of_a_mesh(stage: Stage) -> None:
 
 
 @scene
-def global_things(stage: Stage) -> None:
+def global_allocations(stage: Stage) -> None:
     """Semaphores and circular buffers that outlive programs are L1 buffers."""
     device = stage.open()
     semaphore = ttnn.create_global_semaphore(device, cores(4, 4), 0)

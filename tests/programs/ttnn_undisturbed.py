@@ -29,11 +29,11 @@ def references(device: Any) -> Any:
     make = {"dtype": ttnn.bfloat16, "layout": ttnn.TILE_LAYOUT, "device": device}
     own, frame = Watched(), sys._getframe()
     tensor = ttnn.zeros([32, 64], **make)
-    before = [sys.getrefcount(thing) for thing in (own, frame, tensor, make, device, references, ttnn.relu)]
+    before = [sys.getrefcount(allocation) for allocation in (own, frame, tensor, make, device, references, ttnn.relu)]
     several = ttnn.split(ttnn.zeros([1, 1, 32, 64], **make), 32, 3)
     result = ttnn.relu(tensor)
     both = ttnn.add(tensor, result)
-    counts = [sys.getrefcount(thing) for thing in (own, frame, tensor, make, device, references, ttnn.relu)]
+    counts = [sys.getrefcount(allocation) for allocation in (own, frame, tensor, make, device, references, ttnn.relu)]
     print("references", before == counts, counts, [sys.getrefcount(t) for t in (result, both, several, several[0])])
     del frame
     return weakref.ref(own)

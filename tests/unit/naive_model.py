@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second account, too simple to be wrong: a list of live things that is summed anew whenever somebody asks.
+"""A second account, too simple to be wrong: a list of live allocations that is summed anew whenever somebody asks.
 
 Written from the accounting rules, not from the ledger, and slow on purpose. The rule numbers are those of the design.
 """
@@ -74,7 +74,7 @@ class Voice:
 
 @dataclass(eq=False)
 class Item:
-    """One live thing; ``place`` is what makes it that thing within its source and device number (rule 1)."""
+    """One live allocation; ``place`` is what makes it that allocation within its source and device number (rule 1)."""
 
     voice: Voice
     number: int
@@ -164,8 +164,8 @@ Rows = dict[tuple[str, Any], tuple[int, int, int]]  # (chip, pool or (device, ki
 class NaiveAccount:
     """Who holds what, found by looking."""
 
-    def __init__(self, things_per_process: int = 4_000_000) -> None:
-        self.things_per_process = things_per_process
+    def __init__(self, allocations_per_process: int = 4_000_000) -> None:
+        self.allocations_per_process = allocations_per_process
         self.seq = 0
         self.live: list[Item] = []
         self.parties: dict[tuple[int, int | None, int], Party] = {}
@@ -177,7 +177,7 @@ class NaiveAccount:
         self.reserved_peak: dict[Key, int] = {}
         self.ran: dict[str, dict[int, tuple[Voice, int, int]]] = {}  # chip -> core -> program run last there
         self._time = 0.0
-        self._moved: set[Party] = set()  # whose things are elsewhere since this event
+        self._moved: set[Party] = set()  # whose allocations are elsewhere since this event
         self._members: dict[Key, list[Item]] = {}
         self._sums: dict[Key, Sum] = {}
         self._believed: dict[tuple[Party, str, Kind], Voice] = {}
@@ -256,7 +256,7 @@ class NaiveAccount:
     def held_by(self, party: Party) -> list[Item]:
         return [item for item in self.live if item.voice.party is party]
 
-    # -- things come ---------------------------------------------------------------------------------------------
+    # -- allocations come ---------------------------------------------------------------------------------------------
 
     def _on_Allocated(self, voice: Voice, event: ev.Allocated) -> None:
         if not 0 < event.size <= LARGEST_SIZE or not self._hear(voice, event.device):
@@ -288,7 +288,7 @@ class NaiveAccount:
             self.live.remove(old)
             if not event.refs:
                 voice.party.anomalies["replaced"] += 1
-        elif len(self.held_by(voice.party)) >= self.things_per_process:
+        elif len(self.held_by(voice.party)) >= self.allocations_per_process:
             voice.party.anomalies["dropped"] += 1
             return
         refs = 1 if event.kind in _KERNELS else event.refs or 1
@@ -300,7 +300,7 @@ class NaiveAccount:
         voice.confirmed.append(item)
         voice.spoke.setdefault((event.device, kind), (self.seq,))
 
-    # -- things go -----------------------------------------------------------------------------------------------
+    # -- allocations go -----------------------------------------------------------------------------------------------
 
     def _on_Freed(self, voice: Voice, event: ev.Freed) -> None:
         if event.device < 0:
@@ -345,7 +345,7 @@ class NaiveAccount:
 
     def _choose(self, voice: Voice, event: ev.Freed, found: list[Item]) -> Item:
         of_size = [i for i in found if i.size == event.size]
-        if not event.address:  # things without an address: the youngest of that size, else the youngest
+        if not event.address:  # allocations without an address: the youngest of that size, else the youngest
             return (of_size or found)[-1]
         if len(found) == 1:
             return found[0]
@@ -511,7 +511,7 @@ class NaiveAccount:
         return dict(held)
 
     def _begin_anew(self, party: Party) -> None:
-        """Its things count elsewhere than before: phases that are open begin with what there was before this event."""
+        """Its allocations count elsewhere than before: open phases begin with what there was before this event."""
         old = [item for item in self.held_by(party) if not item.waiting and item.born < self.seq]
         for key, phase in party.phases.items():
             now = self._sum_of(old)
@@ -651,5 +651,5 @@ def kind_of_id(geometry: Geometry | None, ident: int) -> Kind:
 
 
 def largest(items: list[Item]) -> Iterator[Item]:
-    """The things that a list of the largest ones must show, up to ties."""
+    """The allocations that a list of the largest ones must show, up to ties."""
     return iter(sorted(items, key=lambda item: -item.size)[:KEPT])

@@ -328,10 +328,10 @@ def test_a_head_that_goes_back_or_jumps(memory: Memory, ring: Ring) -> None:
 
 
 def test_live_is_the_table(memory: Memory, ring: Ring) -> None:
-    things = [memory.allocate(slot, address=slot) for slot in range(5)]
+    allocations = [memory.allocate(slot, address=slot) for slot in range(5)]
     memory.free(2)
-    del things[2]
-    assert ring.live() == [tuple(thing) for thing in things]
+    del allocations[2]
+    assert ring.live() == [tuple(allocation) for allocation in allocations]
     assert ring.cursor == 6
 
 
@@ -399,12 +399,12 @@ def test_a_record_whose_change_of_the_table_is_not_made_yet_counts(memory: Memor
     else:
         memory.append(RingEvent.DESTROYED, 0, program=7)
         expected = [buffer]
-    assert ring.live() == [tuple(thing) for thing in expected]
+    assert ring.live() == [tuple(allocation) for allocation in expected]
     assert ring.cursor == ring.head
 
 
-def test_a_thing_there_was_no_room_for_is_in_no_slot(memory: Memory, ring: Ring) -> None:
-    """The table was full: the record says so, and neither table nor account can keep the thing."""
+def test_a_allocation_there_was_no_room_for_is_in_no_slot(memory: Memory, ring: Ring) -> None:
+    """The table was full: the record says so, and neither table nor account can keep the allocation."""
     memory.allocate(0, address=1)
     field = ring.field
 
@@ -732,7 +732,7 @@ class Follower:
                     frame = self.table[record.slot]
                     self.table[record.slot] = frame._replace(time=record.time, flags=frame.flags | RAN)
                 elif record.event == RingEvent.DESTROYED:
-                    gone = [slot for slot, thing in self.table.items() if thing.program == record.program]
+                    gone = [slot for slot, allocation in self.table.items() if allocation.program == record.program]
                     for slot in gone:
                         del self.table[slot]
         return sorted(self.table.values())

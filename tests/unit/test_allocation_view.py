@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of things and events: what it asks a real server for, what it shows, letter by letter, and its keys.
+"""The view of allocations and events: what it asks a real server for, what it shows, letter by letter, and its keys.
 
 `make screens` writes the files in tests/data/top anew; then read the difference.
 """
@@ -24,7 +24,7 @@ from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.dashboard_state import Answer, Model
 from ttmem.show.top.parts import event_list as eventlist
 from ttmem.show.top.parts.rows import Row, Signs, Size
-from ttmem.show.top.views.allocation_view import Things
+from ttmem.show.top.views.allocation_view import Allocations
 
 Json = dict[str, Any]
 NOW = 1_767_323_045.0  # the second of the pictures' time
@@ -33,8 +33,8 @@ SCENES = ("various", "rare", "alone")
 TAGS = ("ttnn.matmul", None, "conv51.weight", "层.注意力.权重", "reader: 1408 B")
 
 
-def thing(number: int, **values: Any) -> Json:
-    """As in the answer to /things, the keys of which another test compares with a server's."""
+def allocation(number: int, **values: Any) -> Json:
+    """As in the answer to /allocations, the keys of which another test compares with a server's."""
     return {
         "pid": 4711, "chip": f"u{number % 4}", "device": number % 4, "kind": KINDS[number % 5],
         "id": hex(4096 + 32 * number), "address": 4096 + 32 * number, "size": (100 - number) * MIB, "reserved": None,
@@ -44,16 +44,16 @@ def thing(number: int, **values: Any) -> Json:
     }  # fmt: skip
 
 
-def answer_of(things: list[Json], matched: int | None = None, offset: int = 0) -> Answer:
-    matched = len(things) if matched is None else matched
-    size = sum(one["size"] for one in things) + (matched - len(things)) * MIB  # the others have 1 MiB each
-    return Answer({"matched": matched, "bytes": size, "offset": offset, "things": things}, None, 0.0)
+def answer_of(allocations: list[Json], matched: int | None = None, offset: int = 0) -> Answer:
+    matched = len(allocations) if matched is None else matched
+    size = sum(one["size"] for one in allocations) + (matched - len(allocations)) * MIB  # the others have 1 MiB each
+    return Answer({"matched": matched, "bytes": size, "offset": offset, "allocations": allocations}, None, 0.0)
 
 
 def picture_of(server: bool = True, chips: int = 4) -> Json:
     picture = blank.picture("2026-01-02T03:04:05.000Z", "box")
     picture["chips"] = [{**blank.chip(f"u{number}", board="n150"), "kmd": number} for number in range(chips)]
-    picture["processes"] = [{**blank.process(4711, "tracked"), "name": "python", "things": 250}]
+    picture["processes"] = [{**blank.process(4711, "tracked"), "name": "python", "allocations": 250}]
     picture["server"] = {"pid": 99, "version": "1.2.3", "events": 5} if server else None
     why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
     picture["sources"] = [] if server else [{"name": "server", "state": "not running", "detail": why}]
@@ -63,10 +63,10 @@ def picture_of(server: bool = True, chips: int = 4) -> Json:
 class Screen:
     """The view with a model in which every question has an answer."""
 
-    def __init__(self, things: list[Json] | Answer = (), size: Size = Size(120, 38), **picture: Any) -> None:  # type: ignore[assignment]
-        self.model, self.view, self.size, self.signs = Model(), Things(), size, Signs()
+    def __init__(self, allocations: list[Json] | Answer = (), size: Size = Size(120, 38), **picture: Any) -> None:  # type: ignore[assignment]
+        self.model, self.view, self.size, self.signs = Model(), Allocations(), size, Signs()
         self.model.take(picture_of(**picture), 0.0, 0.0)
-        self.answer = things if isinstance(things, Answer) else answer_of(list(things))
+        self.answer = allocations if isinstance(allocations, Answer) else answer_of(list(allocations))
         self.rows()
 
     def rows(self) -> list[str]:
@@ -84,7 +84,7 @@ class Screen:
 
     def query(self) -> dict[str, str]:
         (path,) = self.view.wants(self.model)
-        assert urlsplit(path).path == "/things"
+        assert urlsplit(path).path == "/allocations"
         return {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
 
     def events(self, *events: Json, lost: int = 0) -> list[str]:
@@ -101,23 +101,23 @@ def event(number: int, name: str = "Allocated", **values: Any) -> Json:
 
 def various() -> list[Json]:
     odd = [
-        thing(20, counted=False, confidence="reported", source="client"),
-        thing(21, shared=True, cores="{[0-0 - 7-7]}"),
-        thing(22, confidence="estimated", reserved=77 * MIB, program=12, layout="height_sharded", core_count=64),
-        thing(23, core={"x": 3, "y": 4, "address": 0x3410, "what": "firmware"}, pid=None),
+        allocation(20, counted=False, confidence="reported", source="client"),
+        allocation(21, shared=True, cores="{[0-0 - 7-7]}"),
+        allocation(22, confidence="estimated", reserved=77 * MIB, program=12, layout="height_sharded", core_count=64),
+        allocation(23, core={"x": 3, "y": 4, "address": 0x3410, "what": "firmware"}, pid=None),
     ]
-    return [thing(number) for number in range(20)] + odd
+    return [allocation(number) for number in range(20)] + odd
 
 
-def test_where_a_thing_was_made_is_said() -> None:
-    text = "\n".join(Screen([thing(0, shape="1x32x4096", line="model.py:42 in forward")]).rows())
+def test_where_a_allocation_was_made_is_said() -> None:
+    text = "\n".join(Screen([allocation(0, shape="1x32x4096", line="model.py:42 in forward")]).rows())
     assert "Made at model.py:42 in forward, of the shape 1x32x4096" in text
-    assert "Made at" not in "\n".join(Screen([thing(0)]).rows())
+    assert "Made at" not in "\n".join(Screen([allocation(0)]).rows())
 
 
 @pytest.mark.parametrize("what", SCENES)
 def test_the_screen(what: str) -> None:
-    """What is rarer than in test_top_screens: things of all kinds, events of all kinds, nobody to ask."""
+    """What is rarer than in test_top_screens: allocations of all kinds, events of all kinds, nobody to ask."""
 
     def draw(size: Size, signs: Signs) -> list[Row]:
         screen = Screen(answer_of(various(), 250), size, server=what != "alone")
@@ -137,17 +137,17 @@ def test_the_screen(what: str) -> None:
             screen.press("down", "down")
         return screen.view.rows(screen.model, size, signs)
 
-    beside(f"things-{what}", forms(draw))
+    beside(f"allocations-{what}", forms(draw))
 
 
 def test_no_screen_is_left_over() -> None:
-    assert files_of("things") == {f"things-{what}" for what in SCENES}
+    assert files_of("allocations") == {f"allocations-{what}" for what in SCENES}
 
 
 @st.composite
-def any_things(draw: Any) -> Json:
+def any_allocations(draw: Any) -> Json:
     place = st.none() | st.just({"x": 3, "y": 4, "address": 0x3410, "what": "firmware"})
-    return thing(
+    return allocation(
         draw(st.integers(0, 50)), tag=draw(st.none() | anything), pid=draw(st.sampled_from([None, 1, 1 << 22])),
         size=draw(sizes) or 0, reserved=draw(sizes), kind=draw(st.sampled_from(blank.KINDS)), core=draw(place),
         since=draw(st.floats(0, 2 * NOW)), counted=draw(st.booleans()), shared=draw(st.booleans()),
@@ -172,19 +172,19 @@ KEYS = (
 
 @settings(max_examples=120)
 @given(
-    pictures(), st.lists(any_things(), max_size=5), st.lists(any_events(), max_size=5), st.integers(1, 300),
+    pictures(), st.lists(any_allocations(), max_size=5), st.lists(any_events(), max_size=5), st.integers(1, 300),
     st.integers(1, 80), st.sampled_from(["ascii", "block"]), st.lists(st.sampled_from(KEYS), max_size=12),
 )  # fmt: skip
 def test_every_screen_fits(
-    picture: Json, things: list[Json], events: list[Json], width: int, height: int, charts: str, keys: list[str]
+    picture: Json, allocations: list[Json], events: list[Json], width: int, height: int, charts: str, keys: list[str]
 ) -> None:
-    model, view = Model(), Things()
+    model, view = Model(), Allocations()
     model.take(picture, 0.0, 0.0)
     model.answers["/events"] = Answer({"events": events, "lost": 3}, None, 0.0)
     for key in ["", *keys]:
         view.press(key, model)
         for path in view.wants(model):
-            model.answers.setdefault(path, answer_of(things, 10 + len(things)))
+            model.answers.setdefault(path, answer_of(allocations, 10 + len(allocations)))
         rows = view.rows(model, Size(width, height), Signs(charts))
         checked(rows, Size(width, height), charts == "ascii")
 
@@ -192,7 +192,7 @@ def test_every_screen_fits(
 def test_without_a_server_nothing_is_asked_and_the_reason_is_said() -> None:
     screen = Screen(server=False)
     text = " ".join(" ".join(screen.rows()).split())
-    assert "Things and events are known to a server alone: no ttmem server answers" in text
+    assert "Allocations and events are known to a server alone: no ttmem server answers" in text
     assert "start one with `ttmem serve`" in text
     assert screen.view.wants(screen.model) == []
     assert screen.view.wants(Model()) == []
@@ -263,7 +263,7 @@ def test_a_size_that_is_none() -> None:
 
 def test_pages() -> None:
     """A page more on either side is asked for, and what is not there yet is shown as such."""
-    everything = [thing(number % 90, id=hex(number)) for number in range(1000)]
+    everything = [allocation(number % 90, id=hex(number)) for number in range(1000)]
     screen = Screen(answer_of(everything[:90], 1000))
     screen.press("end")
     query = screen.query()
@@ -291,21 +291,21 @@ def test_all_that_is_seen_is_asked_for(top: int, height: int) -> None:
 
 
 def test_beyond_what_the_server_gives() -> None:
-    screen = Screen(answer_of([thing(number) for number in range(40)], 2_000_000))
+    screen = Screen(answer_of([allocation(number) for number in range(40)], 2_000_000))
     screen.press("end")
     assert int(screen.query()["offset"]) < 100_000
     assert "(those beyond 100,000 cannot be shown)" in screen.rows()[-1] + screen.rows()[31]
 
 
 def test_sums() -> None:
-    """29 of 40 things fit; 100 + 99 + ... MiB."""
-    things = [thing(number) for number in range(40)]
-    screen = Screen(answer_of(things))
+    """29 of 40 allocations fit; 100 + 99 + ... MiB."""
+    allocations = [allocation(number) for number in range(40)]
+    screen = Screen(answer_of(allocations))
     rows = screen.rows()
     seen, rest = sum(range(72, 101)), sum(range(61, 72))
-    assert rows[0] == f"THINGS  40 things, {(seen + rest) / 1024:.1f} GiB"
+    assert rows[0] == f"ALLOCATIONS  40 allocations, {(seen + rest) / 1024:.1f} GiB"
     assert rows[31] == f" 1-29: {seen / 1024:.1f} GiB; 11 more: {rest:.1f} MiB"
-    assert "40 things of 250" in screen.press("f")[0], "so many there are, by the snapshot"
+    assert "40 allocations of 250" in screen.press("f")[0], "so many there are, by the snapshot"
 
 
 def test_what_is_not_counted_says_so() -> None:
@@ -321,12 +321,12 @@ def test_what_is_not_counted_says_so() -> None:
     assert "Written to core 3,4 at 0x3410: firmware" in text
 
 
-def test_the_chosen_thing_stays_chosen() -> None:
+def test_the_chosen_allocation_stays_chosen() -> None:
     screen = Screen(various())
     screen.press("down", "down")
     title = next(row for row in screen.rows() if row.startswith("──"))
-    assert thing(2)["id"] in title
-    screen.answer = answer_of([thing(77), *various()])
+    assert allocation(2)["id"] in title
+    screen.answer = answer_of([allocation(77), *various()])
     assert title in screen.rows()
 
 
@@ -338,7 +338,7 @@ def test_a_click_on_a_title_sorts_and_one_on_a_row_chooses() -> None:
         assert screen.query()["sort"] == wanted
     assert "AGE▴" in screen.rows()[1]
     assert screen.view.click(4, 5, screen.model)
-    assert any(row.startswith("──") and thing(3)["id"] in row for row in screen.rows())
+    assert any(row.startswith("──") and allocation(3)["id"] in row for row in screen.rows())
     assert not screen.view.click(4, 37, screen.model)
 
 
@@ -433,8 +433,8 @@ def test_a_real_server(server: Server, client: AllocationClient) -> None:
             buffer_id=4096 * number, tag=f"layer {number}",
         )  # fmt: skip
     assert client.flush()
-    wait_until(lambda: server.get("/things?limit=1")["matched"] == 120, "the reports' arrival")
-    model, view, size = Model(), Things(), Size(120, 38)
+    wait_until(lambda: server.get("/allocations?limit=1")["matched"] == 120, "the reports' arrival")
+    model, view, size = Model(), Allocations(), Size(120, 38)
     model.take(server.snapshot(), 0.0, 0.0)
 
     def rows(*keys: str) -> list[str]:
@@ -447,18 +447,18 @@ def test_a_real_server(server: Server, client: AllocationClient) -> None:
         return lines(view.rows(model, size, Signs()))
 
     first = rows()
-    assert "120 things, 7.1 MiB" in first[0]
-    assert set(server.get("/things?limit=1")["things"][0]) == set(thing(0))
+    assert "120 allocations, 7.1 MiB" in first[0]
+    assert set(server.get("/allocations?limit=1")["allocations"][0]) == set(allocation(0))
     assert "layer 119" in first[2]
     assert "layer 0" in rows("end")[30]
-    assert "60 things of 120" in rows("home", "f", "f")[0]
-    assert "60 things of 120" in rows("escape", "c")[0]
+    assert "60 allocations of 120" in rows("home", "f", "f")[0]
+    assert "60 allocations of 120" in rows("escape", "c")[0]
     assert f"pid {os.getpid()}" in rows("escape", "p")[0]
-    assert "21 things of 120" in rows("escape", "m", *"100K", "enter")[0]
-    assert "11 things of 120" in rows("escape", "slash", *"er", "space", "7", "enter")[0]
+    assert "21 allocations of 120" in rows("escape", "m", *"100K", "enter")[0]
+    assert "11 allocations of 120" in rows("escape", "slash", *"er", "space", "7", "enter")[0]
     assert "layer 0" in rows("escape", "s", "s")[2]
     model.pick(("assumed:1",))
-    assert "60 things," in rows()[0]
+    assert "60 allocations," in rows()[0]
     model.pick(("assumed:0", "assumed:1"))
-    assert "120 things," in rows()[0]
+    assert "120 allocations," in rows()[0]
     assert "Traceback" not in server.err.read_text()

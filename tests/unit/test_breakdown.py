@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Things put together: each counts once, in the group of what made it, and none for those who may not know."""
+"""Allocations put together: each counts once, in the group of what made it, and none for those who may not know."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def ledger_of(*events: Event, uid: int = 0, ledger: Ledger | None = None) -> Led
 
 def grouped(ledger: Ledger, by: str, **more: Any) -> dict[str | None, dict[str, Any]]:
     found = Groups(by, **more)
-    for thing in ledger.things():
-        found.add(thing)
+    for allocation in ledger.allocations():
+        found.add(allocation)
     result = found.result()
     assert len(result) == len(found)
     assert found.bytes == sum(group["bytes"] for group in result)
@@ -89,7 +89,7 @@ def test_more_groups_than_are_kept_are_one(monkeypatch: pytest.MonkeyPatch) -> N
     assert sum(group["bytes"] for group in found.values()) == sum(10 + n for n in range(1, 9))
 
 
-things = st.lists(
+allocations = st.lists(
     st.tuples(
         st.sampled_from(BUFFER_KINDS),
         st.integers(1, 1 << 30),
@@ -103,7 +103,7 @@ things = st.lists(
 )
 
 
-@given(things)
+@given(allocations)
 def test_nothing_is_lost_and_nothing_counts_twice(rows: list[tuple[Any, ...]]) -> None:
     ledger = Ledger()
     for at, (kind, size, tag, line, shape, reserved, uid) in enumerate(rows):

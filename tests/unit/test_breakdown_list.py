@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 6 with things put together: what is asked, what is shown, what opens."""
+"""View 6 with allocations put together: what is asked, what is shown, what opens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.breakdown_list import BY
 from ttmem.show.top.parts.data_feed import Answer
 from ttmem.show.top.parts.rows import Signs, Size, text_of
-from ttmem.show.top.views.allocation_view import Things
+from ttmem.show.top.views.allocation_view import Allocations
 
 Json = dict[str, Any]
 SIZE = Size(120, 20)
@@ -31,29 +31,29 @@ def group(by: str, key: str | None, size: int, **kinds: int) -> Json:
     return {by: key, "count": 3, "bytes": size, "reserved": None, "largest": size, "kinds": kinds or {"dram": size}}
 
 
-def answer(model: Model, view: Things, groups: list[Json], by: str) -> None:
+def answer(model: Model, view: Allocations, groups: list[Json], by: str) -> None:
     (path,) = view.wants(model)
     total = sum(one["bytes"] for one in groups)
     model.answers[path] = Answer({"by": by, "groups": groups, "count": len(groups), "bytes": total}, None, 0.0)
 
 
-def shown(model: Model, view: Things, size: Size = SIZE, ascii: bool = False) -> list[str]:
+def shown(model: Model, view: Allocations, size: Size = SIZE, ascii: bool = False) -> list[str]:
     return [text_of(row) for row in view.rows(model, size, Signs("ascii" if ascii else "braille"))]
 
 
 def test_g_goes_through_all_and_back() -> None:
-    model, view = model_of(), Things()
+    model, view = model_of(), Allocations()
     asked = []
     for _ in BY:
         (path,) = view.wants(model)
         asked.append(path.partition("by=")[2].partition("&")[0] if path.startswith("/groups?") else "")
         assert view.press("g", model)
     assert tuple(asked) == BY
-    assert view.wants(model)[0].startswith("/things?")
+    assert view.wants(model)[0].startswith("/allocations?")
 
 
 def test_the_largest_has_its_share_and_a_bar() -> None:
-    model, view = model_of(), Things()
+    model, view = model_of(), Allocations()
     view.by = "op"
     answer(model, view, [group("op", "ttnn.matmul", 3 << 20, l1=1 << 20, cb=2 << 20), group("op", None, 1 << 20)], "op")
     lines = shown(model, view)
@@ -69,7 +69,7 @@ def test_the_largest_has_its_share_and_a_bar() -> None:
 
 
 def test_a_share_is_one_of_all_groups_not_of_those_listed() -> None:
-    model, view = model_of(), Things()
+    model, view = model_of(), Allocations()
     view.by = "op"
     (path,) = view.wants(model)
     listed = [group("op", "ttnn.matmul", 3 << 20)]
@@ -81,7 +81,7 @@ def test_a_share_is_one_of_all_groups_not_of_those_listed() -> None:
 
 @pytest.mark.parametrize("ascii", [False, True])
 def test_the_smallest_has_a_bar_as_well(ascii: bool) -> None:
-    model, view = model_of(), Things()
+    model, view = model_of(), Allocations()
     view.by = "op"
     answer(model, view, [group("op", "large", 1 << 40), group("op", "small", 1), group("op", "none", 0)], "op")
     bars = [line.split("%", 1)[1][1:17].strip() for line in shown(model, view, ascii=ascii)[2:5]]
@@ -91,7 +91,7 @@ def test_the_smallest_has_a_bar_as_well(ascii: bool) -> None:
 @pytest.mark.parametrize("by", [by for by in BY if by])
 @pytest.mark.parametrize("size", [Size(80, 22), Size(120, 38), Size(40, 5)])
 def test_it_fits(by: str, size: Size) -> None:
-    model, view = model_of(), Things()
+    model, view = model_of(), Allocations()
     view.by = by
     key = "/home/somebody/" + "x" * 300 + ".py:3 forward" if by == "line" else "y" * 300
     answer(model, view, [group(by, key if by != "kind" else "dram", 5)] * 100, by)
@@ -101,14 +101,14 @@ def test_it_fits(by: str, size: Size) -> None:
 
 
 def test_a_line_is_shown_without_most_of_its_path() -> None:
-    model, view = model_of(), Things()
+    model, view = model_of(), Allocations()
     view.by = "line"
     answer(model, view, [group("line", "/home/me/llama/model.py:42 forward", 5)], "line")
     assert " llama/model.py:42 forward" in shown(model, view)[2]
 
 
 def test_enter_opens_an_operation_and_a_kind() -> None:
-    model, view = model_of(), Things()
+    model, view = model_of(), Allocations()
     for by, key, asked in (("op", "ttnn.add", "tag=ttnn.add"), ("kind", "l1", "kind=l1")):
         view.press("escape", model)
         view.by = by
@@ -118,12 +118,12 @@ def test_enter_opens_an_operation_and_a_kind() -> None:
         shown(model, view)
         assert view.press("enter", model)
         (path,) = view.wants(model)
-        assert path.startswith("/things?")
+        assert path.startswith("/allocations?")
         assert asked in path
 
 
 def test_what_cannot_be_opened_says_so() -> None:
-    model, view = model_of(), Things()
+    model, view = model_of(), Allocations()
     view.by = "shape"
     answer(model, view, [group("shape", "[1, 32] bfloat16 tile", 5)], "shape")
     shown(model, view)
@@ -133,7 +133,7 @@ def test_what_cannot_be_opened_says_so() -> None:
 
 
 def test_filters_hold_for_groups_as_well() -> None:
-    model, view = model_of(), Things()
+    model, view = model_of(), Allocations()
     view.press("f", model)
     view.by = "op"
     assert "kind=dram" in view.wants(model)[0]
@@ -142,6 +142,6 @@ def test_filters_hold_for_groups_as_well() -> None:
 
 
 def test_remembered_nonsense_is_nothing() -> None:
-    model, view = model_of(), Things()
+    model, view = model_of(), Allocations()
     view.by = "colour"
-    assert view.wants(model)[0].startswith("/things?")
+    assert view.wants(model)[0].startswith("/allocations?")

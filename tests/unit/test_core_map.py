@@ -66,8 +66,8 @@ class Account:
 
     def map(self) -> L1Map:
         survey = Survey(self.ledger.chips["77"], self.geometry)
-        for thing in self.ledger.things():
-            survey.add(thing)
+        for allocation in self.ledger.allocations():
+            survey.add(allocation)
         for _ in survey.finish():
             pass
         return survey.map
@@ -178,7 +178,7 @@ def test_a_circular_buffer_in_a_tensor_takes_nothing_more() -> None:
     core, found = account.core(), account.segments()
     assert (core.used, core.overlap, core.end) == (105824 + 8192, 0, None)
     (buffer,) = [segment for segment in found if segment.kind == "l1"]
-    assert [thing.extra.tag for thing in buffer.inside if thing.extra] == ["in place"]
+    assert [allocation.extra.tag for allocation in buffer.inside if allocation.extra] == ["in place"]
 
 
 def test_two_allocators_that_hand_out_one_address() -> None:
@@ -189,7 +189,7 @@ def test_two_allocators_that_hand_out_one_address() -> None:
     assert (core.used, core.overlap) == (105824 + 4096 + 2048, 2048)
     tags = [tuple(t.extra.tag for t in pair if t.extra) for pair in found.overlaps]
     assert tags == [("mesh", "sub-mesh")]
-    both = [segment for segment in account.segments() if len(segment.things) == 2]
+    both = [segment for segment in account.segments() if len(segment.allocations) == 2]
     assert shape(both) == [(1402048, 1404096, "l1")]
 
 
@@ -215,7 +215,7 @@ def test_a_buffer_of_unknown_extent_is_the_floor_and_the_rest_is_unknown() -> No
     assert (found.unplaced[NO_SIZE], found.unplaced_bytes[NO_SIZE]) == (2, 64 * 2048 + 64)
     *_, last = account.segments()
     assert (last.start, last.end, last.kind) == (1400000, 1499136, "unknown")
-    assert [thing.address for thing in last.things] == [1400000, 1450000]
+    assert [allocation.address for allocation in last.allocations] == [1400000, 1450000]
 
 
 def test_what_has_no_place_is_counted_as_such() -> None:
@@ -298,14 +298,14 @@ def test_where_a_sharded_buffer_has_its_data() -> None:
     for x in (0, 1):
         core = found.core(x, 0)
         assert core is not None
-        answers.append([has_data(found.things[number], core, 64) for _, _, number in map(parted, found.buffers)])
+        answers.append([has_data(found.allocations[number], core, 64) for _, _, number in map(parted, found.buffers)])
     assert answers == [[True, None, True, None], [False, None, True, None]]
 
 
 def floor_finder(account: Account) -> Headroom:
     finder = FloorFinder(account.ledger.chips["77"])
-    for thing in account.ledger.things():
-        finder.add(thing)
+    for allocation in account.ledger.allocations():
+        finder.add(allocation)
     return finder.result()
 
 
@@ -378,7 +378,7 @@ runs = st.lists(st.tuples(st.integers(1, 3), masks()), max_size=4)
 
 
 def painted(buffers: list[Placed], on_core: list[Part]) -> tuple[list[int], list[bool]]:
-    """How many things lie on each byte, and whether a buffer of unknown extent may."""
+    """How many allocations lie on each byte, and whether a buffer of unknown extent may."""
     counts = [1] * SMALL.l1_base + [0] * (SMALL.l1_size - SMALL.l1_base)
     for address, on_each, _ in buffers:
         for byte in range(address, min(SMALL.l1_size, address + (on_each or 0))):
@@ -456,7 +456,7 @@ def check_segments(found: L1Map, core: Core, counts: list[int], unknown: list[bo
                 assert not unknown[byte]
                 assert (byte >= SMALL.l1_size - SMALL.l1_small_size) == (segment.kind == "small_free")
             elif not fixed:
-                assert counts[byte] == len(segment.things)
+                assert counts[byte] == len(segment.allocations)
 
 
 @settings(max_examples=200)

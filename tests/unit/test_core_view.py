@@ -226,8 +226,8 @@ def test_where_the_wall_is_may_not_be_known() -> None:
     assert re.search(r"least headroom - ", text)
     assert re.search(r"wall at +- not known", text)
     assert re.search(r"worst to +1005824 program 3 ttnn::conv2d", text)
-    assert "? 1 things are not in the map" not in text
-    assert "? 1 thing is not in the map: no address in L1 was reported" in text
+    assert "? 1 allocations are not in the map" not in text
+    assert "? 1 allocation is not in the map: no address in L1 was reported" in text
 
 
 def test_without_a_server_or_a_chip_it_says_so() -> None:

@@ -87,9 +87,9 @@ def test_a_pause_keeps_the_answers_too() -> None:
     old, new = Answer({"n": 1}, None, 1.0), Answer({"n": 2}, None, 2.0)
     model.hear({"/cores": old}, ["/cores"], 1.0)
     model.paused = True
-    model.hear({"/cores": new, "/things": new}, ["/cores", "/things"], 2.0)
-    assert model.answers == {"/cores": old, "/things": new}, "what is asked for the first time is answered"
-    model.hear({}, ["/things"], 900.0)
+    model.hear({"/cores": new, "/allocations": new}, ["/cores", "/allocations"], 2.0)
+    assert model.answers == {"/cores": old, "/allocations": new}, "what is asked for the first time is answered"
+    model.hear({}, ["/allocations"], 900.0)
     assert "/cores" in model.answers, "however long the pause is"
     model.paused = False
     model.hear({"/cores": new}, ["/cores"], 900.0)

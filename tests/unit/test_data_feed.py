@@ -52,7 +52,7 @@ class Api:
             if callable(answer):
                 answer(connection)
             elif answer is None:
-                connection.sendall(b'HTTP/1.1 404 no\r\n\r\n{"error": "no such thing"}')
+                connection.sendall(b'HTTP/1.1 404 no\r\n\r\n{"error": "no such allocation"}')
             else:
                 body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
@@ -89,12 +89,12 @@ def test_a_picture_from_the_server(api: Api) -> None:
 
 
 def test_what_a_view_wants(api: Api) -> None:
-    api.answers["/things?limit=2"] = {"things": []}
+    api.answers["/allocations?limit=2"] = {"allocations": []}
     feed = Feed(never, api=api.path)
-    feed.want(["/things?limit=2", "/nothing"], 0.5)
+    feed.want(["/allocations?limit=2", "/nothing"], 0.5)
     answers = feed.round().answers
-    assert answers["/things?limit=2"].data == {"things": []}
-    assert (answers["/nothing"].data, answers["/nothing"].trouble) == (None, "the server says: no such thing")
+    assert answers["/allocations?limit=2"].data == {"allocations": []}
+    assert (answers["/nothing"].data, answers["/nothing"].trouble) == (None, "the server says: no such allocation")
 
 
 def test_what_takes_a_server_long_is_asked_less_often(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,17 +106,17 @@ def test_what_takes_a_server_long_is_asked_less_often(api: Api, monkeypatch: pyt
         now += 2.0
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n{}")
 
-    api.answers |= {"/things": slow, "/cores": {}}
+    api.answers |= {"/allocations": slow, "/cores": {}}
     feed = Feed(never, api=api.path)
-    feed.want(["/things", "/cores"], 0.5)
-    assert set(feed.round().answers) == {"/things", "/cores"}
-    for now, expected in ((102.5, {"/cores"}), (111.9, {"/cores"}), (112.1, {"/things", "/cores"})):
+    feed.want(["/allocations", "/cores"], 0.5)
+    assert set(feed.round().answers) == {"/allocations", "/cores"}
+    for now, expected in ((102.5, {"/cores"}), (111.9, {"/cores"}), (112.1, {"/allocations", "/cores"})):
         assert set(feed.round().answers) == expected, now
     feed.want(["/cores"], 0.5)
     feed.round()
-    feed.want(["/things"], 0.5)
-    assert set(feed.round().answers) == {"/things"}, "whoever comes back to it sees the state of now"
-    assert api.asked.count("/things") == 3
+    feed.want(["/allocations"], 0.5)
+    assert set(feed.round().answers) == {"/allocations"}, "whoever comes back to it sees the state of now"
+    assert api.asked.count("/allocations") == 3
 
 
 @pytest.mark.parametrize("said", [b"{", b"[1]", b"\xff\xfe", b"1", b"{}", b'{"schema": "ttmem.snapshot/9"}'])

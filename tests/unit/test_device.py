@@ -84,10 +84,10 @@ def test_an_l1_that_is_not_there(heard: Heard, worker_l1_size: int) -> None:
 
 def test_what_the_runtime_takes_for_itself(heard: Heard) -> None:
     device = create_device(0, "n150", system_dram=14 << 20, tracker=heard.tracker)
-    (thing,) = heard.things(Kind.DRAM)
-    assert thing.size == 14 << 20
-    assert thing.extra is not None
-    assert thing.extra.system
+    (allocation,) = heard.allocations(Kind.DRAM)
+    assert allocation.size == 14 << 20
+    assert allocation.extra is not None
+    assert allocation.extra.system
     assert heard.agrees_with([device])
 
 
@@ -330,9 +330,9 @@ def test_kernels_as_writes_to_each_core() -> None:
     one.destroy()
     two.destroy()
     assert heard.agrees_with([device])
-    ring = [thing for thing in heard.things(Kind.KERNEL) if thing.address >> 32]
+    ring = [allocation for allocation in heard.allocations(Kind.KERNEL) if allocation.address >> 32]
     assert len(ring) == 64
-    assert {thing.address & 0xFFFFFFFF for thing in ring} == {35168}
+    assert {allocation.address & 0xFFFFFFFF for allocation in ring} == {35168}
     assert not heard.ledger.anomalies
 
 

@@ -30,7 +30,7 @@ def build(
     for time, event in enumerate(events, start=100):
         ledger.apply(float(time), source, event)
     builder = DumpBuilder(kernels_only=kernels_only)
-    for item in ledger.things():
+    for item in ledger.allocations():
         builder.add(item)
     dump = builder.result(time="now", anomalies=anomalies or {}, uncertain=[], may_see=may_see)
     assert json.loads(json.dumps(dump)) == dump
@@ -112,7 +112,7 @@ def test_data() -> None:
         "large": {"count": 1, "bytes": 3 * MIB},
         "small": {"count": 1, "bytes": 1024},
     }
-    assert dram["things"][1] == {
+    assert dram["allocations"][1] == {
         "pid": 4242,
         "chip": "assumed:0",
         "device": 0,

@@ -152,7 +152,7 @@ def test_documents_that_wait_are_one() -> None:
         await asyncio.gather(*(ask(uid) for uid in (0, 1000, 0, 1000, 0)))
 
     run(story)
-    assert len({id(document) for document in made}) == 2  # one for each user: they may see different things
+    assert len({id(document) for document in made}) == 2  # one for each user: they may see different allocations
     assert all(document["total"] == 1 for document in made)
 
 

@@ -82,7 +82,7 @@ class Recording:
     def picture(ledger: Ledger) -> Any:
         """All that the account says, without the processes that have not said anything."""
         shown = snapshot(ledger, time="", host="")
-        shown["processes"] = [p for p in shown["processes"] if p["things"] or any(p["anomalies"].values())]
+        shown["processes"] = [p for p in shown["processes"] if p["allocations"] or any(p["anomalies"].values())]
         return shown, peaks(ledger), peaks(ledger, recent=True)
 
 
@@ -246,7 +246,11 @@ def stacks_of(data: bytes) -> dict[int, str | None]:
     """What a replay has for each buffer."""
     ledger = Ledger()
     JournalReader(io.BytesIO(data)).replay(ledger)
-    return {thing.address: thing.extra.stack for thing in ledger.things() if thing.extra is not None}
+    return {
+        allocation.address: allocation.extra.stack
+        for allocation in ledger.allocations()
+        if allocation.extra is not None
+    }
 
 
 def test_a_stack_is_written_once() -> None:

@@ -200,9 +200,9 @@ def test_a_buffer_comes_and_goes(heard: Heard, tracker: GraphTracker, kind: Kind
 def test_what_a_buffer_says_of_itself_is_passed_on(heard: Heard, tracker: GraphTracker) -> None:
     told = Told(DEVICE, 0x1000, 100, Kind.DRAM, reserved=384, allocator_id=5, system=True)
     tracker.track_allocate(told)
-    (thing,) = heard.things(Kind.DRAM)
-    assert thing.extra is not None
-    assert (thing.extra.reserved, thing.extra.allocator, thing.extra.tag, thing.extra.system) == (
+    (allocation,) = heard.allocations(Kind.DRAM)
+    assert allocation.extra is not None
+    assert (allocation.extra.reserved, allocation.extra.allocator, allocation.extra.tag, allocation.extra.system) == (
         384,
         5,
         "weights",
@@ -244,7 +244,7 @@ def test_a_circular_buffer_counts_on_each_of_its_cores(heard: Heard, tracker: Gr
     tracker.track_allocate_cb("{[0-0 - 3-7]}", 109920, 100, MESH, program=1, globally_allocated=True)
     for number in range(3):
         assert heard.used(f"assumed:{number}", Kind.CB) == 4096 * 64
-    assert len(heard.things(Kind.CB)) == 6
+    assert len(heard.allocations(Kind.CB)) == 6
 
 
 def test_a_free_before_every_launch_frees_nothing_that_programs_hold(heard: Heard, tracker: GraphTracker) -> None:
@@ -395,9 +395,9 @@ def test_what_was_refused_is_not_freed(heard: Heard, tracker: GraphTracker) -> N
 )
 def test_cores_by_any_name(heard: Heard, tracker: GraphTracker, cores: object) -> None:
     tracker.track_allocate_cb(cores, 105824, 4096, DEVICE, program=1)  # type: ignore[arg-type]
-    (thing,) = heard.things(Kind.CB)
-    assert thing.extra is not None
-    assert (thing.size, thing.extra.cores) == (4096 * 32, mask_of([LEFT]))
+    (allocation,) = heard.allocations(Kind.CB)
+    assert allocation.extra is not None
+    assert (allocation.size, allocation.extra.cores) == (4096 * 32, mask_of([LEFT]))
 
 
 def test_there_is_one_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,19 +413,19 @@ def test_there_is_one_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_circular_buffer_told_twice_is_one(heard: Heard, tracker: GraphTracker) -> None:
     for size in (100, 100, 300):
         tracker.track_allocate_cb(LEFT, 105824, size, DEVICE, program=1)
-    (thing,) = heard.things(Kind.CB)
-    assert (thing.size, thing.refs) == (300 * 32, 1)
+    (allocation,) = heard.allocations(Kind.CB)
+    assert (allocation.size, allocation.refs) == (300 * 32, 1)
     tracker.track_deallocate_cb(DEVICE, program=1)
-    assert not heard.things(Kind.CB)
+    assert not heard.allocations(Kind.CB)
     assert not heard.ledger.anomalies
 
 
 def test_a_kernel_loaded_again_elsewhere_is_still_one(heard: Heard, tracker: GraphTracker) -> None:
     tracker.track_kernel_load(1000, 7, DEVICE, 0, 1, cores=1)
     tracker.track_kernel_load(1000, 7, DEVICE, 0, 2, cores=3)
-    assert [thing.size for thing in heard.things(Kind.KERNEL)] == [2000]
+    assert [allocation.size for allocation in heard.allocations(Kind.KERNEL)] == [2000]
     tracker.track_kernel_unload(7, DEVICE)
-    assert not heard.things(Kind.KERNEL)
+    assert not heard.allocations(Kind.KERNEL)
     assert not heard.ledger.anomalies
 
 
@@ -433,9 +433,9 @@ def test_one_kernel_in_two_programs(heard: Heard, tracker: GraphTracker) -> None
     for program in (1, 2):
         tracker.track_kernel_load(1000, 7, DEVICE, 0, 1, program=program)
     tracker.track_program_destroyed(1, DEVICE)
-    assert [thing.program for thing in heard.things(Kind.KERNEL)] == [2]
+    assert [allocation.program for allocation in heard.allocations(Kind.KERNEL)] == [2]
     tracker.track_program_destroyed(2, DEVICE)
-    assert not heard.things(Kind.KERNEL)
+    assert not heard.allocations(Kind.KERNEL)
     assert not heard.ledger.anomalies
 
 
@@ -468,4 +468,4 @@ def test_threads_that_make_and_destroy_programs(heard: Heard, tracker: GraphTrac
     for thread in threads:
         thread.join()
     assert tracker.rejected == 0
-    assert not heard.things(Kind.CB) + heard.things(Kind.KERNEL)
+    assert not heard.allocations(Kind.CB) + heard.allocations(Kind.KERNEL)

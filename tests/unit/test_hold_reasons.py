@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a thing may still be held, for every kind and flag."""
+"""Why an allocation may still be held, for every kind and flag."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def cause(kind: Kind, address: int = 0x1000, program: int = 0, extra: Extra | No
     ledger = Ledger()
     source = ledger.source(0.0, ProcessInfo(1, 1), "legacy", Confidence.REPORTED)
     ledger.apply(0.0, source, Allocated(0, kind, address, 64, program, 0, extra))
-    (thing,) = ledger.things()
-    return cause_of(thing)
+    (allocation,) = ledger.allocations()
+    return cause_of(allocation)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -43,9 +43,9 @@ def fold(translation: Translation) -> tuple[Ledger, Source]:
 
 def places(source: Source) -> Counter[tuple[int, int, int]]:
     return Counter(
-        (holding.number, int(thing.kind), thing.address)
+        (holding.number, int(allocation.kind), allocation.address)
         for holding in source.holdings.values()
-        for thing in holding.buffers.values()
+        for allocation in holding.buffers.values()
     )
 
 
@@ -141,7 +141,7 @@ def test_circular_buffers_of_a_real_capture() -> None:
     assert ledger.chips["assumed:0"].kinds[Kind.CB].used == own == 2 * 3 * 4096 * 64 + (2 * 16 + 3 * 2048 + 64) * 32
     assert len(told) > 15
     programs = source.holdings[0].programs.values()
-    assert sum(thing.refs for program in programs for thing in program.parts.values()) == len(told)
+    assert sum(allocation.refs for program in programs for allocation in program.parts.values()) == len(told)
     names = {(p.tag, t.extra.tag) for p in programs for t in p.parts.values() if t.extra is not None}
     assert names == {
         ("ttnn.add", "BinaryNgDeviceOperation"), ("ttnn.conv2d", "HaloDeviceOperation"),
@@ -292,7 +292,7 @@ def test_the_shape_is_that_of_the_last_tensor_in_a_buffer() -> None:
 
 def test_an_address_is_used_again_after_a_free_that_was_not_told() -> None:
     ledger, source = account(start("a"), buffer("allocate", 4096, 100), buffer("allocate", 4096, 300), end())
-    assert [thing.size for thing in source.holdings[0].buffers.values()] == [300]
+    assert [allocation.size for allocation in source.holdings[0].buffers.values()] == [300]
     assert ledger.chips["assumed:0"].kinds[Kind.L1].peak.value == 300
     assert not ledger.anomalies
 
@@ -672,7 +672,7 @@ def test_a_damaged_database(database: Path) -> None:
         read(database)
 
 
-def test_a_folder_has_one_thing_to_read(folder: Path) -> None:
+def test_a_folder_has_one_allocation_to_read(folder: Path) -> None:
     with pytest.raises(NotACapture, match="a folder without a report"):
         find(folder)
     (folder / "db.sqlite").touch()

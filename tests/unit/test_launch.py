@@ -110,8 +110,8 @@ def test_handlers_are_put_back(collector: Collector) -> None:
 def test_handlers_are_put_back_if_there_is_no_such_command(collector: Collector) -> None:
     before = signal.getsignal(signal.SIGINT)
     try:
-        with pytest.raises(launch.LaunchError, match="cannot run no-such-thing: No such file or directory"):
-            launch.run(["no-such-thing"], collector, os.environ, None)
+        with pytest.raises(launch.LaunchError, match="cannot run no-such-allocation: No such file or directory"):
+            launch.run(["no-such-allocation"], collector, os.environ, None)
         assert signal.getsignal(signal.SIGINT) is before
     finally:
         signal.signal(signal.SIGINT, before)

@@ -53,7 +53,7 @@ class Scene:
 
     def find(self, older: float = 60, tracked: float = NOW, **keywords: Any) -> Any:
         finder = LeakFinder(NOW, older, **keywords)
-        for item in self.ledger.things():
+        for item in self.ledger.allocations():
             finder.add(item)
         for process in reversed(self.ledger.departed):
             finder.add_dead(process)
@@ -140,11 +140,12 @@ def test_what_the_cache_a_trace_or_the_runtime_holds_is_no_leak(scene: Scene) ->
     assert leaks_text(found).splitlines()[2:] == [
         "leak: nothing",
         "young, held for less than 60 s: nothing",
-        "program cache: 150 B in 4 things, oldest 6 min; device.clear_program_cache() gives it back, "
+        "program cache: 150 B in 4 allocations, oldest 6 min; device.clear_program_cache() gives it back, "
         "device.disable_and_clear_program_cache() for good",
-        "  of that likely the cache's: 80 B in 1 thing",
-        "trace: 1000 B in 1 thing, oldest 3 min; taken at capture, not at replay; ttnn.release_trace() gives it back",
-        "system: 11 B in 2 things, oldest 8 min; the runtime's own while a device is open",
+        "  of that likely the cache's: 80 B in 1 allocation",
+        "trace: 1000 B in 1 allocation, oldest 3 min; taken at capture, not at replay; "
+        "ttnn.release_trace() gives it back",
+        "system: 11 B in 2 allocations, oldest 8 min; the runtime's own while a device is open",
         "dead processes: none held anything when it died",
         "",
         "verdict: no leak",
@@ -159,9 +160,9 @@ def test_what_is_freed_or_set_aside_does_not_count_and_what_is_shared_adds_nothi
     found = scene.find()
     assert [(group["kind"], *totals(group)) for group in found["leaks"]] == [("l1", 1, 400), ("dram", 1, 128)]
     assert totals(found["program_cache"]) == (1, 0)
-    finder, (*_, thing) = LeakFinder(NOW), scene.ledger.things()
+    finder, (*_, allocation) = LeakFinder(NOW), scene.ledger.allocations()
     scene.tell(scene.process(source="agent"), 0, Freed(0, Kind.DRAM, 0x1000))
-    finder.add(thing)
+    finder.add(allocation)
     assert totals(finder.result(scene.ledger, time="", since="", tracked=NOW)["verdict"]) == (0, 0)
 
 
@@ -246,7 +247,7 @@ def test_the_dead_are_told_of_and_not_blamed(scene: Scene) -> None:
         *(2, 5010),
     )
     assert [(item["size"], item["counted"]) for item in dead["largest"]] == [(5000, True), (10, True)]
-    line = "dead process: 7 python died 2 min ago, holding 4.9 KiB in 2 things; given back then"
+    line = "dead process: 7 python died 2 min ago, holding 4.9 KiB in 2 allocations; given back then"
     assert line in leaks_text(found).splitlines()
     assert [totals(one) for one in scene.find(chip="assumed:1")["dead_process"]] == [(1, 10)]
     assert scene.find(pids=frozenset({8}))["dead_process"] == []
@@ -263,13 +264,13 @@ def test_many_dead_are_cut_short_and_the_last_comes_first(scene: Scene) -> None:
     assert (len(lines), lines[-1]) == (6, "dead process: and 3 more")
 
 
-def test_a_process_that_dies_while_things_are_gathered_leaks_nothing(scene: Scene) -> None:
+def test_a_process_that_dies_while_allocations_are_gathered_leaks_nothing(scene: Scene) -> None:
     source = scene.process()
     scene.tell(source, 500, buffer(0x1000, 10))
-    finder, things = LeakFinder(NOW), list(scene.ledger.things())
+    finder, allocations = LeakFinder(NOW), list(scene.ledger.allocations())
     scene.tell(source, 0, ProcessExited())
-    for thing in things:
-        finder.add(thing)
+    for allocation in allocations:
+        finder.add(allocation)
     assert finder.result(scene.ledger, time="", since="", tracked=NOW)["verdict"]["leak"] is False
 
 
@@ -286,7 +287,7 @@ def test_the_text_of_leaks(scene: Scene) -> None:
         "       bytes     count   oldest youngest  kind  process              chip, what",
         "    12.0 MiB         3   15 min    100 s  dram  42 python            assumed:0, ttnn.add, grows",
         "   512.0 KiB         1    5 min    5 min  l1    42 python            assumed:0, 512.0 KiB each",
-        "young, held for less than 60 s: 1.0 KiB in 1 thing",
+        "young, held for less than 60 s: 1.0 KiB in 1 allocation",
         "program cache: nothing",
         "trace: nothing",
         "system: nothing",
@@ -342,7 +343,7 @@ def test_doubts(scene: Scene) -> None:
     assert found["losses"] == {"dropped": 1234, "unknown_free": 1}
     assert found["doubts"] == [
         "1,234 events were lost: a free or an allocation may have been missed",
-        "1 frees were of things nobody had reported: reports, and other frees with them, may have been missed",
+        "1 frees were of allocations nobody had reported: reports, and other frees with them, may have been missed",
         "tracking began 45 s ago: what existed before may be older than it seems",
         "no kernels: this wheel hides them",
     ]

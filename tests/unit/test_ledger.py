@@ -197,14 +197,16 @@ def test_a_resync_tells_buffers_at_one_address_apart() -> None:
     ledger, source = _numbered()
     for ident in (1, 2, 3):
         ledger.apply(0.0, source, Allocated(0, Kind.L1, 0x1000, 100, ident=ident))
-    kept = {id(thing) for thing in ledger.things()}
+    kept = {id(allocation) for allocation in ledger.allocations()}
     ledger.apply(1.0, source, ResyncBegin(2))
     for ident in (1, 3, 4):
         ledger.apply(1.0, source, Allocated(0, Kind.L1, 0x1000, 100, refs=1, ident=ident))
     ledger.apply(1.0, source, Allocated(0, Kind.L1, 0x2000, 50, refs=1, ident=2))  # its slot is another buffer's now
     ledger.apply(1.0, source, ResyncEnd(2))
-    assert sorted((thing.address, thing.size) for thing in ledger.things()) == [(0x1000, 100)] * 3 + [(0x2000, 50)]
-    assert len(kept & {id(thing) for thing in ledger.things()}) == 2
+    assert sorted((allocation.address, allocation.size) for allocation in ledger.allocations()) == [
+        (0x1000, 100)
+    ] * 3 + [(0x2000, 50)]
+    assert len(kept & {id(allocation) for allocation in ledger.allocations()}) == 2
     (chip,) = ledger.chips.values()
     assert (chip.kinds[Kind.L1].used, chip.kinds[Kind.L1].count) == (350, 4)
     assert ledger.anomalies == {"resynced": 1}

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.naive_model import KEPT, Best, Item, Key, NaiveAccount, Party, Sum, Voice, largest
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.phases import phases_json
@@ -48,7 +48,7 @@ class Sample(NamedTuple):
 
 
 class Thin(NamedTuple):
-    """Not an event: the server gives back the memory of so many buried things."""
+    """Not an event: the server gives back the memory of so many buried allocations."""
 
     limit: int
 
@@ -206,7 +206,7 @@ class Both:
 
     def __init__(self, limits: Limits = Limits(), journal: JournalWriter | None = None) -> None:
         self.ledger = Ledger(limits)
-        self.model = NaiveAccount(limits.things_per_process)
+        self.model = NaiveAccount(limits.allocations_per_process)
         self.time = 0.0
         self.journal = journal
         self.processes: dict[Party, Process] = {}
@@ -231,7 +231,7 @@ class Both:
                 self.tell(process, name, late, as_said_by(name, act))
                 yield
 
-    def tell(self, process: int, name: str, late: bool, event: ev.Event) -> Thing | None:
+    def tell(self, process: int, name: str, late: bool, event: ev.Event) -> Allocation | None:
         self.time += 1.0
         source: Source | None = None
         voice: Voice | None = None
@@ -276,7 +276,7 @@ class Both:
         totals = list(self.totals())
         assert {k: (t.used, t.count, t.reserved, t.known) for k, t in totals if t.count or t.used or t.known} == sums
         assert [(k, t.reserved_peak) for k, t in totals] == [(k, self.model.reserved_peak.get(k, 0)) for k, _ in totals]
-        self._compare_things(sums)
+        self._compare_allocations(sums)
         for party, process in self.processes.items():
             assert +process.anomalies == +party.anomalies, party.info
             if not party.exited:
@@ -287,13 +287,13 @@ class Both:
         for number in range(4):
             assert self.ledger.used_by_number(number) == [used[number, kind] for kind in KINDS]
 
-    def _compare_things(self, sums: dict[Key, Sum]) -> None:
-        things = list(self.ledger.things())
-        assert Counter((*face(t), t.refs) for t in things) == Counter((*i.face, i.refs) for i in self.model.live)
+    def _compare_allocations(self, sums: dict[Key, Sum]) -> None:
+        allocations = list(self.ledger.allocations())
+        assert Counter((*face(t), t.refs) for t in allocations) == Counter((*i.face, i.refs) for i in self.model.live)
         counted = Counter[Key]()
-        for thing in things:
-            if counts(thing):
-                counted["kind", thing.holding.chip.uid, thing.kind] += thing.counted
+        for allocation in allocations:
+            if counts(allocation):
+                counted["kind", allocation.holding.chip.uid, allocation.kind] += allocation.counted
         assert +counted == +Counter({key: total.used for key, total in sums.items() if key[0] == "kind"})
 
     def compare_residency(self) -> None:
@@ -338,7 +338,7 @@ class Both:
             assert found.keys() == {key for key, it in best.items() if key[0] != "share" and it.value}
             for key, row in found.items():
                 assert (key, row["bytes"], row["time"]) == (key, best[key].value, best[key].time)
-                same_largest(key, [face_in(thing) for thing in row["largest"]], best[key].items)
+                same_largest(key, [face_in(allocation) for allocation in row["largest"]], best[key].items)
             for key, total in self.totals():
                 if key[0] == "share":
                     self._compare_share_peak(key, total.recent if recent else total.peak, best)
@@ -350,7 +350,7 @@ class Both:
         if peak.value:
             assert (key, peak.time) == (key, expected.time)
             live = [
-                t for h in self.processes[party].holdings() if h.chip.uid == uid for t in h.things()
+                t for h in self.processes[party].holdings() if h.chip.uid == uid for t in h.allocations()
                 if counts(t) and POOL_OF[t.kind] is pool
             ]  # fmt: skip
             same_largest(key, [face(t) for t in peak.largest(live)], expected.items)
@@ -390,23 +390,23 @@ POOLS = {pool.label: pool for pool in Pool}
 Face = tuple[int, int, Kind, int, int]
 
 
-def face(thing: Thing) -> Face:
-    holding = thing.holding
-    return holding.source.process.info.pid, holding.number, thing.kind, thing.address, thing.size
+def face(allocation: Allocation) -> Face:
+    holding = allocation.holding
+    return holding.source.process.info.pid, holding.number, allocation.kind, allocation.address, allocation.size
 
 
 def face_in(row: dict[str, Any]) -> Face:
     return row["pid"], row["device"], KIND_BY_LABEL[row["kind"]], row["address"], row["size"]
 
 
-def counts(thing: Thing) -> bool:
+def counts(allocation: Allocation) -> bool:
     """Not set aside for a stronger source, and not told in a resync that has not ended."""
-    leaf = thing.holding.leaves[thing.kind]
-    return leaf is not None and len(leaf.chain) > 1 and thing.born != NOT_YET
+    leaf = allocation.holding.leaves[allocation.kind]
+    return leaf is not None and len(leaf.chain) > 1 and allocation.born != NOT_YET
 
 
 def same_largest(about: object, found: list[Any], items: list[Item]) -> None:
-    """The largest things, where those of equal size at the cut may be one or the other."""
+    """The largest allocations, where those of equal size at the cut may be one or the other."""
     expected = list(largest(items))
     assert sorted(f[-1] for f in found) == sorted(i.size for i in expected), about
     cut = expected[-1].size if len(items) > len(expected) else 0
@@ -486,7 +486,7 @@ def test_everything_at_once(stream: Stream) -> None:
 @LESS
 @given(WITH_THINNING)
 def test_thinning_graves_changes_no_answer(stream: Stream) -> None:
-    both = follow(stream, Limits(buried_things=0))
+    both = follow(stream, Limits(buried_allocations=0))
     while both.ledger.thin_graves(3):
         pass
     both.compare_peaks()
@@ -496,7 +496,7 @@ def test_thinning_graves_changes_no_answer(stream: Stream) -> None:
 @LESS
 @given(EVERYTHING)
 def test_a_full_process_drops_and_counts(stream: Stream) -> None:
-    follow(stream, Limits(things_per_process=5))
+    follow(stream, Limits(allocations_per_process=5))
 
 
 @LESS
@@ -615,7 +615,7 @@ CASES: dict[str, list[Told]] = {
         (0, "legacy", ev.DeviceOpened(0, A)),
         (0, "legacy", ev.Freed(0, None, 0x1000)),
     ],
-    "things of one size that moved together are told apart": [
+    "allocations of one size that moved together are told apart": [
         (0, "agent", ev.Allocated(0, DRAM, 0x1000, 64)),
         (0, "agent", ev.Allocated(0, DRAM, 0x2000, 64)),
         (0, "agent", ev.DeviceOpened(0, A)),
@@ -636,7 +636,7 @@ CASES: dict[str, list[Told]] = {
     ],
 }  # fmt: skip
 FULL_CASES: dict[str, list[Told]] = {
-    "a thing without an address that was dropped cannot be freed": [
+    "an allocation without an address that was dropped cannot be freed": [
         (0, "agent", ev.Allocated(0, DRAM, 0x1000, 64)),
         (0, "agent", ev.Allocated(0, DRAM, 0, 64)),
         (0, "agent", ev.Freed(0, DRAM, 0, 64)),
@@ -656,7 +656,9 @@ def test_case(told: list[Told]) -> None:
 
 @pytest.mark.parametrize("told", FULL_CASES.values(), ids=FULL_CASES)
 def test_case_of_a_full_process(told: list[Told]) -> None:
-    follow([[Step(process, source, False, event) for process, source, event in told]], Limits(things_per_process=1))
+    follow(
+        [[Step(process, source, False, event) for process, source, event in told]], Limits(allocations_per_process=1)
+    )
 
 
 def held_and_resident(uid: str, *told: Told) -> tuple[int, int | None]:
@@ -709,7 +711,7 @@ def test_who_has_exited_does_not_come_back() -> None:
 @pytest.mark.parametrize("end", [ev.DeviceClosed(0), ev.ProcessExited()])
 def test_the_dead_leave_little_behind(held: int, end: ev.Event) -> None:
     """A server runs for months (rule 15): what a grave was kept for is told once, then it goes."""
-    both = Both(Limits(buried_things=0, departed=2))
+    both = Both(Limits(buried_allocations=0, departed=2))
     both.tell(1, "agent", False, ev.Allocated(0, L1, 0x1000, 10_000))
     for _ in range(300):
         both.tell(0, "agent", False, ev.Allocated(0, L1, 0x2000, 64))

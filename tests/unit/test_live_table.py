@@ -104,13 +104,13 @@ class Server:
         self.hear(*table.resend(generation))
 
     def totals(self) -> dict[str, Any]:
-        """Every total that is not empty, and every live thing with its references."""
+        """Every total that is not empty, and every live allocation with its references."""
         chips = {
             chip.uid: [(total.used, total.count, total.reserved, total.known) for total in chip.totals()]
             for chip in self.ledger.chips.values()
             if any(total.count for total in chip.totals())
         }
-        things = Counter((t.holding.number, t.kind, t.address, t.size, t.refs) for t in self.ledger.things())
+        allocations = Counter((t.holding.number, t.kind, t.address, t.size, t.refs) for t in self.ledger.allocations())
         holdings = list(self.ledger.holdings())
         programs = Counter(
             (holding.number, p.ident, p.ring, p.metal_id, p.tag)
@@ -120,7 +120,7 @@ class Server:
         )
         views = {(holding.number, *key): view for holding in holdings for key, view in holding.views.items()}
         phases = {ident: phase.path.split("/")[-1] for (_, ident), phase in self.source.process.phases.open.items()}
-        return {"chips": chips, "things": things, "programs": programs, "views": views, "phases": phases}
+        return {"chips": chips, "allocations": allocations, "programs": programs, "views": views, "phases": phases}
 
 
 @LAW
@@ -161,18 +161,20 @@ def test_a_closed_device_is_not_told_again() -> None:
 
 def compare_tally(table: LiveTable, server: Server) -> None:
     """The running totals are the sums of what the account has."""
-    things = list(server.ledger.things())
+    allocations = list(server.ledger.allocations())
     for (device, label), reading in table.tally.read().items():
         kinds = {"dram_pool": Pool.DRAM, "l1_pool": Pool.L1}
         mine = [
-            thing
-            for thing in things
-            if device in (None, thing.holding.number)
-            and (POOL_OF[thing.kind] is kinds[label] if label in kinds else thing.kind.label == label)
-            and not (thing.extra and thing.extra.shared)
+            allocation
+            for allocation in allocations
+            if device in (None, allocation.holding.number)
+            and (POOL_OF[allocation.kind] is kinds[label] if label in kinds else allocation.kind.label == label)
+            and not (allocation.extra and allocation.extra.shared)
         ]
-        assert reading.used == sum(thing.size for thing in mine)
-        buffers = [thing.extra and thing.extra.reserved for thing in mine if thing.kind in BUFFER_KINDS]
+        assert reading.used == sum(allocation.size for allocation in mine)
+        buffers = [
+            allocation.extra and allocation.extra.reserved for allocation in mine if allocation.kind in BUFFER_KINDS
+        ]
         assert reading.reserved == (None if None in buffers else sum(size for size in buffers if size))
         assert reading.peak >= reading.used
 
@@ -227,14 +229,14 @@ def test_sending_again_changes_nothing(events: list[Event]) -> None:
     ],
 )
 def test_a_place_that_was_used_anew_while_the_server_did_not_look(then: Allocated, now: Extra) -> None:
-    """Same place, kind and size, but another thing: what is re-sent describes it, not what was known before."""
+    """Same place, kind and size, but another allocation: what is re-sent describes it, not what was known before."""
     table, followed, late = LiveTable(), Server(), Server()
     late.hear(then)
     for event in (then, Freed(then.device, then.kind, then.address, program=then.program), then._replace(extra=now)):
         followed.hear(table.fold(event))
     late.resync(table, 2)
     assert late.totals() == followed.totals()
-    assert [thing.extra for thing in late.ledger.things()] == [now]
+    assert [allocation.extra for allocation in late.ledger.allocations()] == [now]
 
 
 def resent(*events: Event) -> list[Event]:
@@ -244,7 +246,7 @@ def resent(*events: Event) -> list[Event]:
     return [event for event in table.resend(1) if not isinstance(event, (ResyncBegin, ResyncEnd))]
 
 
-def test_references_are_sent_with_the_thing() -> None:
+def test_references_are_sent_with_the_allocation() -> None:
     here = Allocated(0, Kind.DRAM, 0x1000, 64)
     assert resent(here, here, here, Freed(0, None, 0x1000)) == [here._replace(refs=2)]
 
@@ -256,7 +258,7 @@ def test_a_kernel_loaded_twice_is_one_load() -> None:
 
 
 def test_a_shared_place_keeps_what_was_first_said_of_it() -> None:
-    """As the ledger does: one more reference does not describe the thing anew."""
+    """As the ledger does: one more reference does not describe the allocation anew."""
     first = Allocated(0, Kind.CB, 0x1000, 64, 1, 0, Extra(shared=True))
     assert resent(first, first._replace(extra=Extra(shared=False))) == [first._replace(refs=2)]
 
@@ -268,7 +270,7 @@ def test_a_new_size_replaces() -> None:
 
 
 def test_a_surplus_free_of_a_part_at_address_0_frees_no_buffer() -> None:
-    """Kernel handle 0 is common, and a buffer of a graph capture has address 0; they are not the same thing."""
+    """Kernel handle 0 is common, and a buffer of a graph capture has address 0; they are not the same allocation."""
     buffer = Allocated(0, Kind.DRAM, 0, 64)
     assert resent(buffer, Freed(0, Kind.KERNEL, 0)) == [buffer._replace(refs=1)]
 
@@ -317,7 +319,7 @@ class Unwalked(dict[Any, Any]):
     """A table that is looked into, and not walked through."""
 
     def __iter__(self) -> Any:
-        raise AssertionError("every thing was looked at")
+        raise AssertionError("every allocation was looked at")
 
     items = keys = values = __iter__  # type: ignore[assignment]
 
@@ -329,7 +331,7 @@ def test_the_end_of_a_program_costs_its_parts_only() -> None:
         *(Allocated(0, kind, 0x1000, 64, program) for kind in (Kind.CB, Kind.KERNEL) for program in (7, 8)),
     ):
         table.fold(event)
-    table._things = Unwalked(table._things)
+    table._allocations = Unwalked(table._allocations)
     table.fold(ProgramDestroyed(0, 7))
     assert len(table) == 3
     table.fold(Freed(0, Kind.CB, 0x1000, program=8))
@@ -356,7 +358,7 @@ def test_a_core_that_is_written_to_holds_what_the_account_says(chip: ChipInfo | 
         expected[kind] += write.size
     tally = table.tally.read()
     assert {label: tally[0, label].used for label in expected} == expected
-    assert {thing.kind.label for thing in server.ledger.things()} == {*kinds}
+    assert {allocation.kind.label for allocation in server.ledger.allocations()} == {*kinds}
     table.fold(DeviceOpened(0, ChipInfo("v", geometry=BOARDS["quasar"])))  # what was counted as a kernel goes as one
     for write in writes:
         table.fold(Freed(0, Kind.L1, write.address))
@@ -364,7 +366,7 @@ def test_a_core_that_is_written_to_holds_what_the_account_says(chip: ChipInfo | 
 
 
 def test_a_phase_begins_with_what_is_there() -> None:
-    """Re-sent before the things, it would seem to have allocated them all."""
+    """Re-sent before the allocations, it would seem to have allocated them all."""
     outer, inner = PhaseBegan(1, "decode"), PhaseBegan(2, "attention", 1)
     buffer = Allocated(0, Kind.DRAM, 0x1000, 64, refs=1)
     assert resent(outer, inner, buffer) == [buffer, outer, inner]

@@ -248,7 +248,7 @@ def test_what_stands_before_the_trouble_is_kept(tmp_path: Path) -> None:
     assert len(found.problems) == 2, "a table of programs may end after any of them, the other two files may not"
 
 
-def test_things_that_are_no_files(reports: Path) -> None:
+def test_allocations_that_are_no_files(reports: Path) -> None:
     os.mkfifo(reports / f"pipe_{SUMMARY}")
     (reports / f"folder_{DETAILED}").mkdir()
     (reports / f"nowhere_{L1_SUMMARY}").symlink_to("nothing")

@@ -40,7 +40,7 @@ def test_numbers_are_those_of_the_account() -> None:
     assert found["ttmem_recent_peak_bytes", "777", "dram"] == 8 * MIB
     assert found["ttmem_reserved_bytes", "777", "l1"] == 3 * MIB
     assert ("ttmem_reserved_bytes", "777", "host") not in found, "nobody said what was taken"
-    assert found["ttmem_things", "777", "cb"] == 2
+    assert found["ttmem_allocations", "777", "cb"] == 2
     assert found["ttmem_pool_used_bytes", "777", "dram"] == MIB
     assert found["ttmem_pool_peak_bytes", "777", "dram"] == 10 * MIB
     memory = account.picture()["chips"][0]["memory"]

@@ -52,7 +52,7 @@ from ttmem.show.top.dashboard import Dashboard
 from ttmem.show.top.dashboard_state import Answer, Model
 from ttmem.show.top.parts.rows import Signs, Size, text_of
 from ttmem.show.top.settings import Settings
-from ttmem.show.top.views.allocation_view import Things
+from ttmem.show.top.views.allocation_view import Allocations
 from ttmem.show.top.views.charts import Charts
 from ttmem.show.top.views.core_view import Cores
 from ttmem.show.top.views.overview import Overview
@@ -248,7 +248,7 @@ def _screens(change: Callable[[Any], Any], ascii: bool) -> Iterator[str]:
     style = Style(ascii=ascii)
     for view in VIEWS:
         model = Model()
-        views = [Overview(), Charts(), Telemetry(), Processes(root="/nowhere", booted=BOOTED), Cores(), Things()]
+        views = [Overview(), Charts(), Telemetry(), Processes(root="/nowhere", booted=BOOTED), Cores(), Allocations()]
         dashboard = Dashboard(model, views, Settings("/nowhere/top.json"), Signs("ascii" if ascii else "braille"))
         dashboard.current = min(VIEWS.index(view), len(views) - 1)
         model.take(style.clean(change(world(1).picture)), NOW, 0.0)

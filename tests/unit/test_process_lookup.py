@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What /proc says, read from a folder laid out like one and from the real thing."""
+"""What /proc says, read from a folder laid out like one and from the real allocation."""
 
 from __future__ import annotations
 

@@ -246,9 +246,11 @@ def test_ages_are_those_of_the_processes() -> None:
 def three() -> Screen:
     return Screen(
         picture_of(
-            process(30, dram=5, name="b", user="zed", things=1),
-            process(10, dram=9, name="C", user="ann", things=3, command="python -m serve", container="docker 3f2a"),
-            process(20, dram=7, name="a", user="bob", things=2),
+            process(30, dram=5, name="b", user="zed", allocations=1),
+            process(
+                10, dram=9, name="C", user="ann", allocations=3, command="python -m serve", container="docker 3f2a"
+            ),
+            process(20, dram=7, name="a", user="bob", allocations=2),
             process(99, "exited", dram=100, name="gone"),
             process(50, "untracked", name="silent"),
         )
@@ -269,8 +271,8 @@ def test_sorting() -> None:
     assert orders["pid"] == ["10", "20", "30", "50", "99"]
     assert orders["name"] == ["20", "30", "10", "50", "99"]
     assert orders["user"][:4] in (["10", "50", "20", "30"], ["50", "10", "20", "30"])
-    assert orders["things"] == ["10", "20", "30", "50", "99"]
-    assert {"pid", "user", "name", "state", "chips", "dram", "l1", "age", "things", "anomalies"} <= set(orders)
+    assert orders["allocations"] == ["10", "20", "30", "50", "99"]
+    assert {"pid", "user", "name", "state", "chips", "dram", "l1", "age", "allocations", "anomalies"} <= set(orders)
 
 
 def test_a_click_on_a_title_sorts() -> None:

@@ -75,7 +75,7 @@ def test_a_globally_allocated_buffer_takes_nothing(heard: Heard, device: Device)
     launch_program(device, program)
     assert program.addresses(device) == [tensor.address + 4096, BASE]
     assert heard.used(CHIP, Kind.CB) == 2048 * 32
-    assert sorted(thing.counted for thing in heard.things(Kind.CB)) == [0, 2048 * 32]
+    assert sorted(allocation.counted for allocation in heard.allocations(Kind.CB)) == [0, 2048 * 32]
     assert heard.agrees_with([device])
 
 
@@ -123,7 +123,10 @@ def test_kernels_are_loaded_for_the_cores_that_share_them(heard: Heard, device: 
     assert program.add_kernel(data_movement_kernel("reader", 1000), [GRID]) == 0
     assert program.add_kernel(compute_kernel("mm", (100, 200, 300)), [LEFT]) == 1
     launch_program(device, program)
-    loads = [(thing.size, thing.extra.cores if thing.extra else 0) for thing in heard.things(Kind.KERNEL)]
+    loads = [
+        (allocation.size, allocation.extra.cores if allocation.extra else 0)
+        for allocation in heard.allocations(Kind.KERNEL)
+    ]
     assert sorted(loads) == [(1000 * 32, mask_of([RIGHT])), (1600 * 32, mask_of([LEFT]))]
     assert heard.agrees_with([device])
 

@@ -100,17 +100,17 @@ def told(story: Story) -> Story:
 def test_causes(story: Story, kind: Kind) -> None:
     source = story.process(1)
     story.tell(source, 1, part(kind, 3, 1) if kind in PROGRAM_PARTS else buffer(kind, 0x1000, 1))
-    (thing,) = story.collector.ledger.things()
+    (allocation,) = story.collector.ledger.allocations()
     expected = "program cache" if kind in PROGRAM_PARTS else "tensor"
     if kind in (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL, Kind.FIRMWARE):
         expected = "system"
-    assert cause_of(thing) == ("program cache, likely" if kind is Kind.L1_SMALL else expected)
+    assert cause_of(allocation) == ("program cache, likely" if kind is Kind.L1_SMALL else expected)
 
 
 def test_leaks_are_tensors_only(told: Story) -> None:
     report = told.report()
-    assert [(thing.kind, thing.size) for thing in report.leaks] == [(Kind.DRAM, 16 * KIB)]
-    assert [thing.size // KIB for thing in report.left] == [16, 8, 4, 1]
+    assert [(allocation.kind, allocation.size) for allocation in report.leaks] == [(Kind.DRAM, 16 * KIB)]
+    assert [allocation.size // KIB for allocation in report.left] == [16, 8, 4, 1]
 
 
 def test_the_highest_of_a_pool_is_what_allocators_took(told: Story) -> None:
@@ -135,7 +135,7 @@ def test_the_data(told: Story) -> None:
     assert (peak["memory"]["l1"]["cb"]["held"], peak["memory"]["l1"]["kernels"]) == (8 * KIB, 0)
     assert (final["memory"]["dram"]["used"], final["memory"]["l1"]["buffers"]) == (16 * KIB, 0)
     assert (final["memory"]["l1"]["cb"]["held"], final["memory"]["l1"]["kernels"]) == (8 * KIB, 4 * KIB)
-    assert [(thing["kind"], thing["cause"]) for thing in data["left"]] == [
+    assert [(allocation["kind"], allocation["cause"]) for allocation in data["left"]] == [
         *(("dram", "tensor"), ("cb", "program cache"), ("kernel", "program cache")),
         ("l1_small", "program cache, likely"),
     ]
@@ -147,7 +147,7 @@ def test_processes_that_end_one_after_the_other_all_count(story: Story) -> None:
         story.tell(source, pid, buffer(Kind.DRAM, 0x1000, 10 * pid))
         story.ends(source)
     data = story.report().data()
-    assert [(thing["pid"], thing["size"] // KIB) for thing in data["left"]] == [(2, 20), (1, 10)]
+    assert [(allocation["pid"], allocation["size"] // KIB) for allocation in data["left"]] == [(2, 20), (1, 10)]
     assert data["peak"]["chips"][0]["memory"]["dram"]["used"] == 20 * KIB
 
 
@@ -177,11 +177,11 @@ def test_the_summary(told: Story) -> None:
         "    16.0 KiB       1 x  no ttnn operation   dram 16.0 KiB",
         "     8.0 KiB       1 x  ttnn.add   cb 8.0 KiB",
         "",
-        "left at the end: 29.0 KiB in 4 things",
+        "left at the end: 29.0 KiB in 4 allocations",
         "  tensors: 16.0 KiB in 1 buffer that nobody freed, largest:",
         "      16.0 KiB  DRAM buffer      0x8000",
-        "  program cache: 12.0 KiB in 2 things; clear_program_cache() gives them back",
-        "  program cache, likely: 1.0 KiB in 1 thing; clear_program_cache() gives them back",
+        "  program cache: 12.0 KiB in 2 allocations; clear_program_cache() gives them back",
+        "  program cache, likely: 1.0 KiB in 1 allocation; clear_program_cache() gives them back",
         "",
         "Anomalies: none",
     ]
@@ -226,7 +226,7 @@ def test_what_lies_inside_a_tensor_is_not_added(story: Story) -> None:
     story.tell(source, 1, buffer(Kind.L1, 0x1000, 10), part(Kind.CB, 3, 10, shared=True))
     story.ends(source)
     report = story.report()
-    assert "left at the end: 10.0 KiB in 2 things" in render(report)
+    assert "left at the end: 10.0 KiB in 2 allocations" in render(report)
     assert report.data()["final"]["chips"][0]["memory"]["l1"]["cb"]["held"] == 0
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.ingest import rings
@@ -61,7 +61,7 @@ L1_SIZE, L1_BASE = 1499136, 1 << 17
 
 
 class Agent:
-    """What an agent does to its memory, in memory small enough to overflow; wrong things can be done, too."""
+    """What an agent does to its memory, in memory small enough to overflow; wrong allocations can be done, too."""
 
     def __init__(self) -> None:
         self.at = {"places_at": HEADER_SIZE}
@@ -145,8 +145,8 @@ class Agent:
         self.keep(slot, self.record(RingEvent.ALLOCATED, slot, size=size, address=address or 4096 + slot, **fields))
 
     def free(self, slot: int) -> None:
-        thing = self.live.pop(slot)
-        fields = thing._asdict()
+        allocation = self.live.pop(slot)
+        fields = allocation._asdict()
         for name in ("sequence", "time", "event", "slot"):
             del fields[name]
         self.record(RingEvent.FREED, slot, **fields)
@@ -167,7 +167,7 @@ class Agent:
             self.free(slot)
 
     def destroyed(self, slot: int, number: int) -> None:
-        for gone in [s for s, thing in self.live.items() if thing.program == number]:
+        for gone in [s for s, allocation in self.live.items() if allocation.program == number]:
             del self.live[gone]
             pack_into("<Q", self.map, self.at["table_at"] + gone * RECORD_SIZE, 0)
         self.record(RingEvent.DESTROYED, slot, program=number)
@@ -202,7 +202,7 @@ class Reader:
 
     @staticmethod
     def sizes(source: Source) -> list[int]:
-        return sorted(thing.size for holding in source.holdings.values() for thing in holding.things())
+        return sorted(allocation.size for holding in source.holdings.values() for allocation in holding.allocations())
 
     def anomalies(self) -> dict[str, int]:
         return {name: count for name, count in self.ledger.anomalies.items() if count}
@@ -326,7 +326,7 @@ def test_kernel_binaries_in_dram_are_the_program_caches(agent: Agent, reader: Re
     agent.allocate(0, 100)
     agent.allocate(1, 200, flags=BINARY)
     reader.follow()
-    causes = {thing.size: cause_of(thing) for thing in reader.ledger.things()}
+    causes = {allocation.size: cause_of(allocation) for allocation in reader.ledger.allocations()}
     assert causes == {100: "tensor", 200: "program cache"}
 
 
@@ -570,7 +570,7 @@ def test_several_rings_are_merged_by_time(agents: Callable[[], Agent], reader: R
     reader.follow()
     seen: list[tuple[float, int]] = []
 
-    def observe(time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
+    def observe(time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
         if type(event) is Allocated:
             seen.append((time, event.size))
 
@@ -591,7 +591,7 @@ def test_a_fault_met_in_a_merged_ring_costs_that_ring(agents: Callable[[], Agent
     sources = [reader.adopt(agent, pid) for pid, agent in enumerate(made, 1)]
     real = reader.ledger.apply
 
-    def apply(time: float, source: Source | None, event: Event) -> Thing | None:
+    def apply(time: float, source: Source | None, event: Event) -> Allocation | None:
         if type(event) is Allocated and event.size == 666:
             raise ZeroDivisionError("division by zero")
         return real(time, source, event)
@@ -613,10 +613,10 @@ def test_a_fault_met_in_a_merged_ring_costs_that_ring(agents: Callable[[], Agent
 def test_an_observer_that_fails_costs_nobody_their_ring(agents: Callable[[], Agent], reader: Reader) -> None:
     seen: list[Event] = []
 
-    def broken(time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
+    def broken(time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
         raise struct.error("argument out of range")
 
-    reader.ingest.observers += [broken, lambda time, source, event, thing: seen.append(event)]
+    reader.ingest.observers += [broken, lambda time, source, event, allocation: seen.append(event)]
     made = [agents() for _ in range(2)]
     sources = [reader.adopt(agent, pid) for pid, agent in enumerate(made, 1)]
     for agent in made:
@@ -726,8 +726,8 @@ def test_a_time_in_the_future_is_now(agents: Callable[[], Agent], reader: Reader
     agent.record(RingEvent.PHASE_BEGAN, address=1, time=(1 << 64) - 1)
     agent.churn(2 * SLOTS)
     reader.follow()
-    (thing,) = (thing for holding in source.holdings.values() for thing in holding.things())
-    assert thing.time <= clock_gettime(CLOCK_MONOTONIC)
+    (allocation,) = (allocation for holding in source.holdings.values() for allocation in holding.allocations())
+    assert allocation.time <= clock_gettime(CLOCK_MONOTONIC)
 
 
 def test_a_grid_that_is_not_known_is_not_one_without_cores(agents: Callable[[], Agent], reader: Reader) -> None:

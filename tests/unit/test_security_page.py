@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/security.md names a test for each thing it says; they exist."""
+"""docs/security.md names a test for each allocation it says; they exist."""
 
 from __future__ import annotations
 

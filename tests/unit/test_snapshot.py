@@ -273,7 +273,7 @@ def test_a_source_knows_only_its_kinds() -> None:
     assert (chip["uid"], chip["identity"]) == ("assumed:0", "assumed")
 
 
-def test_reserved_is_unknown_if_it_is_of_one_thing() -> None:
+def test_reserved_is_unknown_if_it_is_of_one_allocation() -> None:
     account = busy()
     account.apply(account.source(), Allocated(0, Kind.DRAM, 0x3000000, 64))
     (chip,) = account.picture()["chips"]
@@ -350,7 +350,7 @@ def test_peaks_name_the_largest() -> None:
     found = {peak.get("pool") or peak["kind"]: peak for peak in peaks(account.ledger) if "pool" in peak}
     assert set(found) == {"dram", "l1", "host", "system"}
     assert found["dram"]["bytes"] == 10 * MIB
-    assert [thing["size"] for thing in found["dram"]["largest"]] == [8 * MIB, MIB, MIB]
+    assert [allocation["size"] for allocation in found["dram"]["largest"]] == [8 * MIB, MIB, MIB]
     assert found["dram"]["chip"] == "777"
 
 

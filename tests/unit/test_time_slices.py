@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Going through all live things in slices: each once, with pauses, whatever happens to them in the pauses."""
+"""Going through all live allocations in slices: each once, with pauses, whatever happens to them in the pauses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from time import monotonic
 
 import pytest
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
 from ttmem.ingest.time_slices import SLICE, in_turns, slices
 from ttmem.model.identity import ProcessInfo
@@ -36,8 +36,8 @@ def many_programs(ledger: Ledger, count: int) -> None:
         ledger.allocated(0.0, source, 0, Kind.CB, 64, 64, program + 1)
 
 
-async def gathered(ledger: Ledger, meanwhile: Callable[[], object] = lambda: None) -> tuple[list[Thing], int]:
-    """All things, and how often others had their turn."""
+async def gathered(ledger: Ledger, meanwhile: Callable[[], object] = lambda: None) -> tuple[list[Allocation], int]:
+    """All allocations, and how often others had their turn."""
     turns = 0
 
     async def others() -> None:
@@ -57,11 +57,11 @@ async def gathered(ledger: Ledger, meanwhile: Callable[[], object] = lambda: Non
 
 
 @pytest.mark.parametrize("fill", [few_large, many_processes, many_programs])
-def test_each_thing_once_and_others_have_their_turn(fill: Callable[[Ledger, int], None]) -> None:
+def test_each_allocation_once_and_others_have_their_turn(fill: Callable[[Ledger, int], None]) -> None:
     ledger = Ledger()
     fill(ledger, 10 * SLICE)
     found, turns = asyncio.run(gathered(ledger))
-    assert Counter(found) == Counter(ledger.things())
+    assert Counter(found) == Counter(ledger.allocations())
     assert turns >= 9
 
 
@@ -70,7 +70,7 @@ def test_what_comes_and_goes_meanwhile_hurts_nobody() -> None:
     few_large(ledger, 10 * SLICE)
     many_programs(ledger, 10)
     source = next(iter(ledger.processes.values())).sources["agent"]
-    before = set(ledger.things())
+    before = set(ledger.allocations())
     address = iter(range(64, 1 << 40, 64))
 
     def change() -> None:
@@ -81,7 +81,9 @@ def test_what_comes_and_goes_meanwhile_hurts_nobody() -> None:
 
     found, _ = asyncio.run(gathered(ledger, change))
     assert len(found) == len(set(found))
-    assert {thing for thing in before if thing.refs} <= set(found), "one that was there all the time was missed"
+    assert {allocation for allocation in before if allocation.refs} <= set(found), (
+        "one that was there all the time was missed"
+    )
 
 
 def test_steps_give_what_they_give() -> None:

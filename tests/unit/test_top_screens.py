@@ -72,7 +72,7 @@ def test_laws(view: str, chips: int, charts: str) -> None:
         size = SIZES[name]
         texts = checked(rows, size, charts == "ascii")
         assert len(rows) == size.height
-        assert _chosen(rows[0]) == ["Things" if view in KEYS else view]
+        assert _chosen(rows[0]) == ["Allocations" if view in KEYS else view]
         text = "\n".join(texts)
         assert not re.search(r"\bNone\b|\bnan\b|\binf\b|\bTrue\b|\bFalse\b|internal error|asking\.\.\.", text)
         assert set(re.findall(r"(\d+)[…~]", text)) <= numbers, "a number was cut"

@@ -8,7 +8,7 @@ from typing import NamedTuple, Union
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counts
@@ -19,7 +19,7 @@ from ttmem.model.kinds import BUFFER_KINDS, Confidence, Kind
 
 
 class Release(NamedTuple):
-    """Not an event: one of the things that the process holds is freed."""
+    """Not an event: one of the allocations that the process holds is freed."""
 
     which: int
 
@@ -59,11 +59,11 @@ class Recorder:
         self._ledger = ledger
         self.highest = 0
         self.time = 0.0
-        self.live: set[Thing] = set()
+        self.live: set[Allocation] = set()
 
     def look(self, time: float) -> None:
-        live = {thing for thing in self._ledger.things() if counts(thing)}
-        total = sum(thing.counted for thing in live if thing.kind in ON_CHIP)
+        live = {allocation for allocation in self._ledger.allocations() if counts(allocation)}
+        total = sum(allocation.counted for allocation in live if allocation.kind in ON_CHIP)
         if total > self.highest:
             self.highest, self.time, self.live = total, time, live
 
@@ -89,18 +89,20 @@ def fold(stream: list[tuple[int, Act]], *, thin: bool) -> tuple[Ledger, WholeTot
 
 
 def released(source: Source, which: int) -> ev.Freed | None:
-    things = [(holding.number, thing) for holding in source.holdings.values() for thing in holding.things()]
-    if not things:
+    allocations = [
+        (holding.number, allocation) for holding in source.holdings.values() for allocation in holding.allocations()
+    ]
+    if not allocations:
         return None
-    device, thing = things[which % len(things)]
-    assert thing.extra is not None
-    allocator, cores = (0, thing.extra.cores) if thing.program else (thing.extra.allocator, 0)
-    return ev.Freed(device, thing.kind, thing.address, thing.size, thing.program, allocator, cores)
+    device, allocation = allocations[which % len(allocations)]
+    assert allocation.extra is not None
+    allocator, cores = (0, allocation.extra.cores) if allocation.program else (allocation.extra.allocator, 0)
+    return ev.Freed(device, allocation.kind, allocation.address, allocation.size, allocation.program, allocator, cores)
 
 
-def described(things: set[Thing]) -> list[tuple[object, ...]]:
+def described(allocations: set[Allocation]) -> list[tuple[object, ...]]:
     """For a message that can be read."""
-    return sorted((t.holding.number, t.kind, t.address, t.size, t.program, t.born) for t in things)
+    return sorted((t.holding.number, t.kind, t.address, t.size, t.program, t.born) for t in allocations)
 
 
 @LAW
@@ -110,8 +112,8 @@ def test_everything_live_at_the_peak_and_nothing_else(stream: list[tuple[int, Ac
     assert whole.peak.value == recorder.highest
     if recorder.highest:
         assert whole.peak.time == recorder.time
-        found = [thing for thing in whole.things(ledger.things()) if counts(thing)]
-        assert len(found) == len(set(found)), "one thing twice"
+        found = [allocation for allocation in whole.allocations(ledger.allocations()) if counts(allocation)]
+        assert len(found) == len(set(found)), "one allocation twice"
         assert described(set(found)) == described(recorder.live)
         assert set(found) == recorder.live
 
@@ -120,9 +122,9 @@ def test_everything_live_at_the_peak_and_nothing_else(stream: list[tuple[int, Ac
 @given(STREAMS)
 def test_the_total_is_that_of_the_live_buffers(stream: list[tuple[int, Act]]) -> None:
     ledger, whole, _ = fold(stream, thin=False)
-    live = [thing for thing in ledger.things() if counts(thing)]
-    assert whole.total.used == sum(thing.counted for thing in live if thing.kind in ON_CHIP)
-    assert whole.beside.used == sum(thing.counted for thing in live if thing.kind not in ON_CHIP)
+    live = [allocation for allocation in ledger.allocations() if counts(allocation)]
+    assert whole.total.used == sum(allocation.counted for allocation in live if allocation.kind in ON_CHIP)
+    assert whole.beside.used == sum(allocation.counted for allocation in live if allocation.kind not in ON_CHIP)
     assert whole.total.count + whole.beside.count == len(live)
 
 
@@ -138,7 +140,10 @@ def test_a_peak_that_a_parts_end_cannot_touch() -> None:
         (0, ev.ProcessExited()),
     ]
     ledger, whole, _ = fold(stream, thin=False)
-    assert {(thing.kind, thing.size) for thing in whole.things(ledger.things())} == {(Kind.CB, 999), (Kind.DRAM, 64)}
+    assert {(allocation.kind, allocation.size) for allocation in whole.allocations(ledger.allocations())} == {
+        (Kind.CB, 999),
+        (Kind.DRAM, 64),
+    }
 
 
 def test_what_went_before_a_higher_peak_is_no_part_of_it() -> None:
@@ -148,7 +153,7 @@ def test_what_went_before_a_higher_peak_is_no_part_of_it() -> None:
         (0, ev.Allocated(0, Kind.L1, 2, 128, 0, 0, ev.Extra(64, 0, 1))),
     ]
     ledger, whole, _ = fold(stream, thin=False)
-    assert [thing.address for thing in whole.things(ledger.things())] == [2]
+    assert [allocation.address for allocation in whole.allocations(ledger.allocations())] == [2]
 
 
 def test_an_equal_height_later_is_no_new_peak() -> None:
@@ -158,5 +163,5 @@ def test_an_equal_height_later_is_no_new_peak() -> None:
         (1, ev.Allocated(0, Kind.L1, 2, 64, 0, 0, ev.Extra(64, 0, 1))),
     ]
     ledger, whole, _ = fold(stream, thin=False)
-    assert [thing.address for thing in whole.things(ledger.things())] == [1]
+    assert [allocation.address for allocation in whole.allocations(ledger.allocations())] == [1]
     assert whole.peak.time == 1.0

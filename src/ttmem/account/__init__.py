@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account: a pure fold from events to totals, peaks and live things. No clock, no I/O."""
+"""The account: a pure fold from events to totals, peaks and live allocations. No clock, no I/O."""

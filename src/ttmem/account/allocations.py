@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live things, the programs they belong to, and who holds them."""
+"""Live allocations, the programs they belong to, and who holds them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _REMEMBERED = 512  # frees of a holding, to tell a second free from one of something never seen
 
 
-class Thing:
+class Allocation:
     """One allocation: a buffer, a circular buffer, a kernel, a per-core write."""
 
     __slots__ = ("address", "born", "extra", "holding", "kind", "refs", "size", "time")
@@ -36,8 +36,8 @@ class Thing:
         self.time = time
         self.extra = extra
 
-    def __lt__(self, other: Thing) -> bool:
-        """An order for heaps of (size, birth, thing) where both are equal, the same whenever events are folded."""
+    def __lt__(self, other: Allocation) -> bool:
+        """An order for heaps of (size, birth, allocation) where both are equal, the same whenever events are folded."""
         mine, others = self.holding, other.holding
         return (self.address, self.kind, mine.number, mine.source.name) < (
             other.address,
@@ -68,8 +68,8 @@ class Origin:
         self.stack: str | None = None
 
 
-class Part(Thing):
-    """A thing that belongs to a program, and remembers which when both are gone."""
+class Part(Allocation):
+    """An allocation that belongs to a program, and remembers which when both are gone."""
 
     __slots__ = ("origin", "program")
     origin: Origin
@@ -88,7 +88,7 @@ class Program:
     def __init__(self, ident: int, holding: Holding) -> None:
         self.ident = ident
         self.holding = holding
-        self.parts: dict[PartKey, Thing] = {}
+        self.parts: dict[PartKey, Allocation] = {}
         self.forget()
 
     def forget(self) -> None:
@@ -104,14 +104,14 @@ class Program:
     def resident(self, kind: Kind, cores: int) -> int | None:
         """Bytes of a kind on these cores; None if the cores of some part are not known."""
         total = 0
-        for thing in self.parts.values():
-            if thing.kind != kind:
+        for allocation in self.parts.values():
+            if allocation.kind != kind:
                 continue
-            extra = thing.extra
+            extra = allocation.extra
             if extra is None or not extra.cores:
                 return None
             if not extra.shared:
-                total += thing.size * (extra.cores & cores).bit_count() // extra.cores.bit_count()
+                total += allocation.size * (extra.cores & cores).bit_count() // extra.cores.bit_count()
         return total
 
 
@@ -126,9 +126,9 @@ class Holding:
         self.number = number
         self.chip = chip
         self.leaves: list[Total | None] = [None] * len(KINDS)
-        self.buffers: dict[int, Thing] = {}
+        self.buffers: dict[int, Allocation] = {}
         self.programs: dict[int, Program] = {}
-        self.unplaced: list[int] = []  # keys of things reported at address 0, which are not one thing
+        self.unplaced: list[int] = []  # keys of allocations reported at address 0, which are not one allocation
         self.per_core = 0  # how many of the buffers have an address of their own on each core
         self.freed: set[object] = set()
         self.freed_before: set[object] = set()
@@ -146,10 +146,10 @@ class Holding:
     def just_freed(self, key: object) -> bool:
         return key in self.freed or key in self.freed_before
 
-    def tables(self) -> list[dict[int, Thing] | dict[PartKey, Thing]]:
+    def tables(self) -> list[dict[int, Allocation] | dict[PartKey, Allocation]]:
         return [self.buffers, *(program.parts for program in self.programs.values())]
 
-    def things(self) -> Iterator[Thing]:
+    def allocations(self) -> Iterator[Allocation]:
         return join.from_iterable(table.values() for table in self.tables())
 
     def clear(self) -> None:

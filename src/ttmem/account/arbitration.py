@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which totals a source's things count in: whom to believe about a kind (rule 12), and on which chip they are.
+"""Which totals a source's allocations count in: whom to believe about a kind (rule 12), and on which chip they are.
 
 A leaf counts in its process's share and in its chip while its source is the *voice* for that kind; otherwise it is
-set aside and counts only in itself. Things that start to count late were no part of earlier peaks, so they are
-given a new birth; things that stop counting are remembered by the peaks they were part of.
+set aside and counts only in itself. Allocations that start to count late were no part of earlier peaks, so they are
+given a new birth; allocations that stop counting are remembered by the peaks they were part of.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class _Settling:
         leaf.chain = (leaf,)
         for total in totals:
             total.drop(leaf)
-        for thing in holding.things():
-            if thing.kind is kind:
+        for allocation in holding.allocations():
+            if allocation.kind is kind:
                 for total in totals:
-                    total.leave(thing)
+                    total.leave(allocation)
 
     def finish(self) -> None:
         for total in self._grown:
@@ -128,10 +128,10 @@ class _Settling:
         leaf = holding.leaves[kind]
         if leaf is None or leaf.counts:
             return
-        for thing in holding.things():
-            if thing.kind is kind and thing.born != NOT_YET:
-                leaf.leave(thing)
-                thing.born = self._seq
+        for allocation in holding.allocations():
+            if allocation.kind is kind and allocation.born != NOT_YET:
+                leaf.leave(allocation)
+                allocation.born = self._seq
         pool = POOL_OF[kind]
         leaf.chain = (leaf, share.pools[pool], share.chip.kinds[kind], share.chip.pools[pool])
         whole = share.chip.whole

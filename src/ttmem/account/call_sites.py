@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What made a thing: its operation, the Python stack, and which line of that is the user's own."""
+"""What made an allocation: its operation, the Python stack, and which line of that is the user's own."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-from ttmem.account.allocations import Part, Thing
+from ttmem.account.allocations import Allocation, Part
 from ttmem.model.kinds import KERNEL_KINDS
 
 # ttnn itself, installed or in a checkout of tt-metal; whose line called it is what people want to know.
@@ -15,7 +15,7 @@ _FRAME = re.compile(r"(.*)(:\d+ .*)", re.DOTALL)  # a path may have spaces
 _KEPT = 65_536
 
 
-@lru_cache(maxsize=_KEPT)  # few stacks, many things
+@lru_cache(maxsize=_KEPT)  # few stacks, many allocations
 def line_of(stack: str | None) -> str | None:
     """The innermost frame that is not ttnn's own; if all are, the innermost.
 
@@ -41,14 +41,14 @@ def short(line: str | None) -> str | None:
     return line if frame is None else "/".join(frame[1].split("/")[-2:]) + frame[2]
 
 
-def operation_of(thing: Thing) -> str | None:
+def operation_of(allocation: Allocation) -> str | None:
     """The operation that made it: of a part of a program, whose tag may be its own name, that of the program."""
-    if isinstance(thing, Part) and (thing.origin.tag is not None or thing.kind in KERNEL_KINDS):
-        return thing.origin.tag
-    return thing.extra.tag if thing.extra is not None else None
+    if isinstance(allocation, Part) and (allocation.origin.tag is not None or allocation.kind in KERNEL_KINDS):
+        return allocation.origin.tag
+    return allocation.extra.tag if allocation.extra is not None else None
 
 
-def stack_of(thing: Thing) -> str | None:
-    if thing.extra is not None and thing.extra.stack is not None:
-        return thing.extra.stack
-    return thing.origin.stack if isinstance(thing, Part) else None
+def stack_of(allocation: Allocation) -> str | None:
+    if allocation.extra is not None and allocation.extra.stack is not None:
+        return allocation.extra.stack
+    return allocation.origin.stack if isinstance(allocation, Part) else None

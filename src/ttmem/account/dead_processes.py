@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of things that went all at once: the picture of a dead process, and what peaks may be asked for."""
+"""What is kept of allocations that went all at once: the picture of a dead process, and what peaks may be asked for."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from collections.abc import Iterator
 from heapq import nlargest
 from itertools import chain as join
 
-from ttmem.account.allocations import Holding, Thing
+from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.totals import KEPT, Peak, keep_largest
 
 
 class Grave:
-    """Things that went all at once at ``died``. Their tables are kept as they are and thinned out in slices."""
+    """Allocations that went all at once at ``died``. Their tables are kept as they are and thinned out in slices."""
 
     __slots__ = ("died", "largest_kept", "peaks", "tables")
 
     def __init__(self, holding: Holding, died: int) -> None:
         self.died = died
         self.tables = [table for table in holding.tables() if table]
-        self.largest_kept: list[tuple[int, int, Thing]] = []
-        self.peaks: dict[Peak, int] = {}  # who may ask for these things, and for which kinds (a bit each)
+        self.largest_kept: list[tuple[int, int, Allocation]] = []
+        self.peaks: dict[Peak, int] = {}  # who may ask for these allocations, and for which kinds (a bit each)
 
     def __len__(self) -> int:
         return sum(map(len, self.tables))
 
     def expect(self, peak: Peak, kind: int) -> bool:
-        """A peak counted the things of that kind; True if it had not been noted before."""
+        """A peak counted the allocations of that kind; True if it had not been noted before."""
         known = self.peaks.get(peak, 0)
         self.peaks[peak] = known | 1 << kind
         return not known
 
-    def things_of(self, peak: Peak) -> Iterator[Thing]:
-        """The things a peak counted."""
+    def allocations_of(self, peak: Peak) -> Iterator[Allocation]:
+        """The allocations a peak counted."""
         kinds = self.peaks[peak]
-        return (thing for thing in self.things() if kinds >> thing.kind & 1)
+        return (allocation for allocation in self.allocations() if kinds >> allocation.kind & 1)
 
-    def things(self) -> Iterator[Thing]:
+    def allocations(self) -> Iterator[Allocation]:
         return join.from_iterable(table.values() for table in self.tables)
 
-    def largest(self, count: int = KEPT) -> list[Thing]:
-        candidates = join(((t.size, t.born, t) for t in self.things()), self.largest_kept)
+    def largest(self, count: int = KEPT) -> list[Allocation]:
+        candidates = join(((t.size, t.born, t) for t in self.allocations()), self.largest_kept)
         return [item[2] for item in nlargest(count, candidates)]
 
     def close(self) -> None:
@@ -51,19 +51,19 @@ class Grave:
                 peak.graves.remove(self)
 
     def thin(self, limit: int) -> int:
-        """Give up to ``limit`` things back to the memory, keeping what peaks and pictures will be asked for."""
+        """Give up to ``limit`` allocations back to the memory, keeping what peaks and pictures will be asked for."""
         done = 0
-        # A peak reached after the death knows nothing of these things.
+        # A peak reached after the death knows nothing of these allocations.
         peaks = [(peak, kinds) for peak, kinds in self.peaks.items() if peak.seq < self.died]
         while self.tables and done < limit:
             table = self.tables[-1]
             while table and done < limit:
-                thing = table.popitem()[1]
+                allocation = table.popitem()[1]
                 done += 1
-                keep_largest(self.largest_kept, thing)
+                keep_largest(self.largest_kept, allocation)
                 for peak, kinds in peaks:
-                    if kinds >> thing.kind & 1:
-                        peak.leave(thing)
+                    if kinds >> allocation.kind & 1:
+                        peak.leave(allocation)
             if not table:
                 self.tables.pop()
         return done
@@ -75,7 +75,7 @@ class Graveyard:
     def __init__(self, cap: int) -> None:
         self._cap = cap
         self._graves: deque[Grave] = deque()
-        self._things = 0
+        self._allocations = 0
 
     def __len__(self) -> int:
         return len(self._graves)
@@ -93,18 +93,18 @@ class Graveyard:
                 for total in leaf.chain[2 if exited else 1 :]:
                     total.drop(leaf)
             self._graves.append(grave)
-            self._things += len(grave)
+            self._allocations += len(grave)
         if not exited:
             holding.source.process.count -= len(grave)
             holding.clear()
         return grave
 
     def thin(self, limit: int) -> bool:
-        """Give back the memory of at most ``limit`` things beyond the cap; True if there is more to do."""
-        while self._graves and self._things > self._cap and limit > 0:
+        """Give back the memory of at most ``limit`` allocations beyond the cap; True if there is more to do."""
+        while self._graves and self._allocations > self._cap and limit > 0:
             done = self._graves[0].thin(limit)
-            self._things -= done
+            self._allocations -= done
             limit -= done
             if not self._graves[0].tables:
                 self._graves.popleft().close()
-        return self._things > self._cap
+        return self._allocations > self._cap

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ttmem.account.allocations import Holding, Program, Thing
+from ttmem.account.allocations import Allocation, Holding, Program
 from ttmem.account.phases import Phases
 from ttmem.account.totals import Total, WholeTotal
 from ttmem.model.geometry import Geometry, board_geometry
@@ -133,7 +133,7 @@ class Process:
         self.anomalies: Counter[str] = Counter()
         self.uncertain: Counter[str] = Counter()  # by reason: see `uncertainty`
         self.claimed: set[int] = set()
-        self.count = 0  # live things, over all sources
+        self.count = 0  # live allocations, over all sources
         self.numbers: dict[int, Chip] = {}
         self.shares: dict[str, Share] = {}
         self.sources: dict[str, Source] = {}
@@ -145,10 +145,10 @@ class Process:
         for source in self.sources.values():
             yield from source.holdings.values()
 
-    def largest_left(self, count: int) -> list[Thing]:
-        """The largest things it still held when it died."""
-        found = [thing for grave in self.graves for thing in grave.largest(count)]
-        return sorted(found, key=lambda thing: (-thing.size, -thing.born))[:count]
+    def largest_left(self, count: int) -> list[Allocation]:
+        """The largest allocations it still held when it died."""
+        found = [allocation for grave in self.graves for allocation in grave.largest(count)]
+        return sorted(found, key=lambda allocation: (-allocation.size, -allocation.born))[:count]
 
 
 class Source:
@@ -163,7 +163,7 @@ class Source:
         self.confidence = confidence
         self.holdings: dict[int, Holding] = {}
         self.generation: int | None = None  # of the resync under way
-        self.confirmed: set[Thing] = set()
+        self.confirmed: set[Allocation] = set()
         self.confirmed_programs: set[Program] = set()
         self.confirmed_phases: set[int] = set()
         self.frees_elsewhere = False  # has it ever freed on a device other than 0

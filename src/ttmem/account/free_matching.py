@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ttmem.account.allocations import Holding, Thing
+from ttmem.account.allocations import Allocation, Holding
 from ttmem.model.kinds import POOL_OF, Kind
 
 # Address spaces of buffers: trace lies in DRAM and small L1 in L1, so an address is unique per space, not per kind.
@@ -14,7 +14,7 @@ NUMBERED = 3  # in the place of an address space: what follows is no address, bu
 
 
 def buffer_key(kind: Kind, address: int, allocator: int, ident: int = 0) -> int:
-    """What tells a buffer from others, as one integer: a tuple would cost 60 bytes more for each live thing."""
+    """What tells a buffer from others, as one integer: a tuple would cost 60 bytes more for each live allocation."""
     return ident << 2 | NUMBERED if ident else (allocator << 66) | (address << 2) | SPACE_OF[kind]
 
 
@@ -42,7 +42,7 @@ def match(holding: Holding, hint: Kind | None, address: int, size: int) -> tuple
 def find_elsewhere(
     holding: Holding, kind: Kind | None, address: int, size: int, allocator: int, ident: int
 ) -> tuple[tuple[Holding, int] | None, str | None]:
-    """For a free of nothing at that address: where the thing is after all, and what was odd about it (rule 5)."""
+    """For a free of nothing at that address: where the allocation is after all, and what was odd about it (rule 5)."""
     source = holding.source
     if not address and not ident:
         key = _pick_unplaced(holding, kind, size, allocator)
@@ -62,7 +62,7 @@ def find_elsewhere(
 
 
 def _pick_unplaced(holding: Holding, kind: Kind | None, size: int, allocator: int) -> int | None:
-    """Which of the things without an address goes: the youngest of that size, else the youngest."""
+    """Which of the allocations without an address goes: the youngest of that size, else the youngest."""
     found, buffers = holding.unplaced, holding.buffers
     if not holding.source.kindless:
         place = buffer_key(kind or Kind.DRAM, 0, allocator)
@@ -72,5 +72,5 @@ def _pick_unplaced(holding: Holding, kind: Kind | None, size: int, allocator: in
     return candidates[-1] if candidates else None
 
 
-def _place_of(thing: Thing) -> int:
-    return buffer_key(thing.kind, 0, thing.extra.allocator if thing.extra is not None else 0)
+def _place_of(allocation: Allocation) -> int:
+    return buffer_key(allocation.kind, 0, allocation.extra.allocator if allocation.extra is not None else 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: applies events to the books, so that totals always equal the sum of live things.
+"""The ledger: applies events to the books, so that totals always equal the sum of live allocations.
 
 It has no clock and does no I/O: whoever feeds it says when and for whom. docs/accounting.md explains each rule
 with an example; the rule numbers in comments are those of that page. Buffers are dealt with here; what else can
@@ -15,7 +15,7 @@ from ttmem.account import device_events as devices
 from ttmem.account import process_events as lives
 from ttmem.account import program_events as programs
 from ttmem.account import resync
-from ttmem.account.allocations import Holding, Thing
+from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.arbitration import new_leaf
 from ttmem.account.entities import Chip, Source
 from ttmem.account.free_matching import NUMBERED, SPACE_OF, buffer_key, find_elsewhere, match
@@ -57,7 +57,7 @@ from ttmem.model.kinds import KINDS, Kind
 
 # Indexed by kind: comparing members of an Enum costs more.
 _IS_PART = tuple(kind >= Kind.CB and kind != Kind.FIRMWARE for kind in KINDS)
-_NOWHERE = Chip(ChipInfo("nowhere"))  # where things are that were never allocated
+_NOWHERE = Chip(ChipInfo("nowhere"))  # where allocations are that were never allocated
 
 
 class Ledger(Books):
@@ -76,10 +76,10 @@ class Ledger(Books):
         """``whole`` is a total of the caller's in which the buffers of all chips are to count."""
         super().__init__(limits, whole)
         self._max_size = limits.size
-        self._max_things = limits.things_per_process
+        self._max_allocations = limits.allocations_per_process
 
-    def apply(self, time: float, source: Source | None, event: Event) -> Thing | None:
-        """Fold one event in. Returns the thing it was about, None if it changed nothing.
+    def apply(self, time: float, source: Source | None, event: Event) -> Allocation | None:
+        """Fold one event in. Returns the allocation it was about, None if it changed nothing.
 
         Events about the machine, not a process, have no source.
         """
@@ -104,7 +104,7 @@ class Ledger(Books):
         refs: int = 0,
         extra: Extra | None = None,
         ident: int = 0,
-    ) -> Thing | None:
+    ) -> Allocation | None:
         """The same as applying an ``Allocated``, without making one: nearly all events are this or ``freed``."""
         self.seq = seq = self.seq + 1
         process = source.process
@@ -121,34 +121,34 @@ class Ledger(Books):
             kind = _kind_of_core_write(holding, address)
         if ident:
             key = ident << 2 | NUMBERED
-        elif not address:  # virtual allocations of a graph capture: each its own thing
+        elif not address:  # virtual allocations of a graph capture: each its own allocation
             key = -seq
         else:
             key = (address << 2) | SPACE_OF[kind]
             if extra is not None:
                 key |= extra.allocator << 66
         buffers = holding.buffers
-        thing = buffers.get(key)
-        if thing is not None:
-            same = thing.size == size and thing.kind == kind and not (refs and thing.extra != extra)
-            if same and (not ident or (refs and thing.address == address)):
-                thing.refs = refs or thing.refs + 1  # rule 4
+        allocation = buffers.get(key)
+        if allocation is not None:
+            same = allocation.size == size and allocation.kind == kind and not (refs and allocation.extra != extra)
+            if same and (not ident or (refs and allocation.address == address)):
+                allocation.refs = refs or allocation.refs + 1  # rule 4
                 if source.generation is not None:
-                    source.confirmed.add(thing)
-                return thing
-            remove(holding, thing)
+                    source.confirmed.add(allocation)
+                return allocation
+            remove(holding, allocation)
             del buffers[key]  # the new one is the youngest in the table, too
             if not refs:
                 self.anomaly(process, "replaced")
-        elif process.count >= self._max_things:
+        elif process.count >= self._max_allocations:
             return self.anomaly(process, "dropped")
         elif key < 0:
             holding.unplaced.append(key)
         if refs or source.generation is not None or (extra is not None and (extra.shared or extra.per_core)):
-            thing = buffers[key] = place(holding, kind, address, size, seq, time, refs, extra)
-            return thing
+            allocation = buffers[key] = place(holding, kind, address, size, seq, time, refs, extra)
+            return allocation
         # What place does, for nearly every event.
-        thing = buffers[key] = Thing(holding, kind, address, size, seq, time, extra)
+        allocation = buffers[key] = Allocation(holding, kind, address, size, seq, time, extra)
         process.count += 1
         leaf = holding.leaves[kind] or new_leaf(holding, kind, seq, time)
         taken = None if extra is None else extra.reserved
@@ -156,7 +156,7 @@ class Ledger(Books):
             leaf.add(size, seq, time)
         else:
             leaf.add_taken(size, taken, seq, time)
-        return thing
+        return allocation
 
     def freed(
         self,
@@ -170,7 +170,7 @@ class Ledger(Books):
         allocator: int = 0,
         cores: int = 0,
         ident: int = 0,
-    ) -> Thing | None:
+    ) -> Allocation | None:
         """The same as applying a ``Freed``, without making one."""
         self.seq += 1
         process = source.process
@@ -194,36 +194,36 @@ class Ledger(Books):
                     self.anomaly(process, "ambiguous")
         else:
             key = (allocator << 66) | (address << 2) | SPACE_OF[kind or 0]
-        thing = buffers.get(key)
-        if thing is None:
+        allocation = buffers.get(key)
+        if allocation is None:
             found, odd = find_elsewhere(holding, kind, address, size, allocator, ident)
             if odd is not None:
                 self.anomaly(process, odd)
             if found is None:
                 return None
             holding, key = found
-            thing = holding.buffers[key]
-        if thing.refs > 1:
-            thing.refs -= 1
-            return thing
+            allocation = holding.buffers[key]
+        if allocation.refs > 1:
+            allocation.refs -= 1
+            return allocation
         del holding.buffers[key]
         if key < 0:
             holding.unplaced.remove(key)
-        thing.refs = 0
-        leaf = holding.leaves[thing.kind]
-        extra = thing.extra
+        allocation.refs = 0
+        leaf = holding.leaves[allocation.kind]
+        extra = allocation.extra
         plain = extra is None or not (extra.shared or extra.per_core)
         if leaf is None or source.generation is not None or not plain:
-            remove(holding, thing)
+            remove(holding, allocation)
         else:  # what remove does, for nearly every event
             process.count -= 1
             taken = None if extra is None else extra.reserved
             if taken is None:
-                leaf.remove(thing, thing.size)
+                leaf.remove(allocation, allocation.size)
             else:
-                leaf.remove_taken(thing, thing.size, taken)
+                leaf.remove_taken(allocation, allocation.size, taken)
         holding.note_freed(address)
-        return thing
+        return allocation
 
 
 def _kind_of_core_write(holding: Holding, ident: int) -> Kind:
@@ -233,17 +233,17 @@ def _kind_of_core_write(holding: Holding, ident: int) -> Kind:
     return Kind.L1 if where is None else region_at(geometry, where.address).kind
 
 
-def _described(books: Books, time: float, source: Source, event: Described) -> Thing | None:
+def _described(books: Books, time: float, source: Source, event: Described) -> Allocation | None:
     """A buffer is what it was, and more is known of it."""
     holding = source.holdings.get(event.device)
     key = buffer_key(event.kind, event.address, event.extra.allocator, event.ident)
-    thing = None if holding is None else holding.buffers.get(key)
-    if thing is None or thing.extra is None or thing.address != event.address:
+    allocation = None if holding is None else holding.buffers.get(key)
+    if allocation is None or allocation.extra is None or allocation.address != event.address:
         return None  # freed meanwhile, or among what was lost
-    if (thing.extra.reserved, thing.extra.per_core) != (event.extra.reserved, event.extra.per_core):
+    if (allocation.extra.reserved, allocation.extra.per_core) != (event.extra.reserved, event.extra.per_core):
         return None
-    thing.extra = event.extra
-    return thing
+    allocation.extra = event.extra
+    return allocation
 
 
 def _marked(books: Books, time: float, source: Source | None, event: Mark) -> None:
@@ -266,7 +266,7 @@ def _peaks_reset(books: Books, time: float, source: Source | None, event: PeaksR
                 leaf.reset_recent(books.seq, time)
 
 
-_HANDLERS: dict[type, Callable[[Books, float, Any, Any], Thing | None]] = {
+_HANDLERS: dict[type, Callable[[Books, float, Any, Any], Allocation | None]] = {
     Described: _described,
     ProgramRun: programs.run,
     ProgramCompiled: programs.compiled,

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thing begins to count, and stops: in its process's number of things, and in the totals it is part of.
+"""An allocation begins to count, and stops: in its process's number of allocations, and in the totals it is part of.
 
-Whoever calls files the thing, or takes it out of its table.
+Whoever calls files the allocation, or takes it out of its table.
 """
 
 from __future__ import annotations
 
-from ttmem.account.allocations import Holding, Part, Program, Thing
+from ttmem.account.allocations import Allocation, Holding, Part, Program
 from ttmem.account.arbitration import new_leaf
 from ttmem.account.totals import NOT_YET, Total
 from ttmem.model.events import Extra
@@ -23,54 +23,54 @@ def place(
     refs: int,
     extra: Extra | None,
     program: Program | None = None,
-) -> Thing:
-    """Make a thing and count it, unless its source is telling anew what it holds."""
+) -> Allocation:
+    """Make an allocation and count it, unless its source is telling anew what it holds."""
     if program is None:
-        thing = Thing(holding, kind, address, size, seq, time, extra)
+        allocation = Allocation(holding, kind, address, size, seq, time, extra)
     else:
-        thing = Part(holding, kind, address, size, seq, time, extra)
-        thing.program, thing.origin = program.ident, program.origin
+        allocation = Part(holding, kind, address, size, seq, time, extra)
+        allocation.program, allocation.origin = program.ident, program.origin
     leaf = holding.leaves[kind] or new_leaf(holding, kind, seq, time)
     source = holding.source
     source.process.count += 1
     holding.per_core += extra is not None and extra.per_core
     if refs:
-        thing.refs = refs
-    taken = thing.taken
+        allocation.refs = refs
+    taken = allocation.taken
     if source.generation is not None:
-        thing.born = NOT_YET
-        source.confirmed.add(thing)
+        allocation.born = NOT_YET
+        source.confirmed.add(allocation)
     elif taken is None:
-        leaf.add(thing.counted, seq, time)
+        leaf.add(allocation.counted, seq, time)
     else:
-        leaf.add_taken(thing.counted, taken, seq, time)
-    return thing
+        leaf.add_taken(allocation.counted, taken, seq, time)
+    return allocation
 
 
-def remove(holding: Holding, thing: Thing) -> None:
-    """Stop counting a thing, with the size it was counted with (rules 6, 7)."""
-    leaf = holding.leaves[thing.kind]
+def remove(holding: Holding, allocation: Allocation) -> None:
+    """Stop counting an allocation, with the size it was counted with (rules 6, 7)."""
+    leaf = holding.leaves[allocation.kind]
     assert leaf is not None
     holding.source.process.count -= 1
-    holding.per_core -= thing.extra is not None and thing.extra.per_core
-    if thing.born == NOT_YET:
+    holding.per_core -= allocation.extra is not None and allocation.extra.per_core
+    if allocation.born == NOT_YET:
         return
-    taken = thing.taken
+    taken = allocation.taken
     if taken is None:
-        leaf.remove(thing, thing.counted)
+        leaf.remove(allocation, allocation.counted)
     else:
-        leaf.remove_taken(thing, thing.counted, taken)
+        leaf.remove_taken(allocation, allocation.counted, taken)
 
 
 def count_arrivals(holding: Holding, seq: int, time: float) -> None:
     """What was placed while its source told anew what it holds counts from now on, all of a kind at once."""
     new = [Total() for _ in Kind]
-    for thing in holding.things():
-        if thing.born == NOT_YET:
-            thing.born = seq
-            total = new[thing.kind]
-            total.used += thing.counted
-            taken = thing.taken
+    for allocation in holding.allocations():
+        if allocation.born == NOT_YET:
+            allocation.born = seq
+            total = new[allocation.kind]
+            total.used += allocation.counted
+            taken = allocation.taken
             if taken is None:
                 total.unknown += 1
             else:
@@ -84,7 +84,7 @@ def count_arrivals(holding: Holding, seq: int, time: float) -> None:
                     total.rise(total.used, seq, time)
 
 
-def counts(item: Thing) -> bool:
+def counts(item: Allocation) -> bool:
     """Is it part of the chip's totals? Not if a stronger source reports the same (rule 12), nor amid a resync."""
     leaf = item.holding.leaves[item.kind]
     return leaf is not None and leaf.counts and item.born != NOT_YET

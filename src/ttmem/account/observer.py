@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ttmem.account.allocations import Thing
+    from ttmem.account.allocations import Allocation
     from ttmem.account.entities import Source
     from ttmem.model.events import Event
 
@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 class Observer(Protocol):
     """Somebody who wants to see each event as it is applied."""
 
-    def __call__(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None: ...
+    def __call__(self, time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None: ...

@@ -192,7 +192,7 @@ class Phases:
         self._behind = True
 
     def other_totals(self) -> None:
-        """Things count elsewhere than they did: what is open begins anew, since before and after do not compare."""
+        """Allocations count elsewhere than before: open phases begin anew, since before and after do not compare."""
         self._totals = [_NOTHING] * len(self._totals)
         self._behind = True
         self._catch_up()
@@ -222,7 +222,7 @@ class Phases:
         return phases[phases.index(phase) :]
 
     def _close(self, source: Source, ident: int) -> None:
-        """A phase is open no longer; how high things were in it, they were in the one before it, too."""
+        """A phase is open no longer; how high allocations were in it, they were in the one before it, too."""
         phases = list(self.open.values())
         phase = self.open.pop((source, ident))
         before = phases.index(phase) - 1

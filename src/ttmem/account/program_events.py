@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ttmem.account.allocations import Holding, PartKey, Program, Thing
+from ttmem.account.allocations import Allocation, Holding, PartKey, Program
 from ttmem.account.entities import Source
 from ttmem.account.live_set import place, remove
 from ttmem.account.state import Books
@@ -23,49 +23,49 @@ def part_allocated(
     ident: int,
     refs: int,
     extra: Extra | None,
-) -> Thing | None:
+) -> Allocation | None:
     source = holding.source
     program = holding.programs.get(ident)
     key: PartKey = (FAMILY_OF[kind], address, extra.cores if extra is not None else 0)
     if key[0] == _KERNEL:  # loaded twice is one load (rule 7)
         refs = min(refs, 1)
-    thing = program.parts.get(key) if program is not None else None
-    if thing is not None:
-        if thing.size == size and thing.kind == kind and not (refs and thing.extra != extra):
+    allocation = program.parts.get(key) if program is not None else None
+    if allocation is not None:
+        if allocation.size == size and allocation.kind == kind and not (refs and allocation.extra != extra):
             if key[0] != _KERNEL:
-                thing.refs = refs or thing.refs + 1
+                allocation.refs = refs or allocation.refs + 1
             if source.generation is not None:
-                source.confirmed.add(thing)
-            return thing
-        remove(holding, thing)
+                source.confirmed.add(allocation)
+            return allocation
+        remove(holding, allocation)
         if not refs:
             books.anomaly(source.process, "replaced")
-    elif source.process.count >= books.limits.things_per_process:
+    elif source.process.count >= books.limits.allocations_per_process:
         return books.anomaly(source.process, "dropped")
     if program is None:
         program = holding.programs[ident] = Program(ident, holding)
-    thing = place(holding, kind, address, size, books.seq, time, refs, extra, program)
-    program.parts[key] = thing
-    return thing
+    allocation = place(holding, kind, address, size, books.seq, time, refs, extra, program)
+    program.parts[key] = allocation
+    return allocation
 
 
-def part_freed(books: Books, holding: Holding, kind: Kind, address: int, ident: int, cores: int) -> Thing | None:
+def part_freed(books: Books, holding: Holding, kind: Kind, address: int, ident: int, cores: int) -> Allocation | None:
     key: PartKey = (FAMILY_OF[kind], address, cores)
     program = holding.programs.get(ident)
-    thing = program.parts.get(key) if program is not None else None
-    if program is None or thing is None:
+    allocation = program.parts.get(key) if program is not None else None
+    if program is None or allocation is None:
         known = holding.just_freed((ident, key))
         return books.anomaly(holding.source.process, "double_free" if known else "unknown_free")
-    if thing.refs > 1:
-        thing.refs -= 1
-        return thing
+    if allocation.refs > 1:
+        allocation.refs -= 1
+        return allocation
     del program.parts[key]
     if not program.parts and program.metal_id is None:  # a compiled one exists until it is destroyed
         forget(program)
-    thing.refs = 0
-    remove(holding, thing)
+    allocation.refs = 0
+    remove(holding, allocation)
     holding.note_freed((ident, key))
-    return thing
+    return allocation
 
 
 def run(books: Books, time: float, source: Source, event: ProgramRun) -> None:
@@ -97,9 +97,9 @@ def destroyed(books: Books, time: float, source: Source, event: ProgramDestroyed
         books.anomaly(source.process, "unknown_free")
         return
     forget(program)
-    for thing in program.parts.values():
-        thing.refs = 0
-        remove(holding, thing)
+    for allocation in program.parts.values():
+        allocation.refs = 0
+        remove(holding, allocation)
 
 
 def forget(program: Program) -> None:

@@ -26,7 +26,7 @@ def end(books: Books, time: float, source: Source, event: ResyncEnd) -> None:
     """An end that belongs to no open resync is ignored."""
     if source.generation != event.generation:
         return
-    _drop_unconfirmed_things(source)
+    _drop_unconfirmed_allocations(source)
     for holding in source.holdings.values():
         count_arrivals(holding, books.seq, time)
     _drop_unconfirmed_programs(source)
@@ -41,11 +41,11 @@ def end(books: Books, time: float, source: Source, event: ResyncEnd) -> None:
     _confirm_anew(source, None)
 
 
-def _drop_unconfirmed_things(source: Source) -> None:
+def _drop_unconfirmed_allocations(source: Source) -> None:
     confirmed = source.confirmed
     for holding in source.holdings.values():
         for table in holding.tables():
-            stale = [key for key, thing in table.items() if thing not in confirmed]
+            stale = [key for key, allocation in table.items() if allocation not in confirmed]
             for key in stale:
                 remove(holding, table.pop(key))  # type: ignore[arg-type]
         holding.unplaced = [key for key in holding.unplaced if key in holding.buffers]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The books: everybody and everything the account knows of, what that may grow to, and what was odd.
 
-What changes them is elsewhere: buffers in `ledger`, the rest in a module for each thing that can be told.
+What changes them is elsewhere: buffers in `ledger`, the rest in a module for each allocation that can be told.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ttmem.account.allocations import Holding, Thing
+from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.chip_registry import Chips
 from ttmem.account.dead_processes import Graveyard
 from ttmem.account.entities import Chip, Process, Source
@@ -23,13 +23,13 @@ from ttmem.model.kinds import KINDS, Confidence
 class Limits(NamedTuple):
     """Caps on everything that can grow (rule 15). What goes over one is counted, not kept."""
 
-    things_per_process: int = 4_000_000
+    allocations_per_process: int = 4_000_000
     programs_per_process: int = 250_000  # that are compiled or ran
     devices_per_process: int = 1024
     chips_per_user: int = 1024  # that its processes name and nobody named before
     chips: int = 4096  # above half of that, chips that are not in the machine and nobody means are forgotten
     departed: int = 64
-    buried_things: int = 10_000
+    buried_allocations: int = 10_000
     claimed_pids: int = 16
     marks: int = 1000
     audits: int = 256  # allocators of one process on one chip
@@ -50,7 +50,7 @@ class Books:
         self.chips = Chips(limits.chips, whole)
         self.processes: dict[tuple[int, int | None, int], Process] = {}
         self.departed: deque[Process] = deque()
-        self.graves = Graveyard(limits.buried_things)
+        self.graves = Graveyard(limits.buried_allocations)
         self.anomalies: Counter[str] = Counter()
         self.uncertain: Counter[str] = Counter()  # by reason, over all processes that ever reported
         self.marks: deque[tuple[float, str]] = deque(maxlen=limits.marks)
@@ -110,14 +110,14 @@ class Books:
             most = Counter(dead.info.uid for dead in self.departed).most_common(1)[0][0]
             self.departed.remove(next(dead for dead in self.departed if dead.info.uid == most))
 
-    def anomaly(self, process: Process, name: str, count: int = 1) -> Thing | None:
-        """Count something odd; the event was about no thing."""
+    def anomaly(self, process: Process, name: str, count: int = 1) -> Allocation | None:
+        """Count something odd; the event was about no allocation."""
         process.anomalies[name] += count
         self.anomalies[name] += count
         return None
 
     def thin_graves(self, limit: int) -> bool:
-        """Give back the memory of at most ``limit`` buried things beyond the cap; True if there is more to do."""
+        """Give back the memory of at most ``limit`` buried allocations beyond the cap; True if there is more to do."""
         return self.graves.thin(limit)
 
     def holdings(self) -> Iterator[Holding]:
@@ -125,10 +125,10 @@ class Books:
         for process in self.processes.values():
             yield from process.holdings()
 
-    def things(self) -> Iterator[Thing]:
-        """Every live thing, set-aside ones included."""
+    def allocations(self) -> Iterator[Allocation]:
+        """Every live allocation, set-aside ones included."""
         for holding in self.holdings():
-            yield from holding.things()
+            yield from holding.allocations()
 
     def live_count(self) -> int:
         return sum(process.count for process in self.processes.values())

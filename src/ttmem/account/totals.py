@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running totals with their peaks, and what was live at a peak, without a scan per event.
 
-A thing was live at a peak when ``born <= peak.seq < died``. Things still live are found by asking the ledger; of
-those freed since the peak only the largest are kept; a whole process that died since is kept as a grave and looked
-through when somebody asks.
+An allocation was live at a peak when ``born <= peak.seq < died``. Those still live are found by asking the ledger. Of
+those freed since the peak only the largest are kept. What a process held that died since is kept, and looked through
+when somebody asks.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ttmem.account.allocations import Thing
+    from ttmem.account.allocations import Allocation
     from ttmem.account.dead_processes import Grave
 
 KEPT = 20
-NOT_YET = 1 << 63  # the birth of a thing that does not count yet: later than any peak
+NOT_YET = 1 << 63  # the birth of an allocation that does not count yet: later than any peak
 
 
-def keep_largest(heap: list[tuple[int, int, Thing]], thing: Thing) -> None:
-    """Add a thing to a heap of the KEPT largest."""
+def keep_largest(heap: list[tuple[int, int, Allocation]], allocation: Allocation) -> None:
+    """Add an allocation to a heap of the KEPT largest."""
     if len(heap) < KEPT:
-        heappush(heap, (thing.size, thing.born, thing))
-    elif thing.size > heap[0][0]:
-        heappushpop(heap, (thing.size, thing.born, thing))
+        heappush(heap, (allocation.size, allocation.born, allocation))
+    elif allocation.size > heap[0][0]:
+        heappushpop(heap, (allocation.size, allocation.born, allocation))
 
 
 class Peak:
-    """The highest value of a total, when it was reached, and the largest things freed since that were live then."""
+    """The highest value of a total, when it was reached, and the largest allocations of it that were freed since."""
 
     __slots__ = ("gone", "graves", "seq", "time", "value")
 
@@ -39,7 +39,7 @@ class Peak:
         self.value = value
         self.seq = seq
         self.time = time
-        self.gone: list[tuple[int, int, Thing]] = []
+        self.gone: list[tuple[int, int, Allocation]] = []
         self.graves: list[Grave] = []
 
     def reach(self, value: int, seq: int, time: float) -> None:
@@ -51,15 +51,15 @@ class Peak:
         if self.graves:
             self.graves = []
 
-    def leave(self, thing: Thing) -> None:
-        """A thing is about to go; remember it if it was part of the peak."""
-        if thing.born <= self.seq:
-            keep_largest(self.gone, thing)
+    def leave(self, allocation: Allocation) -> None:
+        """An allocation is about to go; remember it if it was part of the peak."""
+        if allocation.born <= self.seq:
+            keep_largest(self.gone, allocation)
 
-    def largest(self, live: Iterable[Thing], count: int = KEPT) -> list[Thing]:
-        """The largest things of the peak; ``live`` are those that this total counts now."""
+    def largest(self, live: Iterable[Allocation], count: int = KEPT) -> list[Allocation]:
+        """The largest allocations of the peak; ``live`` are those that this total counts now."""
         seq = self.seq
-        buried = (thing for grave in self.graves for thing in grave.things_of(self))
+        buried = (allocation for grave in self.graves for allocation in grave.allocations_of(self))
         past = join(live, buried)
         candidates = join(
             ((t.size, t.born, t) for t in past if t.born <= seq),
@@ -75,31 +75,31 @@ class WholePeak(Peak):
 
     def __init__(self) -> None:
         super().__init__()
-        self.all_gone: list[Thing] = []
+        self.all_gone: list[Allocation] = []
 
     def reach(self, value: int, seq: int, time: float) -> None:
         super().reach(value, seq, time)
         self.all_gone = []
 
-    def leave(self, thing: Thing) -> None:
-        if thing.born <= self.seq:
-            self.all_gone.append(thing)
+    def leave(self, allocation: Allocation) -> None:
+        if allocation.born <= self.seq:
+            self.all_gone.append(allocation)
 
-    def things(self, live: Iterable[Thing]) -> list[Thing]:
+    def allocations(self, live: Iterable[Allocation]) -> list[Allocation]:
         """All that was live at the peak, given what is live now."""
-        buried = (thing for grave in self.graves for thing in grave.things_of(self))
-        return [thing for thing in join(live, buried) if thing.born <= self.seq] + self.all_gone
+        buried = (allocation for grave in self.graves for allocation in grave.allocations_of(self))
+        return [allocation for allocation in join(live, buried) if allocation.born <= self.seq] + self.all_gone
 
 
 class Total:
-    """Bytes and number of live things in one corner of the account, and every larger corner it is part of.
+    """Bytes and number of live allocations in one corner of the account, and every larger corner it is part of.
 
     Three high-water marks, each at most the next: ``high`` since somebody last lowered it, ``recent`` since a reset,
     ``peak`` since the start. So one comparison per event decides whether any of them moves. Samples lower a chip's
     ``high``, phases a process's; what it was before a reset is kept for them.
 
-    What one source of one process holds of one kind on one chip is a *leaf*: things are added to it and removed from
-    it, and all totals of its ``chain`` follow. The totals of a chain are of one class on purpose: the interpreter
+    What one source of one process holds of one kind on one chip is a *leaf*: allocations are added to it and removed
+    from it, and all totals of its ``chain`` follow. The totals of a chain are of one class on purpose: the interpreter
     finds an attribute fast where it found it last time.
     """
 
@@ -120,7 +120,7 @@ class Total:
 
     def __init__(self, since: int = 0, peak: Peak | None = None) -> None:
         self.used = 0
-        self.reserved = 0  # of those things whose reserved size is known
+        self.reserved = 0  # of those allocations whose reserved size is known
         self.known = 0  # how many those are
         self.unknown = 0  # and how many the others
         self.reserved_peak = 0
@@ -128,7 +128,7 @@ class Total:
         self.high_before = 0  # what high was in this sample before it was lowered
         self.peak = peak or Peak()
         self.recent = Peak()
-        self.watch = 0  # recent.seq; a thing born later was part of no peak
+        self.watch = 0  # recent.seq; an allocation born later was part of no peak
         self.since = since  # of a leaf: when its source first spoke of this kind
         self.chain: tuple[Total, ...] = ()  # of a leaf: itself and the larger ones
 
@@ -149,7 +149,7 @@ class Total:
                 total.rise(used, seq, time)
 
     def add_taken(self, size: int, reserved: int, seq: int, time: float) -> None:
-        """The same for a thing of which it is known what the allocator took."""
+        """The same for an allocation of which it is known what the allocator took."""
         for total in self.chain:
             total.used = used = total.used + size
             total.known += 1
@@ -159,22 +159,22 @@ class Total:
             if used > total.high:
                 total.rise(used, seq, time)
 
-    def remove(self, thing: Thing, size: int) -> None:
-        born = thing.born
+    def remove(self, allocation: Allocation, size: int) -> None:
+        born = allocation.born
         for total in self.chain:
             total.used -= size
             total.unknown -= 1
             if born <= total.watch:
-                total.leave(thing)
+                total.leave(allocation)
 
-    def remove_taken(self, thing: Thing, size: int, reserved: int) -> None:
-        born = thing.born
+    def remove_taken(self, allocation: Allocation, size: int, reserved: int) -> None:
+        born = allocation.born
         for total in self.chain:
             total.used -= size
             total.known -= 1
             total.reserved -= reserved
             if born <= total.watch:
-                total.leave(thing)
+                total.leave(allocation)
 
     def rise(self, used: int, seq: int, time: float) -> None:
         self.high = used
@@ -184,12 +184,12 @@ class Total:
             if used > self.peak.value:
                 self.peak.reach(used, seq, time)
 
-    def leave(self, thing: Thing) -> None:
-        self.recent.leave(thing)
-        self.peak.leave(thing)
+    def leave(self, allocation: Allocation) -> None:
+        self.recent.leave(allocation)
+        self.peak.leave(allocation)
 
     def bury(self, grave: Grave, kind: int) -> None:
-        """Many things of a kind go at once; they are looked through later, if ever."""
+        """Many allocations of a kind go at once; they are looked through later, if ever."""
         for peak in (self.recent, self.peak):
             if peak.value and grave.expect(peak, kind):
                 peak.graves.append(grave)
@@ -211,7 +211,7 @@ class Total:
             self.high_before = high
 
     def merge(self, other: Total) -> None:
-        """Count another total's things here too, as when a chip's name becomes known; peaks are the caller's."""
+        """Count another total's allocations here too, as when a chip's name becomes known; peaks are the caller's."""
         self.reserved += other.reserved
         self.known += other.known
         self.unknown += other.unknown
@@ -219,7 +219,7 @@ class Total:
         self.used += other.used
 
     def drop(self, other: Total) -> None:
-        """Stop counting another total's things here."""
+        """Stop counting another total's allocations here."""
         self.used -= other.used
         self.reserved -= other.reserved
         self.known -= other.known
@@ -227,7 +227,7 @@ class Total:
 
     @property
     def reserved_bytes(self) -> int | None:
-        """What the allocator took, None unless it is known of every live thing."""
+        """What the allocator took, None unless it is known of every live allocation."""
         return None if self.unknown else self.reserved
 
 
@@ -239,9 +239,9 @@ class WholeTotal:
         self.total = Total(peak=self.peak)
         self.beside = _Beside(self.total)
 
-    def things(self, live: Iterable[Thing]) -> list[Thing]:
+    def allocations(self, live: Iterable[Allocation]) -> list[Allocation]:
         """All that was live at the peak, given what is live now."""
-        return self.peak.things(live)
+        return self.peak.allocations(live)
 
 
 class _Beside(Total):
@@ -252,13 +252,13 @@ class _Beside(Total):
     def __init__(self, whole: Total) -> None:
         super().__init__()
         self._whole = whole
-        self.watch = 1 << 62  # whether a thing was part of the peak is for that peak to say
+        self.watch = 1 << 62  # whether an allocation was part of the peak is for that peak to say
 
     def rise(self, used: int, seq: int, time: float) -> None:
         self.high = used
 
-    def leave(self, thing: Thing) -> None:
-        self._whole.peak.leave(thing)
+    def leave(self, allocation: Allocation) -> None:
+        self._whole.peak.leave(allocation)
 
     def bury(self, grave: Grave, kind: int) -> None:
         self._whole.bury(grave, kind)

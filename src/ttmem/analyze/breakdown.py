@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Things put together by what made them: the operation, the line of Python, the shape, the program, the kind."""
+"""Allocations put together by what made them: the operation, the line of Python, the shape, the program, the kind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ttmem.account.allocations import Part, Thing
+from ttmem.account.allocations import Allocation, Part
 from ttmem.account.call_sites import line_of, operation_of, stack_of
 from ttmem.account.live_set import counts
 from ttmem.model.kinds import KINDS
@@ -16,26 +16,26 @@ Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this
 MOST = 100_000  # groups; what comes later is one group
 
 
-def _program(thing: Thing) -> str | None:
-    if not isinstance(thing, Part):
+def _program(allocation: Allocation) -> str | None:
+    if not isinstance(allocation, Part):
         return None
-    named = f" {thing.origin.tag}" if thing.origin.tag else ""
-    return f"pid {thing.holding.source.process.info.pid or '?'} program {thing.program}{named}"
+    named = f" {allocation.origin.tag}" if allocation.origin.tag else ""
+    return f"pid {allocation.holding.source.process.info.pid or '?'} program {allocation.program}{named}"
 
 
-KEYS: dict[str, Callable[[Thing], str | None]] = {
+KEYS: dict[str, Callable[[Allocation], str | None]] = {
     "op": operation_of,
-    "line": lambda thing: line_of(stack_of(thing)),
+    "line": lambda allocation: line_of(stack_of(allocation)),
     "stack": stack_of,
-    "shape": lambda thing: thing.extra.shape if thing.extra is not None else None,
+    "shape": lambda allocation: allocation.extra.shape if allocation.extra is not None else None,
     "program": _program,
-    "kind": lambda thing: thing.kind.label,
+    "kind": lambda allocation: allocation.kind.label,
 }
 _OPEN = ("kind",)  # nobody's secret
 
 
 class Groups:
-    """Takes things one by one, so that a server with a million of them can do it in slices."""
+    """Takes allocations one by one, so that a server with a million of them can do it in slices."""
 
     def __init__(self, by: str, may_see: Viewer = lambda uid: True) -> None:
         self._by = by
@@ -44,18 +44,18 @@ class Groups:
         self._groups: dict[str | None, _Group] = {}
         self._seen: dict[int | None, bool] = {}
 
-    def add(self, thing: Thing) -> None:
-        if not counts(thing):
+    def add(self, allocation: Allocation) -> None:
+        if not counts(allocation):
             return
-        key = self._key(thing) if self._by in _OPEN or self._visible(thing) else None
+        key = self._key(allocation) if self._by in _OPEN or self._visible(allocation) else None
         if key not in self._groups:
             if len(self._groups) >= MOST:
                 key = None
             self._groups.setdefault(key, _Group())
-        self._groups[key].add(thing)
+        self._groups[key].add(allocation)
 
-    def _visible(self, thing: Thing) -> bool:
-        uid = thing.holding.source.process.info.uid
+    def _visible(self, allocation: Allocation) -> bool:
+        uid = allocation.holding.source.process.info.uid
         known = self._seen.get(uid)
         if known is None:
             known = self._seen[uid] = self._may_see(uid)
@@ -81,11 +81,11 @@ class _Group:
         self.count = self.bytes = self.reserved = self.unknown = self.largest = 0
         self.kinds = [0] * len(KINDS)
 
-    def add(self, thing: Thing) -> None:
-        size, taken = thing.counted, thing.taken
+    def add(self, allocation: Allocation) -> None:
+        size, taken = allocation.counted, allocation.taken
         self.count += 1
         self.bytes += size
-        self.kinds[thing.kind] += size
+        self.kinds[allocation.kind] += size
         if size > self.largest:
             self.largest = size
         if taken is None:

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a thing may still be held: the one place that says so."""
+"""Why an allocation may still be held: the one place that says so."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-from ttmem.account.allocations import Part, Thing
+from ttmem.account.allocations import Allocation, Part
 from ttmem.model.kinds import KINDS, Kind
 
 
 class Cause(IntEnum):
-    """What keeps a thing alive; HELD is all that nothing explains but somebody's hold on it, and may be a leak."""
+    """What keeps an allocation alive. HELD: nothing but somebody's reference to it, so it may be a leak."""
 
     HELD = 0
     PROGRAM_CACHE = 1
@@ -34,9 +34,9 @@ _CAUSES = {
 _CAUSE_OF = tuple(_CAUSES.get(kind, Cause.HELD) for kind in KINDS)
 
 
-def cause_of(thing: Thing) -> Cause:
-    """The likely cause, from what is known of the thing itself."""
-    extra = thing.extra
+def cause_of(allocation: Allocation) -> Cause:
+    """The likely cause, from what is known of the allocation itself."""
+    extra = allocation.extra
     if extra is not None:
         if extra.system:
             return Cause.SYSTEM
@@ -44,6 +44,6 @@ def cause_of(thing: Thing) -> Cause:
             return Cause.PROGRAM_CACHE
         if extra.kept:
             return Cause.LIKELY_PROGRAM_CACHE
-    if thing.kind is Kind.KERNEL and not isinstance(thing, Part):
+    if allocation.kind is Kind.KERNEL and not isinstance(allocation, Part):
         return Cause.SYSTEM  # a write into a core's kernel ring, below the L1 that is given out
-    return _CAUSE_OF[thing.kind]
+    return _CAUSE_OF[allocation.kind]

@@ -177,17 +177,24 @@ def scene_of(chip: Chip, process: Process) -> Scene | None:
     for holding in process.holdings():
         if holding.chip is not chip:
             continue
-        for thing in holding.buffers.values():
-            leaf = holding.leaves[thing.kind]
-            if thing.kind not in banks or leaf is None or not leaf.counts:
+        for allocation in holding.buffers.values():
+            leaf = holding.leaves[allocation.kind]
+            if allocation.kind not in banks or leaf is None or not leaf.counts:
                 continue  # another source of the process is believed about this kind
-            extra, taken = thing.extra, thing.taken
-            if extra is None or extra.per_core or not taken or taken % banks[thing.kind] or thing.address <= 0:
+            extra, taken = allocation.extra, allocation.taken
+            if (
+                extra is None
+                or extra.per_core
+                or not taken
+                or taken % banks[allocation.kind]
+                or allocation.address <= 0
+            ):
                 unplaced += 1
                 continue
             blocks.append(
-                Block(thing.kind, thing.address, thing.size, taken // banks[thing.kind], extra.allocator, extra.tag,
-                      extra.shape, line_of(extra.stack), cause_of(thing))
+                Block(allocation.kind, allocation.address, allocation.size, taken // banks[allocation.kind],
+                      extra.allocator, extra.tag,
+                      extra.shape, line_of(extra.stack), cause_of(allocation))
             )  # fmt: skip
         for program in holding.programs.values():
             pieces = []

@@ -205,7 +205,7 @@ def _after(bank: Bank, gone: tuple[Block, ...], per_bank: int) -> Bank:
 
 
 def _fitting(failure: OutOfMemory, largest: int | None, scene: Scene | None) -> list[Advice]:
-    """What would have fitted as things were."""
+    """What would have fitted as allocations were."""
     if largest is None:
         return []
     advice = []

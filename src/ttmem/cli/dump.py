@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show what is allocated now: per device and kind, large and small, each thing where there are few.
+"""Show what is allocated now: per device and kind, large and small, each allocation where there are few.
 
 With --by, put together by what made it: the ttnn operation, the line or stack of Python (of processes under
 `ttmem run --stacks`), the shape of the tensor, the program, the kind.

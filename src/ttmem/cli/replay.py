@@ -92,17 +92,17 @@ def replay(path: str, at: str | None) -> Replay:
 def _groups(ledger: Ledger, by: str) -> dict[str, Any]:
     """What the server would answer to GET /groups if this were its account, with all of the groups."""
     groups = Groups(by)
-    for thing in ledger.things():
-        if thing.refs:
-            groups.add(thing)
+    for allocation in ledger.allocations():
+        if allocation.refs:
+            groups.add(allocation)
     return {"by": by, "groups": groups.result(), "count": len(groups), "bytes": groups.bytes}
 
 
 def _peaks(found: list[dict[str, Any]], style: Style) -> str:
-    """Each peak of a kind, and the largest things of it."""
+    """Each peak of a kind, and the largest allocations of it."""
     lines = []
     for one in style.clean(found):
-        if "kind" not in one:  # those of a pool have the same things again
+        if "kind" not in one:  # those of a pool have the same allocations again
             continue
         title = f"chip {one['chip']} {one['kind']}: {human(one['bytes'])} at {rfc3339(one['time'], 6)}"
         lines += wrap(title, style)

@@ -197,7 +197,7 @@ class AllocationClient:
         return self._sender
 
     def stats(self) -> dict[str, int | bool | str | None]:
-        """How the reporting fares: events sent, not sent, refused; live things; the last trouble in words."""
+        """How the reporting fares: events sent, not sent, refused; live allocations; the last trouble in words."""
         sender = self._sender.stats()
         return {**sender, "enabled": self._enabled, "rejected": self._rejected + int(sender.get("rejected") or 0)}
 

@@ -40,11 +40,11 @@ def _key(device: int, kind: Kind, address: int, program: int, allocator: int, co
     return device, FAMILY_OF[kind], address, program, cores
 
 
-def _taken(thing: Allocated, kind: Kind) -> int | None:
+def _taken(allocation: Allocated, kind: Kind) -> int | None:
     """What the allocator took: not known unless it was said, and nothing for what is not the allocator's."""
     if kind >= _FIRST_PART:
         return 0
-    return None if thing.extra is None else thing.extra.reserved
+    return None if allocation.extra is None else allocation.extra.reserved
 
 
 class LiveTable:
@@ -53,7 +53,7 @@ class LiveTable:
     def __init__(self) -> None:
         self.devices: dict[int, DeviceOpened] = {}
         self.tally = Tally()
-        self._things: dict[Key, Allocated] = {}
+        self._allocations: dict[Key, Allocated] = {}
         self._parts: dict[tuple[int, int], set[Key]] = {}  # of a device's program
         self._writes: dict[Key, Kind] = {}  # what lies where a core was written to
         self._programs: dict[tuple[int, int], ProgramCompiled] = {}
@@ -64,7 +64,7 @@ class LiveTable:
         self._unplaced = 0
 
     def __len__(self) -> int:
-        return len(self._things)
+        return len(self._allocations)
 
     def fold(self, event: Event) -> Event:
         """Apply an event; returns it, with the kind filled in if a free left it out."""
@@ -79,16 +79,16 @@ class LiveTable:
     def resend(self, generation: int) -> list[Event]:
         """Events that build the table anew on the other side.
 
-        Things come before runs and phases: a program that ran is made of them, and a phase begins with what is there. A
-        view is compared with all there is, so it comes when what was not named again has gone, too.
+        Allocations come before runs and phases: a program that ran is made of them, and a phase begins with what is
+        there. A view is compared with all there is, so it comes when what was not named again has gone, too.
         """
-        used = {key[0] for key in self._things}
+        used = {key[0] for key in self._allocations}
         exist = {*self._parts, *self._programs}
         tables: tuple[Iterable[Event], ...] = (
             [ResyncBegin(generation)],
             [device for number, device in self.devices.items() if number not in self._closed or number in used],
             self._programs.values(),
-            self._things.values(),
+            self._allocations.values(),
             [ProgramRun(*key, cores) for key, cores in self._resident.items() if key in exist],
             self._phases.values(),
             [ResyncEnd(generation)],
@@ -115,7 +115,7 @@ class LiveTable:
             self._resident = {key: cores for key, cores in self._resident.items() if key[0] != event.device}
             self._programs = {key: known for key, known in self._programs.items() if key[0] != event.device}
             self._views = {key: known for key, known in self._views.items() if key[0] != event.device}
-            self._drop(key for key in self._things if key[0] == event.device)
+            self._drop(key for key in self._allocations if key[0] == event.device)
         elif isinstance(event, Viewed):
             self._views[event.device, event.allocator, event.kind] = event
         elif isinstance(event, PhaseBegan):
@@ -145,19 +145,19 @@ class LiveTable:
             self._unplaced += 1
             key = (device, key[1], -self._unplaced, allocator, 0)
         lies = self._lies(device, address) if kind == _L1 and address > _LAST_ADDRESS else kind
-        known = self._things.get(key)
+        known = self._allocations.get(key)
         if known is None or known.size != size or known.kind != kind or self._writes.get(key, kind) != lies:
             if known is not None:
                 self._remove(key)
             if extra is None or not extra.shared:
                 self.tally.add(device, lies, size, _taken(event, lies))
-            self._things[key] = _new(Allocated, (device, kind, address, size, program, 1, extra, 0))
+            self._allocations[key] = _new(Allocated, (device, kind, address, size, program, 1, extra, 0))
             if key[1] >= 0:
                 self._parts.setdefault((device, program), set()).add(key)
             elif lies != kind:
                 self._writes[key] = lies
         elif key[1] != Kind.KERNEL:
-            self._things[key] = known._replace(refs=known.refs + 1)
+            self._allocations[key] = known._replace(refs=known.refs + 1)
 
     def _lies(self, device: int, ident: int) -> Kind:
         """What is at the place of a per-core write, as the server will say."""
@@ -173,30 +173,32 @@ class LiveTable:
         key = self._find(event)
         if key is None:
             return event
-        thing = self._things[key]
-        if thing.refs > 1:
-            self._things[key] = thing._replace(refs=thing.refs - 1)
+        allocation = self._allocations[key]
+        if allocation.refs > 1:
+            self._allocations[key] = allocation._replace(refs=allocation.refs - 1)
         else:
             self._remove(key)
         if kind is not None:
             return event
-        return _new(Freed, (device, thing.kind, address, size, program, allocator, cores, 0))
+        return _new(Freed, (device, allocation.kind, address, size, program, allocator, cores, 0))
 
     def _find(self, event: Freed) -> Key | None:
         kinds = (event.kind,) if event.kind is not None else BUFFER_KINDS
         for kind in kinds:
             key = _key(event.device, kind, event.address, event.program, event.allocator, event.cores)
-            if key in self._things:
+            if key in self._allocations:
                 return key
         said = event.kind
         if event.address or (said is not None and said >= _FIRST_PART and said != Kind.FIRMWARE):
             return None
-        # Things reported at address 0 are told apart by size, as the server does; the youngest goes.
+        # Allocations reported at address 0 are told apart by size, as the server does; the youngest goes.
         spaces = set(_SPACES) if said is None else {_SPACES[said]}
         wanted = [
-            k for k in self._things if k[0] == event.device and k[1] in spaces and k[2] < 0 and k[3] == event.allocator
+            k
+            for k in self._allocations
+            if k[0] == event.device and k[1] in spaces and k[2] < 0 and k[3] == event.allocator
         ]
-        sized = [k for k in wanted if self._things[k].size == event.size]
+        sized = [k for k in wanted if self._allocations[k].size == event.size]
         return (sized or wanted or [None])[-1]  # type: ignore[list-item]
 
     def _drop(self, keys: Iterable[Key]) -> None:
@@ -204,14 +206,14 @@ class LiveTable:
             self._remove(key)
 
     def _remove(self, key: Key) -> None:
-        thing = self._things.pop(key)
-        kind = thing.kind
+        allocation = self._allocations.pop(key)
+        kind = allocation.kind
         if key[1] >= 0:
-            parts = self._parts[key[0], thing.program]
+            parts = self._parts[key[0], allocation.program]
             parts.discard(key)
             if not parts:
-                del self._parts[key[0], thing.program]
+                del self._parts[key[0], allocation.program]
         elif key[2] > _LAST_ADDRESS:
             kind = self._writes.pop(key, kind)
-        if thing.extra is None or not thing.extra.shared:
-            self.tally.remove(thing.device, kind, thing.size, _taken(thing, kind))
+        if allocation.extra is None or not allocation.extra.shared:
+            self.tally.remove(allocation.device, kind, allocation.size, _taken(allocation, kind))

@@ -11,10 +11,10 @@ from ttmem.documents.notes import name_of
 from ttmem.model.uncertain_reasons import meanings_text
 from ttmem.model.units import complete, human
 
-_LISTED = 200  # things to look at, the largest first
+_LISTED = 200  # allocations to look at, the largest first
 _LITTLE = 1 << 20  # of L1 on a chip: any operation takes more
 _TIMES = 100
-_SMALL = 1 << 20  # a thing
+_SMALL = 1 << 20  # an allocation
 
 
 def _tracked(scene: Scene) -> list[Json] | None:
@@ -38,7 +38,7 @@ def silent_clients(scene: Scene) -> Iterator[Said]:
     if tracked is None or scene.server is None or scene.server.health is None:
         yield _nobody(scene, "/processes")
         return
-    silent = [process for process in tracked if not process["things"] and not process["chips"]]
+    silent = [process for process in tracked if not process["allocations"] and not process["chips"]]
     clients = scene.server.health["clients"]
     for process in silent:
         sources = some([source["name"] for source in process["sources"]]) or "none"
@@ -118,30 +118,33 @@ def per_core_only(scene: Scene) -> Iterator[Said]:
     """A patched tt-metal reports code that it writes to cores in one place, and buffers in another that may be off."""
     tracked = _tracked(scene)
     if tracked is None:
-        yield _nobody(scene, "/things")
+        yield _nobody(scene, "/allocations")
         return
-    # Only such a tt-metal names things by core; and to list things costs the server more than its totals do.
+    # Only such a tt-metal names allocations by core; and to list allocations costs the server more than its totals do.
     bare = [
         process
         for process in tracked
-        if process["things"]
+        if process["allocations"]
         and process["pid"] is not None
         and any(source["name"] == "legacy" for source in process["sources"])
-        if _single_cores(scene.ask(f"/things?pid={process['pid']}&limit={_LISTED}"))
+        if _single_cores(scene.ask(f"/allocations?pid={process['pid']}&limit={_LISTED}"))
     ]
     for process in bare:
         yield warning(
-            "/things", f"{_name(process)} reports only what is written to single cores (kernels, firmware), no buffer",
+            "/allocations",
+            f"{_name(process)} reports only what is written to single cores (kernels, firmware), no buffer",
             "its buffer tracking is off: TT_ALLOC_TRACKING_ENABLED=1 must be set before it starts (and its "
             "graph_tracking.cpp be built with it); or start it with `ttmem run`, which needs neither",
         )  # fmt: skip
     if not bare:
-        yield ok("/things", "nobody reports single cores only")
+        yield ok("/allocations", "nobody reports single cores only")
 
 
 def _single_cores(listed: Json | None) -> bool:
-    """Are the largest things all writes to one core?"""
-    return bool(listed and listed["things"]) and all(thing["core"] is not None for thing in (listed or {})["things"])
+    """Are the largest allocations all writes to one core?"""
+    return bool(listed and listed["allocations"]) and all(
+        allocation["core"] is not None for allocation in (listed or {})["allocations"]
+    )
 
 
 def amounts(scene: Scene) -> Iterator[Said]:
@@ -169,12 +172,12 @@ def _in_dram(memory: Json) -> bool:
 
 def _in_sum(chips: list[Json], processes: list[Json]) -> str:
     """The log shows single events, which are small even if the sum is not."""
-    things = sum(process["things"] or 0 for process in processes)
+    allocations = sum(process["allocations"] or 0 for process in processes)
     used = sum((chip["memory"][pool]["used"] or 0) for chip in chips for pool in ("dram", "l1"))
-    if things and used / things < _SMALL <= used:
-        each = human(used // things)
+    if allocations and used / allocations < _SMALL <= used:
+        each = human(used // allocations)
         return (
-            f"{things} things of {each} on average, {human(used)} together: the server's log shows each by itself, "
-            "`ttmem smi` and `ttmem dump` the sum"
+            f"{allocations} allocations of {each} on average, {human(used)} together: the server's log shows each by "
+            "itself, `ttmem smi` and `ttmem dump` the sum"
         )
-    return f"{human(used)} in {count(things, 'thing')}" if used else "nothing is in use"
+    return f"{human(used)} in {count(allocations, 'allocation')}" if used else "nothing is in use"

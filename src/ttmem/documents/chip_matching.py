@@ -64,7 +64,7 @@ class _Search:
         self._traits = traits
         self._found: dict[str, Join] = {}
         self._taken: set[str] = set()
-        self._disputed: set[str] = set()  # unique ids and places of which two processes show different things
+        self._disputed: set[str] = set()  # unique ids and places of which two processes show different allocations
 
     def run(self, uses: Uses) -> dict[str, Join]:
         mine = [(self._used(numbers), self._held(holds)) for numbers, holds in uses]

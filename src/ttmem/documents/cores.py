@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The physical L1 of chips: maps put together in slices when somebody asks, and what the snapshot has of them.
 
-A map takes a look at every live thing of its chip. So one that was just made is used again: as long as nothing
+A map takes a look at every live allocation of its chip. So one that was just made is used again: as long as nothing
 happened, and under load for nine times as long as it took to make, with its age.
 """
 
@@ -13,7 +13,7 @@ from itertools import islice
 from time import monotonic
 from typing import Any, NamedTuple
 
-from ttmem.account.allocations import Program, Thing
+from ttmem.account.allocations import Allocation, Program
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.documents.snapshot import shown_chips
@@ -149,9 +149,9 @@ class Cores:
     async def _make(self, chip: Chip, geometry: Geometry) -> _Made:
         began, seq = monotonic(), self._ledger.seq
         survey = Survey(chip, geometry)
-        async for things in slices(chip.holdings):
-            for thing in things:
-                survey.add(thing)
+        async for allocations in slices(chip.holdings):
+            for allocation in allocations:
+                survey.add(allocation)
         await in_turns(survey.finish())
         now = monotonic()
         return _Made(survey.map, seq, now, now - began)
@@ -208,9 +208,9 @@ class _Json:
             "max_core": found.max_core,
             "headroom_min": found.headroom_min,
             "floor": self._floor(),
-            "overlaps": [[self._owner(thing) for thing in pair] for pair in found.overlaps],
+            "overlaps": [[self._owner(allocation) for allocation in pair] for pair in found.overlaps],
             "unplaced": [
-                {"why": why, "things": count, "bytes": found.unplaced_bytes[why]}
+                {"why": why, "allocations": count, "bytes": found.unplaced_bytes[why]}
                 for why, count in found.unplaced.items()
             ],
             "warnings": [*_warnings(found)],
@@ -268,8 +268,11 @@ class _Json:
             "start": segment.start,
             "end": segment.end,
             "kind": segment.kind,
-            "owners": [{**self._owner(thing), "data": has_data(thing, core, banks)} for thing in segment.things],
-            "inside": [self._owner(thing) for thing in segment.inside],
+            "owners": [
+                {**self._owner(allocation), "data": has_data(allocation, core, banks)}
+                for allocation in segment.allocations
+            ],
+            "inside": [self._owner(allocation) for allocation in segment.inside],
         }
 
     def _kernels(self, core: Core) -> list[Json]:
@@ -296,21 +299,21 @@ class _Json:
             "ring": program.ring,
         }
 
-    def _owner(self, thing: Thing) -> Json:
-        process, extra = thing.holding.source.process.info, thing.extra
-        program = thing.holding.programs.get(thing.program) if thing.program else None
+    def _owner(self, allocation: Allocation) -> Json:
+        process, extra = allocation.holding.source.process.info, allocation.extra
+        program = allocation.holding.programs.get(allocation.program) if allocation.program else None
         sees = self._may_see(process.uid)
         return {
             "pid": process.pid or None,
             "name": process.name,
-            "kind": thing.kind.label,
-            "address": thing.address,
-            "size": thing.size,
+            "kind": allocation.kind.label,
+            "address": allocation.address,
+            "size": allocation.size,
             "tag": extra.tag if extra is not None and sees else None,
-            "program": thing.program or None,
+            "program": allocation.program or None,
             "operation": program.tag if program is not None and sees else None,
             "allocator": extra.allocator if extra is not None else None,
-            "source": thing.holding.source.name,
+            "source": allocation.holding.source.name,
         }
 
 
@@ -324,7 +327,8 @@ def _warnings(found: L1Map) -> list[str]:
     if over:
         most = max(core.overlap for core in over)
         out.append(
-            f"live things overlap on {len(over)} cores, by up to {most} bytes on one: whoever writes last wins there"
+            f"live allocations overlap on {len(over)} cores, by up to {most} bytes on one: "
+            "whoever writes last wins there"
         )
     small = found.small_start
     if small < found.geometry.l1_size:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.documents.common_text import anomaly_line
-from ttmem.documents.snapshot import thing as thing_json
+from ttmem.documents.snapshot import allocation as allocation_json
 from ttmem.model.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
 from ttmem.model.printable import printable_data
 from ttmem.model.uncertain_reasons import counts_text
@@ -26,14 +26,14 @@ _KERNEL_TYPES = {"kernel": "Application", "fabric_kernel": "Fabric", "dispatch_k
 
 
 class DumpBuilder:
-    """Takes live things one by one, so that a server with a million of them can do it in slices."""
+    """Takes live allocations one by one, so that a server with a million of them can do it in slices."""
 
     def __init__(self, *, kernels_only: bool = False) -> None:
         self._groups: dict[tuple[int, str], dict[Kind, _Group]] = {}
         self._kernels_only = kernels_only
         self._limit = _KERNELS_LISTED if kernels_only else LISTED
 
-    def add(self, item: Thing) -> None:
+    def add(self, item: Allocation) -> None:
         """One of those that count (``live_set.counts``), which is for the caller to find out."""
         if self._kernels_only and item.kind not in KERNEL_KINDS:
             return
@@ -50,8 +50,8 @@ class DumpBuilder:
         if size >= LARGE:
             group.large += 1
             group.large_bytes += size
-        if len(group.things) < self._limit:
-            group.things.append(item)
+        if len(group.allocations) < self._limit:
+            group.allocations.append(item)
 
     def result(
         self, *, time: str, anomalies: dict[str, int], uncertain: list[Json], may_see: Viewer = lambda uid: True
@@ -67,22 +67,22 @@ class DumpBuilder:
 
 
 class _Group:
-    __slots__ = ("bytes", "count", "large", "large_bytes", "things")
+    __slots__ = ("allocations", "bytes", "count", "large", "large_bytes")
 
     def __init__(self) -> None:
         self.count = self.bytes = self.large = self.large_bytes = 0
-        self.things: list[Thing] = []
+        self.allocations: list[Allocation] = []
 
     def json(self, kind: Kind, may_see: Viewer, limit: int) -> Json:
-        listed = self.things if self.count <= limit or limit > LISTED else []
+        listed = self.allocations if self.count <= limit or limit > LISTED else []
         return {
             "kind": kind.label,
             "count": self.count,
             "bytes": self.bytes,
             "large": {"count": self.large, "bytes": self.large_bytes},
             "small": {"count": self.count - self.large, "bytes": self.bytes - self.large_bytes},
-            "things": [
-                {**thing_json(item, see_tag=may_see(item.holding.source.process.info.uid)), "counted": True}
+            "allocations": [
+                {**allocation_json(item, see_tag=may_see(item.holding.source.process.info.uid)), "counted": True}
                 for item in listed
             ],
         }
@@ -126,7 +126,7 @@ def remaining_text(dump: Json) -> str:
             noun = _NOUNS.get(kind, "kernels" if kind in KERNEL_KINDS else "buffers")
             name = "SYSTEM_MEMORY" if kind is Kind.HOST else kind.name
             lines.append(f"  {name}: {entry['count']} {noun}, {_mb(entry['bytes'])} total")
-            lines += [f"    - {_thing_line(item)}" for item in entry["things"]]
+            lines += [f"    - {_allocation_line(item)}" for item in entry["allocations"]]
         if large or small:
             lines.append("  Breakdown:")
             lines.append(f"    - large buffers (1 MiB and more): {large}, {_mb(large_bytes)}")
@@ -136,7 +136,7 @@ def remaining_text(dump: Json) -> str:
     return "\n".join(lines)
 
 
-def _thing_line(item: Json) -> str:
+def _allocation_line(item: Json) -> str:
     word = {"cb": "CB", "dfb": "DFB", "scratchpad": "Scratchpad"}.get(item["kind"]) or _KERNEL_TYPES.get(item["kind"])
     if word in _KERNEL_TYPES.values() and item["core"] is None:
         word = f"{word} kernel"
@@ -171,8 +171,8 @@ def kernels_text(dump: Json, now: float) -> str:
                 f"    - Kernel {item['id']}: {_KERNEL_TYPES[item['kind']]}, {_kb(item['size'])}, "
                 f"PID {item['pid']}, age {max(0.0, now - item['since']):.0f} s"
                 + (f" [{item['tag']}]" if item["tag"] else "")
-                for item in entry["things"]
+                for item in entry["allocations"]
             ]
-            if entry["count"] > len(entry["things"]):
-                lines.append(f"    - and {entry['count'] - len(entry['things'])} more")
+            if entry["count"] > len(entry["allocations"]):
+                lines.append(f"    - and {entry['count'] - len(entry['allocations'])} more")
     return "\n".join(lines)

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Union
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Chip, Process
 from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counts
 from ttmem.account.uncertainty import added
 from ttmem.analyze.hold_reasons import Cause, cause_of
 from ttmem.documents.snapshot import HIDDEN_TROUBLE
-from ttmem.documents.snapshot import thing as thing_json
+from ttmem.documents.snapshot import allocation as allocation_json
 from ttmem.model.kinds import KINDS
 from ttmem.model.printable import printable_data
 from ttmem.model.uncertain_reasons import counts_text, meanings_text
@@ -31,12 +31,12 @@ Json = dict[str, Any]
 Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
 
 
-# What leaked things are grouped by: whose, where, which kind, and the tag, else the size, else None for the rest.
+# What leaked allocations are grouped by: whose, where, which kind, and the tag, else the size, else None for the rest.
 _Site = tuple[Process, Chip, int, Union[str, int, None]]
 
 
 class _Sum:
-    """Things, their bytes and their ages."""
+    """Allocations, their bytes and their ages."""
 
     __slots__ = ("ages", "bytes", "count", "oldest", "youngest")
 
@@ -74,7 +74,7 @@ class _Sum:
 
 
 class LeakFinder:
-    """Takes live things and dead processes one by one, so that a server with many of them can do it in slices.
+    """Takes live allocations and dead processes one by one, so that a server with many of them can do it in slices.
 
     A leak is what nothing but a living process holds, for ``older`` seconds or longer. A reader who may not see a
     process's tags gets its leaks by size.
@@ -99,7 +99,7 @@ class LeakFinder:
         self._causes = [_Sum() for _ in Cause]
         self._dead: list[Json] = []
 
-    def add(self, item: Thing) -> None:
+    def add(self, item: Allocation) -> None:
         holding = item.holding
         process = holding.source.process
         if not (item.refs and counts(item) and process.exited is None and self._wanted(process, holding.chip)):
@@ -136,14 +136,14 @@ class LeakFinder:
                 "ago_s": round(max(0.0, self._now - process.exited), 3),
                 "count": sum(leaf.count for leaf in leaves),
                 "bytes": sum(leaf.used for leaf in leaves),
-                "largest": [thing_json(item, see_tag=tags) for item in largest[:_LARGEST_OF_DEAD]],
+                "largest": [allocation_json(item, see_tag=tags) for item in largest[:_LARGEST_OF_DEAD]],
             }
         )
 
     def _wanted(self, process: Process, chip: Chip) -> bool:
         return (not self._pids or process.info.pid in self._pids) and self._chip in (None, chip.uid)
 
-    def _site(self, item: Thing, process: Process) -> _Sum:
+    def _site(self, item: Allocation, process: Process) -> _Sum:
         tag = item.extra.tag if item.extra is not None and self._may_see(process.info.uid) else None
         # An IntEnum's hash is Python code, that of its value is not.
         site: _Site = (process, item.holding.chip, int(item.kind), item.size if tag is None else tag)
@@ -214,8 +214,8 @@ class LeakFinder:
             doubts.append(f"{losses['dropped']:,} events were lost: a free or an allocation may have been missed")
         if losses["unknown_free"]:
             doubts.append(
-                f"{losses['unknown_free']:,} frees were of things nobody had reported: reports, and other frees with "
-                "them, may have been missed"
+                f"{losses['unknown_free']:,} frees were of allocations nobody had reported: reports, and other frees "
+                "with them, may have been missed"
             )
         if tracked < self._older:
             doubts.append(f"tracking began {age_text(tracked)} ago: what existed before may be older than it seems")
@@ -276,7 +276,7 @@ def leaks_text(data: Json) -> str:
     return "\n".join(lines)
 
 
-def _amount(found: Json, noun: str = "thing") -> str:
+def _amount(found: Json, noun: str = "allocation") -> str:
     if not found["count"]:
         return "nothing"
     return f"{human(found['bytes'])} in {found['count']:,} {noun}{'s' * (found['count'] != 1)}"

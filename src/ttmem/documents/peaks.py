@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Chip, Process
 from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counts
 from ttmem.account.totals import Peak, Total, keep_largest
-from ttmem.documents.snapshot import shown_chips, thing
+from ttmem.documents.snapshot import allocation, shown_chips
 from ttmem.model.kinds import KINDS, POOL_OF, Kind, Pool
 
 _KINDS_OF = {pool: [kind for kind in KINDS if POOL_OF[kind] is pool] for pool in Pool}
@@ -20,15 +20,15 @@ Json = dict[str, Any]
 
 
 class PeakFinder:
-    """Finds what was live at each peak in one pass over the live things, which may be made in slices.
+    """Finds what was live at each peak in one pass over the live allocations, which may be made in slices.
 
     The peaks are those of the chips, or those of one process on its chips, alive or departed.
     """
 
     def __init__(self, ledger: Ledger, *, recent: bool = False, process: Process | None = None) -> None:
         self._process = process
-        self._corners: list[tuple[Json, Peak, list[tuple[int, int, Thing]]]] = []
-        self._by_kind: dict[tuple[str, Kind], list[tuple[Peak, list[tuple[int, int, Thing]]]]] = {}
+        self._corners: list[tuple[Json, Peak, list[tuple[int, int, Allocation]]]] = []
+        self._by_kind: dict[tuple[str, Kind], list[tuple[Peak, list[tuple[int, int, Allocation]]]]] = {}
         if process is not None:
             self._look_at_process(process, recent)
             return
@@ -51,31 +51,31 @@ class PeakFinder:
     def _corner(self, chip: Chip, name: Json, total: Total, kinds: list[Kind], recent: bool) -> None:
         peak = total.recent if recent else total.peak
         if peak.value:
-            heap: list[tuple[int, int, Thing]] = []
+            heap: list[tuple[int, int, Allocation]] = []
             self._corners.append(({"chip": chip.uid, **name}, peak, heap))
             for kind in kinds:
                 self._by_kind.setdefault((chip.uid, kind), []).append((peak, heap))
 
-    def add(self, item: Thing) -> None:
-        """Look at one live thing."""
+    def add(self, item: Allocation) -> None:
+        """Look at one live allocation."""
         if counts(item) and self._process in (None, item.holding.source.process):
             for peak, heap in self._by_kind.get((item.holding.chip.uid, item.kind), ()):
                 if item.born <= peak.seq:
                     keep_largest(heap, item)
 
     def results(self, may_see: Callable[[int | None], bool] = lambda uid: True) -> Iterator[Json]:
-        """Each peak: bytes, time, and the largest things of it."""
+        """Each peak: bytes, time, and the largest allocations of it."""
         for name, peak, heap in self._corners:
             largest = [
-                thing(item, see_tag=may_see(item.holding.source.process.info.uid))
+                allocation(item, see_tag=may_see(item.holding.source.process.info.uid))
                 for item in peak.largest(item for _, _, item in heap)
             ]
             yield {**name, "bytes": peak.value, "time": peak.time, "largest": largest}
 
 
 def peaks(ledger: Ledger, *, recent: bool = False) -> list[Json]:
-    """The peak of each pool and kind of each chip, with the largest things live then."""
+    """The peak of each pool and kind of each chip, with the largest allocations live then."""
     finder = PeakFinder(ledger, recent=recent)
-    for item in ledger.things():
+    for item in ledger.allocations():
         finder.add(item)
     return [*finder.results()]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The snapshot: one picture of the whole account as plain data, schema "ttmem.snapshot/1".
 
-It is built from totals alone, so it costs the same with a thousand live things as with a million. Bytes are
+It is built from totals alone, so it costs the same with a thousand live allocations as with a million. Bytes are
 integers, None is "not known", and keys are only ever added.
 """
 
@@ -12,7 +12,7 @@ from itertools import chain as join
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.allocator_views import agreements, reporter
 from ttmem.account.call_sites import line_of, stack_of
 from ttmem.account.entities import Chip, Process
@@ -49,7 +49,7 @@ class Moment:
     """
 
     def __init__(self, ledger: Ledger, physical: Callable[[Chip], Json | None] = lambda chip: None) -> None:
-        """``physical`` gives what is known already of a chip's physical L1: to find it takes a look at every thing."""
+        """``physical`` gives what is known of a chip's physical L1; finding it out takes a look at every allocation."""
         self._chips = [_chip(chip, physical(chip)) for chip in shown_chips(ledger)]
         self._processes = [_taken(process) for process in (*ledger.processes.values(), *ledger.departed)]
         self._anomalies = anomalies(ledger.anomalies)
@@ -209,7 +209,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 
 def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
-    """What the allocator took; None unless it is known of every live thing, or if there never was any."""
+    """What the allocator took; None unless it is known of every live allocation, or if there never was any."""
     parts = [chip.kinds[kind] for kind in kinds]
     if not any(total.known for total in parts):
         return None
@@ -285,7 +285,7 @@ class _Taken(NamedTuple):
     seen: float
     exited: float | None
     claimed: list[int]
-    things: int
+    allocations: int
     sources: list[Json]
     numbers: dict[int, Chip]
     shares: list[tuple[str, tuple[int, ...]]]  # of each chip: the bytes of each pool and their peak
@@ -360,7 +360,7 @@ def _process(taken: _Taken, user_of: Callable[[int], str | None], may_see: Calla
         "seen": taken.seen,
         "exited": taken.exited,
         "claimed_pids": taken.claimed,
-        "things": taken.things,
+        "allocations": taken.allocations,
         "sources": taken.sources
         if seen
         else [{**s, "trouble": s["trouble"] and HIDDEN_TROUBLE} for s in taken.sources],
@@ -402,8 +402,8 @@ def _share(uid: str, pools: tuple[int, ...], numbers: list[int], kinds: dict[str
     }
 
 
-def thing(item: Thing, *, see_tag: bool = True) -> Json:
-    """One live thing as data."""
+def allocation(item: Allocation, *, see_tag: bool = True) -> Json:
+    """One live allocation as data."""
     holding, extra = item.holding, item.extra
     place = core_place(item)
     stack = stack_of(item)
@@ -435,7 +435,7 @@ def thing(item: Thing, *, see_tag: bool = True) -> Json:
     }
 
 
-def core_place(item: Thing) -> tuple[int, int, int, Region] | None:
+def core_place(item: Allocation) -> tuple[int, int, int, Region] | None:
     """For a per-core write: the core, the address on it, and what lies there."""
     if item.kind not in (Kind.L1, Kind.FIRMWARE, Kind.KERNEL):
         return None

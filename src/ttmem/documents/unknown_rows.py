@@ -151,7 +151,7 @@ def process(pid: int | None, state: str) -> Json:
         "seen": None,
         "exited": None,
         "claimed_pids": [],
-        "things": None,
+        "allocations": None,
         "sources": [],
         "holds": [],
         "chips": [],

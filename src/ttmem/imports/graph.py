@@ -70,7 +70,7 @@ class Call(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One thing that a capture tells. ``time`` is in seconds from its beginning."""
+    """One entry of a capture. ``time`` is in seconds from its beginning."""
 
     time: float
     operation: str | None

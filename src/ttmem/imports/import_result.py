@@ -92,7 +92,7 @@ def _kind(translation: Translation, kind: Kind, total: Total) -> Json:
         "pool": POOL_OF[kind].label,
         "used": total.used,
         "reserved": total.reserved_bytes if total.known or not total.count else None,
-        "things": total.count,
+        "allocations": total.count,
         "peak": total.peak.value,
         "peak_after_s": round(after, 6),
         "peak_operation": step and step.operation,

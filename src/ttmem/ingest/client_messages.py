@@ -116,12 +116,12 @@ class Records:
             return
         now = ingest.now()
         if type(event) is Mark or ingest.observers or ingest.log.quota > 0:
-            thing = ingest.emit(now, source, event)
-            ingest.log.note(now, source, event, thing)
+            allocation = ingest.emit(now, source, event)
+            ingest.log.note(now, source, event, allocation)
         else:
-            thing = ingest.ledger.apply(now, source, event)
+            allocation = ingest.ledger.apply(now, source, event)
             ingest.log.left_out += 1
-        if thing is None and type(event) is Allocated:
+        if allocation is None and type(event) is Allocated:
             self._refused(connection, source, event.device, event.size)
 
     def _source(self, connection: Connection, owner: Owner) -> Source:
@@ -171,9 +171,9 @@ class Records:
         now, claimed = self._ingest.now(), record[4]
         if claimed != pid and claimed and claimed not in source.process.claimed:
             self._ingest.emit(now, source, Claimed(claimed))
-        thing = self._ingest.emit(now, source, event)
-        self._ingest.log.note(now, source, event, thing)
-        if thing is None and type(event) is Allocated:
+        allocation = self._ingest.emit(now, source, event)
+        self._ingest.log.note(now, source, event, allocation)
+        if allocation is None and type(event) is Allocated:
             self._refused(connection, source, event.device, event.size)
 
     def _unevent(self, connection: Connection, source: Source, record: Record, size: int) -> None:
@@ -200,7 +200,7 @@ class Records:
         elif device not in source.holdings:
             self._complain(connection, None, "device_id", f"Invalid device_id {device} - ignoring message")
         else:
-            self._complain(connection, None, "limit", "holds more things than the account keeps for one process")
+            self._complain(connection, None, "limit", "holds more allocations than the account keeps for one process")
 
     def _adopt(self, connection: Connection, owner: Owner) -> None:
         """An agent handed over its memory, or says that it has none to hand over."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from time import sleep
 from typing import Any
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Process, Source
 from ttmem.ingest.clock import rfc3339
 from ttmem.model.events import Allocated, Event, Freed
@@ -131,28 +131,30 @@ class LegacyLog:
         self._closing = False
         self._thread: threading.Thread | None = None
 
-    def note(self, time: float, source: Source, event: Event, thing: Thing | None) -> None:
+    def note(self, time: float, source: Source, event: Event, allocation: Allocation | None) -> None:
         """What an event did, in as few values as the line needs."""
         if not isinstance(event, (Allocated, Freed)):
             return
         pid = source.process.info.pid
         came = isinstance(event, Allocated)
-        if thing is None:
+        if allocation is None:
             if not came:
                 self._put(time, "unknown", (pid, event.device, event.address))
             return
         said = event.kind
-        kinds = thing.holding.chip.kinds
+        kinds = allocation.holding.chip.kinds
         if said in (Kind.CB, Kind.DFB, Kind.SCRATCHPAD):
-            self._put(time, "cb", (came, event.device, thing.size, kinds[said].used))
+            self._put(time, "cb", (came, event.device, allocation.size, kinds[said].used))
         elif said in KERNEL_KINDS:
             total = sum(kinds[k].used for k in KERNEL_KINDS)
-            self._put(time, "kernel", (came, thing.kind, event.device, thing.size, total))
+            self._put(time, "kernel", (came, allocation.kind, event.device, allocation.size, total))
         elif came:
             # As it was reported: a per-core write came as L1, whatever its address makes of it.
-            self._put(time, "allocated", (pid, thing.size, said, event.device, thing.address, thing.refs))
+            self._put(
+                time, "allocated", (pid, allocation.size, said, event.device, allocation.address, allocation.refs)
+            )
         else:
-            self._put(time, "freed", (pid, thing.size, event.device, thing.address, thing.refs))
+            self._put(time, "freed", (pid, allocation.size, event.device, allocation.address, allocation.refs))
 
     def note_exit(self, time: float, process: Process) -> None:
         """The account of what a dead process left."""

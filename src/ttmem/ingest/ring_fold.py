@@ -313,7 +313,7 @@ class RingFold:
             self.fresh = True
 
     def _extra(self, spot: _Spot, record: tuple[int, ...]) -> Extra:
-        """What is known of a thing beside its place; the same for many, so they share one."""
+        """What is known of an allocation beside its place; the same for many, so they share one."""
         (_, _, _, kind, layout, flags, _, _, _, per_bank, _, place, core_count, cores, _, name) = record
         tag, shape, stack = self.ring.cause(name)
         if kind >= _FIRST_PART:
@@ -431,7 +431,7 @@ class RingFold:
     def _resync(self) -> Iterator[tuple[float, Event]]:
         """All that is live, in place of a history that is gone."""
         start = self.ring.cursor
-        things = self.ring.live()
+        allocations = self.ring.live()
         missed = self.ring.cursor - start
         self._generation += 1
         self.lost += missed
@@ -447,13 +447,13 @@ class RingFold:
             if place.state == 1 and place.whole == number:
                 for event in self._opened(number):
                     yield now, event
-        self.fresh = bool(things or self._open)
+        self.fresh = bool(allocations or self._open)
         for chip, places in before.items():
             for closed in places - self._open.get(chip, set()):
                 self.blind = True
                 yield now, Audited(chip, closed + 1, _GONE, _GONE, _GONE, _GONE)
         ran = []
-        for record in things:
+        for record in allocations:
             spot = self._spots.get(record[11]) or self._spot(record[11])
             kind, program = record[3], record[14]
             time = self._time(record[1])

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from time import monotonic
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.observer import Observer
@@ -119,16 +119,16 @@ class Ingest:
             self.bury_dead()
         return "new clients wait for file descriptors" if self.accept_paused else None
 
-    def emit(self, time: float, source: Source | None, event: Event) -> Thing | None:
+    def emit(self, time: float, source: Source | None, event: Event) -> Allocation | None:
         """Apply one event that the server itself found out or was told."""
-        thing = self.ledger.apply(time, source, event)
+        allocation = self.ledger.apply(time, source, event)
         if self.observers:
             for observer in tuple(self.observers):  # one that fails may leave
                 try:
-                    observer(time, source, event, thing)
+                    observer(time, source, event, allocation)
                 except Exception as error:
                     self._observer_failed(observer, error)
-        return thing
+        return allocation
 
     def _observer_failed(self, observer: Observer, error: Exception) -> None:
         """Whoever looks on does not stop what they look at; each kind of failure is reported once."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on many things a slice at a time, so that nobody else waits for long."""
+"""Work on many allocations a slice at a time, so that nobody else waits for long."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from typing import TypeVar
 
-from ttmem.account.allocations import Holding, Thing
+from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.ledger import Ledger
 
 T = TypeVar("T")
 
 SLICE = 500
-_LARGE = 100_000  # things: to copy so many is a turn's work
+_LARGE = 100_000  # allocations: to copy so many is a turn's work
 _TURN = 0.002  # seconds of work before others have their turn
 _BREATH, _NAP = 0.005, 0.0002  # after so many seconds of turns the loop sleeps for so many
 _breathed = 0.0
@@ -34,22 +34,22 @@ async def pause() -> None:
     await asyncio.sleep(0)
 
 
-async def slices(holdings: Iterable[Holding]) -> AsyncIterator[list[Thing]]:
-    """Live things, a slice at a time; what is freed meanwhile may still be among them."""
-    batch: list[Thing] = []
+async def slices(holdings: Iterable[Holding]) -> AsyncIterator[list[Allocation]]:
+    """Live allocations, a slice at a time; what is freed meanwhile may still be among them."""
+    batch: list[Allocation] = []
     tables = 0
     for holding in list(holdings):
         for table in holding.tables():
-            things = list(table.values())  # others may change it at each pause
+            allocations = list(table.values())  # others may change it at each pause
             tables += 1
-            if len(things) > _LARGE:
+            if len(allocations) > _LARGE:
                 # Each collection would go through a list that is young, for longer than a turn: let all be old.
                 gc.freeze()
                 gc.unfreeze()
-            if len(things) > _LARGE or tables % SLICE == 0:
+            if len(allocations) > _LARGE or tables % SLICE == 0:
                 await pause()
-            for start in range(0, len(things), SLICE):
-                some = things[start : start + SLICE]
+            for start in range(0, len(allocations), SLICE):
+                some = allocations[start : start + SLICE]
                 if len(batch) + len(some) > SLICE:
                     yield batch
                     batch = []

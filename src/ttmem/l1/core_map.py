@@ -5,9 +5,9 @@
     | firmware | kernel ring | CB, DFB, scratchpads -> free <- L1 buffers | L1_SMALL |
 
 L1 buffers lie at the same address on every core (lock step), so they are put together once for all. What grows up from
-the base belongs to the program that ran last on a core. Everything is a union of ranges: two things at one place count
-once, and as an overlap. What has no place that anybody told is counted as such, and never guessed. A buffer with an
-address of its own on each core may lie anywhere: beside it nothing is known to be free.
+the base belongs to the program that ran last on a core. Everything is a union of ranges: two allocations at one place
+count once, and as an overlap. What has no place that anybody told is counted as such, and never guessed. A buffer with
+an address of its own on each core may lie anywhere: beside it nothing is known to be free.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from heapq import merge
 from itertools import chain
 from typing import NamedTuple
 
-from ttmem.account.allocations import Program, Thing
+from ttmem.account.allocations import Allocation, Program
 from ttmem.account.entities import Chip
 from ttmem.account.totals import NOT_YET
 from ttmem.l1.headroom import GROWING_UP, Reach, end_of
@@ -27,7 +27,7 @@ from ttmem.model.core_sets import ROW
 from ttmem.model.geometry import Geometry
 from ttmem.model.kinds import KINDS, Kind
 
-# Why a thing has no place in the map.
+# Why an allocation has no place in the map.
 NO_ADDRESS = "no address in L1 was reported"
 PER_CORE = "written to one core, which is named in NOC coordinates"
 NO_SIZE = "the bytes on each core were not reported"
@@ -40,14 +40,14 @@ _PAIRS = 8  # overlaps that are told with both sides
 _BUFFER, _PART = 1, 2
 _ROLES = [_BUFFER if kind in (Kind.L1, Kind.L1_SMALL) else _PART if kind in GROWING_UP else 0 for kind in KINDS]
 
-# Start, end, and which of the map's things lies there, 64 bits each. One number has the same order as the three,
+# Start, end, and which of the map's allocations lies there, 64 bits each. One number has the same order as the three,
 # and is nothing for the garbage collector to look into, which would hold up everybody: there may be a hundred thousand.
 Range = int
 _LOW = (1 << 64) - 1
 
 
 def parted(one: Range) -> tuple[int, int, int]:
-    """Start, end and number of the thing.
+    """Start, end and number of the allocation.
 
     >>> parted(0x20000 << 128 | 0x20400 << 64 | 7)
     (131072, 132096, 7)
@@ -64,9 +64,9 @@ class Core(NamedTuple):
     free: int
     unknown: int  # neither: something of unknown size may be there
     largest_free: int
-    overlap: int  # bytes that several things lie on, counted for each but the first
+    overlap: int  # bytes that several allocations lie on, counted for each but the first
     headroom: int | None
-    top: Thing | None  # of the program that ran last, what ends highest
+    top: Allocation | None  # of the program that ran last, what ends highest
     program: Program | None
     worst: Reach | None  # of all cached programs the one that reaches highest here
 
@@ -82,7 +82,7 @@ class _Column(NamedTuple):
     unknown: int
     largest_free: int
     overlap: int
-    top: Thing | None
+    top: Allocation | None
 
 
 class L1Map:
@@ -94,10 +94,10 @@ class L1Map:
         self.known = bool(chip.covered)  # else nobody has reported of this chip
         self.cores: list[Core] = []
         self.floor = geometry.l1_size  # the lowest L1 buffer, on whatever cores it has its data
-        self.holder: Thing | None = None
+        self.holder: Allocation | None = None
         self.floor_known = True  # else there is an L1 buffer of which nobody told where it is
         self.free_known = True  # else there is one that may lie anywhere
-        self.things: list[Thing] = []  # all that have a place
+        self.allocations: list[Allocation] = []  # all that have a place
         self.buffers: list[Range] = []  # of known extent, in order, the same on every core
         self.parts: dict[int, list[Range]] = {}  # of the programs that ran last, by the cores they are on
         self.shared: dict[int, list[Range]] = {}  # their circular buffers that lie inside L1 buffers
@@ -107,8 +107,8 @@ class L1Map:
         self.free = Spans()  # below the region of L1_SMALL
         self.small_free = Spans()  # in that region
         self.unknown = Spans()  # where a buffer of unknown extent begins
-        self.overlaps: list[tuple[Thing, Thing]] = []  # the first few
-        self.unplaced: Counter[str] = Counter()  # things by the reason why they have no place
+        self.overlaps: list[tuple[Allocation, Allocation]] = []  # the first few
+        self.unplaced: Counter[str] = Counter()  # allocations by the reason why they have no place
         self.unplaced_bytes: Counter[str] = Counter()
         self.program_unknown: str | None = None  # why it is not known what grows up from the base
 
@@ -143,82 +143,82 @@ class L1Map:
 
 
 class Survey:
-    """Takes the live things of a chip one by one and puts the map together; both can be done in slices.
+    """Takes the live allocations of a chip one by one and puts the map together; both can be done in slices.
 
-    ``add`` each thing, go through ``finish()``, take the ``map``.
+    ``add`` each allocation, go through ``finish()``, take the ``map``.
     """
 
     def __init__(self, chip: Chip, geometry: Geometry) -> None:
         self.map = L1Map(chip, geometry)
         self._resident = {(p.holding, p.ident): mask for p, mask in chip.resident}
         self._runs: list[list[Range]] = [[]]  # each in order when it is full
-        self._worst: dict[int, tuple[int, Thing]] = {}  # by cores: the highest end of any program
+        self._worst: dict[int, tuple[int, Allocation]] = {}  # by cores: the highest end of any program
 
-    def add(self, thing: Thing) -> None:
-        """One live thing; those of other chips and kinds are passed over."""
-        role = _ROLES[thing.kind]
-        if not role or not thing.refs or thing.born == NOT_YET:
+    def add(self, allocation: Allocation) -> None:
+        """One live allocation; those of other chips and kinds are passed over."""
+        role = _ROLES[allocation.kind]
+        if not role or not allocation.refs or allocation.born == NOT_YET:
             return
-        holding = thing.holding
-        leaf = holding.leaves[thing.kind]
+        holding = allocation.holding
+        leaf = holding.leaves[allocation.kind]
         if holding.chip is not self.map.chip or leaf is None or not leaf.counts:
             return
         if role == _BUFFER:
-            self._buffer(thing)
+            self._buffer(allocation)
         else:
-            self._part(thing)
+            self._part(allocation)
 
-    def _buffer(self, thing: Thing) -> None:
-        found, address = self.map, thing.address
-        if thing.extra is not None and thing.extra.per_core:
+    def _buffer(self, allocation: Allocation) -> None:
+        found, address = self.map, allocation.address
+        if allocation.extra is not None and allocation.extra.per_core:
             found.floor_known = found.free_known = False
-            return self._cannot(thing, OWN_ADDRESSES)
+            return self._cannot(allocation, OWN_ADDRESSES)
         if not 0 < address < found.geometry.l1_size:
             why = PER_CORE if address > 0xFFFFFFFF else NO_ADDRESS
-            if thing.kind is Kind.L1 and why is NO_ADDRESS:
+            if allocation.kind is Kind.L1 and why is NO_ADDRESS:
                 found.floor_known = False
-            return self._cannot(thing, why)
-        if thing.kind is Kind.L1 and address < found.floor:
-            found.floor, found.holder = address, thing
-        size = on_each_core(thing, found.geometry.cores)
+            return self._cannot(allocation, why)
+        if allocation.kind is Kind.L1 and address < found.floor:
+            found.floor, found.holder = address, allocation
+        size = on_each_core(allocation, found.geometry.cores)
         if size is None:
-            self._cannot(thing, NO_SIZE)
+            self._cannot(allocation, NO_SIZE)
         run = self._runs[-1]
-        run.append(self._range(address, address + (size or 0), thing))
+        run.append(self._range(address, address + (size or 0), allocation))
         if len(run) == _SLICE:
             run.sort()
             self._runs.append([])
 
-    def _part(self, thing: Thing) -> None:
-        found, extra = self.map, thing.extra
-        mask = self._resident.get((thing.holding, thing.program), 0)
+    def _part(self, allocation: Allocation) -> None:
+        found, extra = self.map, allocation.extra
+        mask = self._resident.get((allocation.holding, allocation.program), 0)
         if extra is not None and extra.shared:
             if extra.cores & mask:
-                end = thing.address + thing.size // extra.cores.bit_count()
-                found.shared.setdefault(extra.cores & mask, []).append(self._range(thing.address, end, thing))
+                end = allocation.address + allocation.size // extra.cores.bit_count()
+                found.shared.setdefault(extra.cores & mask, []).append(self._range(allocation.address, end, allocation))
             return
-        top = end_of(thing)
-        if extra is None or top is None or not 0 < thing.address < found.geometry.l1_size:
-            self._cannot(thing, NO_CORES if top is None else NO_ADDRESS)
+        top = end_of(allocation)
+        if extra is None or top is None or not 0 < allocation.address < found.geometry.l1_size:
+            self._cannot(allocation, NO_CORES if top is None else NO_ADDRESS)
             if mask or not found.chip.launched:
                 found.program_unknown = NO_CORES
             return
-        if top > self._worst.get(extra.cores, (0, thing))[0]:
-            self._worst[extra.cores] = top, thing
+        if top > self._worst.get(extra.cores, (0, allocation))[0]:
+            self._worst[extra.cores] = top, allocation
         if extra.cores & mask:
-            found.parts.setdefault(extra.cores & mask, []).append(self._range(thing.address, top, thing))
+            found.parts.setdefault(extra.cores & mask, []).append(self._range(allocation.address, top, allocation))
         elif not found.chip.launched:
             found.program_unknown = found.program_unknown or NO_LAUNCH
-            self._cannot(thing, NO_LAUNCH)
+            self._cannot(allocation, NO_LAUNCH)
 
-    def _range(self, start: int, end: int, thing: Thing) -> Range:
-        things, size = self.map.things, self.map.geometry.l1_size
-        things.append(thing)
-        return min(start, size) << 128 | min(end, size) << 64 | len(things) - 1
+    def _range(self, start: int, end: int, allocation: Allocation) -> Range:
+        allocations, size = self.map.allocations, self.map.geometry.l1_size
+        allocations.append(allocation)
+        return min(start, size) << 128 | min(end, size) << 64 | len(allocations) - 1
 
-    def _cannot(self, thing: Thing, why: str) -> None:
+    def _cannot(self, allocation: Allocation, why: str) -> None:
         self.map.unplaced[why] += 1
-        self.map.unplaced_bytes[why] += thing.size
+        self.map.unplaced_bytes[why] += allocation.size
 
     # -- putting it together -------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Survey:
                 start, end, owner = left, right, number
             else:
                 if left < end and owner >= 0 and len(found.overlaps) < _PAIRS:
-                    found.overlaps.append((found.things[owner], found.things[number]))
+                    found.overlaps.append((found.allocations[owner], found.allocations[number]))
                 if right > end:
                     end, owner = right, number
         found.used.add(start, end)
@@ -299,8 +299,8 @@ class Survey:
         highest = max((found for cores, found in self._worst.items() if cores & bit), default=None)
         if highest is None:
             return None
-        end, thing = highest
-        program = thing.holding.programs.get(thing.program)
+        end, allocation = highest
+        program = allocation.holding.programs.get(allocation.program)
         return None if program is None else Reach(program, end, self.map.floor - end if self.map.floor_known else None)
 
     def _column(self, here: tuple[int, ...], doubtful: Span) -> Generator[None, None, _Column]:
@@ -328,20 +328,20 @@ class Survey:
             found.unknown.total - guessed + open_,
             found.free.largest_without(blocked),
             sizes - used,
-            None if top is None else found.things[top[2]],
+            None if top is None else found.allocations[top[2]],
         )
 
 
-def on_each_core(thing: Thing, banks: int) -> int | None:
+def on_each_core(allocation: Allocation, banks: int) -> int | None:
     """Bytes of a buffer in every bank; None if not told, or if it has a place of its own on each core.
 
     What an allocator in lock step took is the same in all banks, and its data must fit into the banks it is in.
     """
-    extra = thing.extra
+    extra = allocation.extra
     if extra is None or extra.per_core or not extra.reserved or extra.reserved % banks:
         return None
     size = extra.reserved // banks
-    return None if extra.core_count and size * extra.core_count < thing.size else size
+    return None if extra.core_count and size * extra.core_count < allocation.size else size
 
 
 def numbers(chip: Chip) -> dict[str, int | float | None] | None:
@@ -350,8 +350,8 @@ def numbers(chip: Chip) -> dict[str, int | float | None] | None:
         return None
     survey = Survey(chip, chip.geometry)
     for holding in chip.holdings:
-        for thing in holding.things():
-            survey.add(thing)
+        for allocation in holding.allocations():
+            survey.add(allocation)
     for _ in survey.finish():
         pass
     found = survey.map

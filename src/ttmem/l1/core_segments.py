@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush, merge
 from typing import NamedTuple
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.l1.core_map import Core, L1Map, Range, on_each_core, parted
 from ttmem.model.core_sets import ROW
 from ttmem.model.kinds import Kind
@@ -18,13 +18,13 @@ FIRMWARE, RING, FREE, SMALL_FREE, UNKNOWN = "firmware", "ring", "free", "small_f
 
 
 class Segment(NamedTuple):
-    """Several things where live ones overlap. ``inside`` are circular buffers that lie in an L1 buffer."""
+    """Several allocations where live ones overlap. ``inside`` are circular buffers that lie in an L1 buffer."""
 
     start: int
     end: int
     kind: str
-    things: tuple[Thing, ...] = ()
-    inside: tuple[Thing, ...] = ()
+    allocations: tuple[Allocation, ...] = ()
+    inside: tuple[Allocation, ...] = ()
 
 
 def segments(found: L1Map, core: Core) -> Iterator[Segment]:
@@ -38,15 +38,17 @@ def segments(found: L1Map, core: Core) -> Iterator[Segment]:
     last = geometry.l1_base
     for start, end, numbers in _sweep(map(parted, merge(found.buffers, parts)), last):
         yield from _between(found, core, last, start)
-        things = tuple(found.things[number] for number in numbers)
-        kind = things[0].kind
-        yield Segment(start, end, kind.label, things, _inside(found, shared, start, end) if kind is Kind.L1 else ())
+        allocations = tuple(found.allocations[number] for number in numbers)
+        kind = allocations[0].kind
+        yield Segment(
+            start, end, kind.label, allocations, _inside(found, shared, start, end) if kind is Kind.L1 else ()
+        )
         last = end
     yield from _between(found, core, last, geometry.l1_size)
 
 
 def _sweep(ranges: Iterator[tuple[int, int, int]], last: int) -> Iterator[tuple[int, int, list[int]]]:
-    """Stretches above ``last`` on which the same things lie, those that began first coming first."""
+    """Stretches above ``last`` on which the same allocations lie, those that began first coming first."""
     here: list[tuple[int, int]] = []  # end and number
     coming = next(ranges, None)
     while here or coming is not None:
@@ -63,12 +65,14 @@ def _sweep(ranges: Iterator[tuple[int, int, int]], last: int) -> Iterator[tuple[
             heappop(here)
 
 
-def _inside(found: L1Map, shared: list[Range], start: int, end: int) -> tuple[Thing, ...]:
-    return tuple(found.things[number] for left, right, number in map(parted, shared) if left < end and right > start)
+def _inside(found: L1Map, shared: list[Range], start: int, end: int) -> tuple[Allocation, ...]:
+    return tuple(
+        found.allocations[number] for left, right, number in map(parted, shared) if left < end and right > start
+    )
 
 
 def _between(found: L1Map, core: Core, start: int, end: int) -> Iterator[Segment]:
-    """What no thing is known to lie on."""
+    """What no allocation is known to lie on."""
     _, doubt_end = found.doubtful(core.worst)
     pieces = sorted(
         [
@@ -85,24 +89,24 @@ def _between(found: L1Map, core: Core, start: int, end: int) -> Iterator[Segment
             yield Segment(left, right, kind, _beginning(found, left, right) if kind == UNKNOWN else ())
 
 
-def _beginning(found: L1Map, start: int, end: int) -> tuple[Thing, ...]:
+def _beginning(found: L1Map, start: int, end: int) -> tuple[Allocation, ...]:
     """The first few buffers of unknown extent that begin in a range."""
     place = bisect_left(found.unsized, start << 128)
     few = map(parted, found.unsized[place : place + _FEW])
-    return tuple(found.things[number] for left, _, number in few if left < end)
+    return tuple(found.allocations[number] for left, _, number in few if left < end)
 
 
-def has_data(thing: Thing, core: Core, banks: int) -> bool | None:
+def has_data(allocation: Allocation, core: Core, banks: int) -> bool | None:
     """Does a buffer have data on a core, or is its place only kept there because all banks are in lock step?
 
     None if nobody told on which cores its data are.
     """
-    extra = thing.extra
+    extra = allocation.extra
     if extra is None:
         return None
     if extra.cores:
         return bool(extra.cores >> (core.y * ROW + core.x) & 1)
     if extra.core_count:
         return True if extra.core_count >= banks else None
-    size = on_each_core(thing, banks)
-    return True if size is not None and thing.size > size * (banks - 1) else None
+    size = on_each_core(allocation, banks)
+    return True if size is not None and allocation.size > size * (banks - 1) else None

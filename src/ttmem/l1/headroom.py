@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ttmem.account.allocations import Program, Thing
+from ttmem.account.allocations import Allocation, Program
 from ttmem.account.entities import Chip
 from ttmem.model.kinds import Kind
 
@@ -30,12 +30,12 @@ class Headroom(NamedTuple):
     """One chip's picture. ``floor`` is None if neither an L1 buffer nor the size of L1 is known, or not all buffers."""
 
     floor: int | None
-    holder: Thing | None
+    holder: Allocation | None
     launched: list[Reach]
     worst: Reach | None
 
 
-def end_of(part: Thing) -> int | None:
+def end_of(part: Allocation) -> int | None:
     """Where a part of a program ends on each of its cores; None if it does not grow up from the base, or may not."""
     extra = part.extra
     if part.kind not in GROWING_UP or extra is None or not extra.cores or extra.shared:
@@ -44,36 +44,36 @@ def end_of(part: Thing) -> int | None:
 
 
 class FloorFinder:
-    """Finds the lowest L1 buffer of a chip and how high programs reach, thing by thing, so it can be done in slices."""
+    """Finds the lowest L1 buffer of a chip and how high programs reach; takes allocations one by one, in slices."""
 
     def __init__(self, chip: Chip) -> None:
         self.chip = chip
-        self.holder: Thing | None = None
+        self.holder: Allocation | None = None
         self._end_of_l1 = chip.geometry.l1_size if chip.geometry else 1 << 32
         self._lost = False  # is there an L1 buffer of which nobody told where it is? It may be lower than all others.
         self._ends: dict[Program, dict[int, int]] = {}  # by the cores on which a program reaches so high
         self._highest: tuple[int, Program | None] = (0, None)
 
-    def add(self, thing: Thing) -> None:
-        """Look at one live thing. Per-core writes have ids, not addresses, and are left out."""
-        holding, kind = thing.holding, thing.kind
+    def add(self, allocation: Allocation) -> None:
+        """Look at one live allocation. Per-core writes have ids, not addresses, and are left out."""
+        holding, kind = allocation.holding, allocation.kind
         if holding.chip is not self.chip or not (kind is Kind.L1 or kind in GROWING_UP):
             return
         leaf = holding.leaves[kind]
         if leaf is None or not leaf.counts:
             return
         if kind is Kind.L1:
-            if thing.extra is not None and thing.extra.per_core:
+            if allocation.extra is not None and allocation.extra.per_core:
                 self._lost = True
-            elif not 0 < thing.address < self._end_of_l1:
-                self._lost = self._lost or thing.address <= 0xFFFFFFFF
-            elif self.holder is None or thing.address < self.holder.address:
-                self.holder = thing
+            elif not 0 < allocation.address < self._end_of_l1:
+                self._lost = self._lost or allocation.address <= 0xFFFFFFFF
+            elif self.holder is None or allocation.address < self.holder.address:
+                self.holder = allocation
             return
-        end, program = end_of(thing), holding.programs.get(thing.program)
-        if end is not None and program is not None and thing.extra is not None:
+        end, program = end_of(allocation), holding.programs.get(allocation.program)
+        if end is not None and program is not None and allocation.extra is not None:
             ends = self._ends.setdefault(program, {})
-            ends[thing.extra.cores] = max(end, ends.get(thing.extra.cores, 0))
+            ends[allocation.extra.cores] = max(end, ends.get(allocation.extra.cores, 0))
             if end > self._highest[0]:
                 self._highest = end, program
 

@@ -12,11 +12,11 @@ from typing import NamedTuple, Union
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import Kind
 
-MAX_SIZE = 100 << 30  # of one thing: the legacy server's limit, three times the largest chip
+MAX_SIZE = 100 << 30  # of one allocation: the legacy server's limit, three times the largest chip
 
 
 class Extra(NamedTuple):
-    """What only some sources know about a thing. ``cores`` is a mask (see grid); 0 means unknown."""
+    """What only some sources know about an allocation. ``cores`` is a mask (see grid); 0 means unknown."""
 
     reserved: int | None = None
     cores: int = 0
@@ -34,7 +34,7 @@ class Extra(NamedTuple):
 
 
 class Allocated(NamedTuple):
-    """A thing exists. ``refs`` 0 is a plain report; above 0 it is a re-sent thing with that many references.
+    """An allocation exists. ``refs`` 0 is a plain report; above 0 it is a re-sent allocation with that many references.
 
     ``ident`` is the source's own number of a buffer; 0 means that its address tells it from all others.
     """
@@ -50,7 +50,7 @@ class Allocated(NamedTuple):
 
 
 class Freed(NamedTuple):
-    """A thing is gone. Legacy clients do not say the kind; size and kind are hints then."""
+    """An allocation is gone. Legacy clients do not say the kind; size and kind are hints then."""
 
     device: int
     kind: Kind | None

@@ -76,7 +76,7 @@ POOL_OF: tuple[Pool, ...] = tuple(_POOLS.get(kind, Pool.L1) for kind in KINDS)
 
 KERNEL_KINDS: tuple[Kind, ...] = (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)
 
-# What a live thing of a program is looked up by: kernels of all three types share one family, because an
+# What a live allocation of a program is looked up by: kernels of all three types share one family, because an
 # unload does not say the type.
 FAMILY_OF: tuple[int, ...] = tuple(int(Kind.KERNEL) if kind in KERNEL_KINDS else int(kind) for kind in KINDS)
 

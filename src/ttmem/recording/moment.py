@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ttmem.account.allocations import Holding, Origin, Part, Thing
+from ttmem.account.allocations import Allocation, Holding, Origin, Part
 from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
 from ttmem.model.events import Allocated, DeviceOpened, ProgramCompiled, Sees, Uncertain
@@ -28,12 +28,14 @@ def programs_of(process: Process) -> list[Made]:
     ]
 
 
-def programs_behind(things: Iterable[Thing]) -> list[Made]:
-    """What things still tell of the programs they were parts of."""
+def programs_behind(allocations: Iterable[Allocation]) -> list[Made]:
+    """What allocations still tell of the programs they were parts of."""
     found = {
-        (thing.holding, thing.program): Made(thing.holding, _compiled(thing.holding, thing.program, thing.origin))
-        for thing in things
-        if isinstance(thing, Part)
+        (allocation.holding, allocation.program): Made(
+            allocation.holding, _compiled(allocation.holding, allocation.program, allocation.origin)
+        )
+        for allocation in allocations
+        if isinstance(allocation, Part)
     }
     return list(found.values())
 
@@ -44,28 +46,35 @@ def _compiled(
     return ProgramCompiled(holding.number, ident, ring or 0, metal_id or 0, origin.tag, origin.stack)
 
 
-def account_of(things: Iterable[Thing], programs: Iterable[Made] = ()) -> Ledger:
-    """An account in which exactly these things were allocated, in the order they were.
+def account_of(allocations: Iterable[Allocation], programs: Iterable[Made] = ()) -> Ledger:
+    """An account in which exactly these allocations were allocated, in the order they were.
 
     Which programs were resident then is not known any more, and the account says so.
     """
     ledger = Ledger()
-    for ident, thing in enumerate(sorted(things, key=lambda thing: thing.born), 1):
-        holding = thing.holding
+    for ident, allocation in enumerate(sorted(allocations, key=lambda allocation: allocation.born), 1):
+        holding = allocation.holding
         process = holding.source.process
         source = ledger.source(process.seen, process.info, holding.source.name, holding.source.confidence)
         if not source.process.uncertain:
             for reason, count in process.uncertain.items():
-                ledger.apply(thing.time, source, Uncertain(reason, count))
+                ledger.apply(allocation.time, source, Uncertain(reason, count))
         if holding.number not in source.holdings:
             kinds = sum(1 << kind for kind in holding.source.covered)
-            ledger.apply(thing.time, source, Sees(kinds, holding.source.trouble))
-            ledger.apply(thing.time, source, DeviceOpened(holding.number, holding.chip.info))
-        refs = thing.refs or 1
+            ledger.apply(allocation.time, source, Sees(kinds, holding.source.trouble))
+            ledger.apply(allocation.time, source, DeviceOpened(holding.number, holding.chip.info))
+        refs = allocation.refs or 1
         event = Allocated(
-            holding.number, thing.kind, thing.address, thing.size, thing.program, refs, thing.extra, ident
+            holding.number,
+            allocation.kind,
+            allocation.address,
+            allocation.size,
+            allocation.program,
+            refs,
+            allocation.extra,
+            ident,
         )
-        ledger.apply(thing.time, source, event)
+        ledger.apply(allocation.time, source, event)
     for holding, compiled in programs:
         process = holding.source.process
         source = ledger.source(process.seen, process.info, holding.source.name, holding.source.confidence)

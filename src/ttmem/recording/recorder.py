@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.observer import Observer
 from ttmem.model.events import Event, ProcessExited
@@ -26,7 +26,7 @@ class Recording:
         self._stopped = False
         observers.append(self._write)
 
-    def _write(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
+    def _write(self, time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
         try:
             self._journal.write(time, source, event)
             if source is not None and type(event) is ProcessExited:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
 from ttmem.analyze import hold_reasons as causes
 from ttmem.analyze.breakdown import Groups
@@ -33,21 +33,21 @@ _WORDS = {
 }
 
 
-def cause_of(thing: Thing) -> str:
+def cause_of(allocation: Allocation) -> str:
     """The cause in a run's words; what is held without another one is a tensor."""
-    return _WORDS.get(causes.cause_of(thing), "tensor")
+    return _WORDS.get(causes.cause_of(allocation), "tensor")
 
 
-def _buffer(thing: Thing) -> Hashable:
-    """What a thing is a part of: one buffer in lock step is a thing on every chip of its mesh."""
-    extra = thing.extra
+def _buffer(allocation: Allocation) -> Hashable:
+    """What an allocation is a part of: one buffer in lock step is an allocation on every chip of its mesh."""
+    extra = allocation.extra
     if extra is not None and extra.per_core:
-        return thing
-    return thing.holding.source, thing.address, thing.kind, extra.allocator if extra is not None else 0
+        return allocation
+    return allocation.holding.source, allocation.address, allocation.kind, extra.allocator if extra is not None else 0
 
 
-def _by_size(things: Iterable[Thing]) -> list[Thing]:
-    return sorted(things, key=lambda thing: (-thing.size, thing.born))
+def _by_size(allocations: Iterable[Allocation]) -> list[Allocation]:
+    return sorted(allocations, key=lambda allocation: (-allocation.size, allocation.born))
 
 
 class Report:
@@ -81,14 +81,14 @@ class Report:
         )  # fmt: skip
 
     @property
-    def leaks(self) -> list[Thing]:
+    def leaks(self) -> list[Allocation]:
         """What should not have been left: not what the program cache holds."""
-        return [thing for thing in self.left if cause_of(thing) == "tensor"]
+        return [allocation for allocation in self.left if cause_of(allocation) == "tensor"]
 
     def _left_earlier(self, count: int, size: int) -> tuple[int, int]:
         """Tensors that were left when devices were closed before the last time, and their bytes."""
-        last = [thing for thing in self.leaks if not thing.refs]  # the last closing freed them, too
-        counted = {_buffer(thing): thing.size for thing in last}
+        last = [allocation for allocation in self.leaks if not allocation.refs]  # the last closing freed them, too
+        counted = {_buffer(allocation): allocation.size for allocation in last}
         return max(0, count - len(counted)), max(0, size - sum(counted.values()))
 
     def highest(self, pool: Pool) -> int:
@@ -122,14 +122,17 @@ class Report:
             "final": self._snapshot(final, self.ended_at),
             "left_known": self.left_known,
             "left_earlier": {"tensors": self.earlier[0], "bytes": self.earlier[1]},
-            "left": [{**snap.thing(thing), "cause": cause_of(thing)} for thing in _by_size(final.things())],
+            "left": [
+                {**snap.allocation(allocation), "cause": cause_of(allocation)}
+                for allocation in _by_size(final.allocations())
+            ],
         }
 
     def groups(self, by: str) -> list[Json]:
         """What was live at the peak of all buffers, put together."""
         groups = Groups(by)
-        for thing in account_of(self.at_peak, self._programs_at_peak).things():
-            groups.add(thing)
+        for allocation in account_of(self.at_peak, self._programs_at_peak).allocations():
+            groups.add(allocation)
         return groups.result()
 
     def _failure(self, failure: Failure) -> Json:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
@@ -58,7 +58,7 @@ class Collector:
         self._recording = None if record is None else Recording(record, self.ingest.observers, warn)
         self.ingest.rings.closing = self._closing
         self.ingest.rings.keep_sizes = True
-        self._left: dict[tuple[int, int | None, int], tuple[list[Thing], list[Made]]] = {}
+        self._left: dict[tuple[int, int | None, int], tuple[list[Allocation], list[Made]]] = {}
         self.failures: deque[Failure] = deque(maxlen=_MOST_FAILURES)
         self.failed = 0
         self._started = self.clock.now()
@@ -100,13 +100,13 @@ class Collector:
         self.turn()
         self.ingest.rings.end()
 
-    def at_peak(self) -> list[Thing]:
+    def at_peak(self) -> list[Allocation]:
         """Everything that was live when the buffers of all chips together were most."""
-        return [thing for thing in self.whole.things(self.ledger.things()) if counts(thing)]
+        return [allocation for allocation in self.whole.allocations(self.ledger.allocations()) if counts(allocation)]
 
-    def left(self) -> list[Thing]:
+    def left(self) -> list[Allocation]:
         """What each process held when it began to close its devices, or when it ended."""
-        return [thing for things, _ in self._left.values() for thing in things]
+        return [allocation for allocations, _ in self._left.values() for allocation in allocations]
 
     def programs_left(self) -> list[Made]:
         """The programs that were cached then."""
@@ -129,5 +129,5 @@ class Collector:
 
     def _closing(self, source: Source) -> None:
         process = source.process
-        things = [thing for holding in process.holdings() for thing in holding.things()]
-        self._left[process.info.key] = (things, programs_of(process))
+        allocations = [allocation for holding in process.holdings() for allocation in holding.allocations()]
+        self._left[process.info.key] = (allocations, programs_of(process))

@@ -46,7 +46,7 @@ _RINGS_SECONDS = 0.04  # of a tick, for what agents wrote
 _LEAST_PAUSE_SECONDS = 0.005  # between two ticks, for clients and the API
 _THIN_PER_TICK = 5000
 _COLLECT_SECONDS = 60
-_FEW_THINGS = 20_000
+_FEW_ALLOCATIONS = 20_000
 _PATIENCE = 1.0
 
 
@@ -112,7 +112,7 @@ class Server:
             "version": __version__,
             "clients": len(self.ingest.connections),
             "accepted": self.ingest.accepted,
-            "live_things": self.ledger.live_count(),
+            "live_allocations": self.ledger.live_count(),
             "unread_replies": self.ingest.unread_replies,
             "socket": self.options.socket,
         }
@@ -133,9 +133,9 @@ class Server:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_failed)
         descriptors.raise_limit()
-        # A full collection goes through every live thing, a tenth of a second for a million of them, and finds next to
-        # nothing: freed things are in no cycle. So only the young are collected, a few at a time because that holds the
-        # loop, and all when there are few.
+        # A full collection goes through every live allocation, a tenth of a second for a million of them, and finds
+        # next to nothing: freed allocations are in no cycle. So only the young are collected, a few at a time because
+        # that holds the loop, and all when there are few.
         gc.set_threshold(10_000, 1, 1_000_000)
         try:
             await self.lookout.start(self.api.account)
@@ -159,11 +159,11 @@ class Server:
         """What the server knows, in the words of the proof of concept's periodic statistics."""
         lines = ["📊 Current Statistics:"]
         for chip in self.ledger.chips.values():
-            things = sum(total.count for total in chip.kinds)
-            if things:
+            allocations = sum(total.count for total in chip.kinds)
+            if allocations:
                 dram, l1 = chip.pools[Pool.DRAM].used, chip.pools[Pool.L1].used
                 lines.append(f"  {printable(chip.uid)}:")
-                lines.append(f"    Buffers: {things}")
+                lines.append(f"    Buffers: {allocations}")
                 lines.append(f"    DRAM: {dram} bytes ({dram / 1024:g} KB)")
                 lines.append(f"    L1: {l1} bytes ({l1 / 1024:g} KB)")
                 lines.append(f"    Total: {dram + l1} bytes ({human(dram + l1)})")
@@ -202,7 +202,7 @@ class Server:
                 guard.run("history", lambda: self.history.sample(now(), self.ledger, self.lookout.chips()))
                 if self._recording is not None:
                     guard.run("recording", self._recording.flush)
-                if second % _COLLECT_SECONDS == 0 and self.ledger.live_count() < _FEW_THINGS:
+                if second % _COLLECT_SECONDS == 0 and self.ledger.live_count() < _FEW_ALLOCATIONS:
                     gc.collect()
 
     async def _follow_rings(self) -> None:

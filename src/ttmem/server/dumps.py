@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
 from ttmem.account.totals import NOT_YET
 from ttmem.account.uncertainty import added
@@ -34,7 +34,7 @@ class Capture(NamedTuple):
 
     time: float
     event: int  # the number of the last event before it
-    tables: list[tuple[frozenset[Kind], list[Thing]]]  # the kinds that count there, and what was live
+    tables: list[tuple[frozenset[Kind], list[Allocation]]]  # the kinds that count there, and what was live
     live: int
     anomalies: dict[str, int]
     uncertain: list[dict[str, Any]]
@@ -46,7 +46,7 @@ def capture(ledger: Ledger, time: float) -> Capture:
     for holding in ledger.holdings():
         counted = frozenset(kind for kind in KINDS if (leaf := holding.leaves[kind]) is not None and leaf.counts)
         tables += [(counted, list(table.values())) for table in holding.tables() if table]
-    live = sum(len(things) for _, things in tables)
+    live = sum(len(allocations) for _, allocations in tables)
     return Capture(time, ledger.seq, tables, live, snap.anomalies(ledger.anomalies), added(ledger.processes.values()))
 
 
@@ -127,12 +127,12 @@ class Dumps:
     async def _build(self, captured: Capture, kernels: bool, uid: int | None) -> dict[str, Any]:
         builder = DumpBuilder(kernels_only=kernels)
         done = 0
-        for counted, things in captured.tables:
-            for start in range(0, len(things), SLICE):
-                for item in things[start : start + SLICE]:
+        for counted, allocations in captured.tables:
+            for start in range(0, len(allocations), SLICE):
+                for item in allocations[start : start + SLICE]:
                     if item.kind in counted and item.born != NOT_YET:
                         builder.add(item)
-                done += min(SLICE, len(things) - start)
+                done += min(SLICE, len(allocations) - start)
                 if done >= SLICE:
                     done = 0
                     await pause()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Source
 from ttmem.model.core_sets import format_ranges, ranges_of
@@ -45,9 +45,9 @@ class Feed:
         self.readers: set[Subscription] = set()
         self.lost = 0
 
-    def publish(self, time: float, source: Source | None, event: Event, thing: Thing | None) -> None:
-        """Note the event as it is now: the thing may be gone by the time the reader is served."""
-        item = event_json(time, source, event, thing)
+    def publish(self, time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
+        """Note the event as it is now: the allocation may be gone by the time the reader is served."""
+        item = event_json(time, source, event, allocation)
         for reader in self.readers:
             reader.put(item)
 
@@ -79,7 +79,7 @@ def _sse(item: Item, may_see: Callable[[int | None], bool]) -> bytes:
 _PRIVATE = ("tag", "text", "name", "shape", "line", "stack", "trouble")  # the workload's own words
 
 
-def event_json(time: float, source: Source | None, event: Event, thing: Thing | None) -> Item:
+def event_json(time: float, source: Source | None, event: Event, allocation: Allocation | None) -> Item:
     """An event as data."""
     info = source.process.info if source is not None else None
     out: Item = {
@@ -89,15 +89,15 @@ def event_json(time: float, source: Source | None, event: Event, thing: Thing | 
         "uid": info.uid if info is not None else None,
     }
     if isinstance(event, (Allocated, Freed)):
-        kind = thing.kind if thing is not None else event.kind
-        extra = thing.extra if thing is not None else None
+        kind = allocation.kind if allocation is not None else event.kind
+        extra = allocation.extra if allocation is not None else None
         out |= {
             "device": event.device,
-            "chip": thing.holding.chip.uid if thing is not None else None,
+            "chip": allocation.holding.chip.uid if allocation is not None else None,
             "kind": kind.label if kind is not None else None,
             "id": hex(event.address),
-            "size": thing.size if thing is not None else event.size,
-            "refs": thing.refs if thing is not None else None,
+            "size": allocation.size if allocation is not None else event.size,
+            "refs": allocation.refs if allocation is not None else None,
             "program": event.program or None,
             "tag": extra.tag if extra is not None else None,
         }

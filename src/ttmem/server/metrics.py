@@ -31,7 +31,7 @@ class _Kind(NamedTuple):
     """A chip's total of one kind."""
 
     used: int
-    things: int
+    allocations: int
     peak: int
     recent: int
     reserved: int | None
@@ -99,13 +99,13 @@ class _Account(Collector):
         def gauge(name: str, text: str, labels: list[str]) -> GaugeMetricFamily:
             return GaugeMetricFamily(f"ttmem_{name}", text, labels=["chip", *labels])
 
-        used = gauge("used_bytes", "Requested bytes of live things", ["kind"])
+        used = gauge("used_bytes", "Requested bytes of live allocations", ["kind"])
         reserved = gauge("reserved_bytes", "Bytes the allocator took, where that is known", ["kind"])
-        things = gauge("things", "Live things", ["kind"])
+        allocations = gauge("allocations", "Live allocations", ["kind"])
         peak = gauge("peak_bytes", "Highest requested bytes since the server started", ["kind"])
         recent = gauge("recent_peak_bytes", "Highest requested bytes since the last reset of peaks", ["kind"])
         capacity = gauge("capacity_bytes", "Size of the pool", ["pool", "basis"])
-        pool_used = gauge("pool_used_bytes", "Requested bytes of live things, by pool", ["pool"])
+        pool_used = gauge("pool_used_bytes", "Requested bytes of live allocations, by pool", ["pool"])
         pool_peak = gauge("pool_peak_bytes", "Highest requested bytes of the pool since the server started", ["pool"])
         in_use = gauge(
             "in_use_bytes", "In use at one time: what buffers took, programs as far as they are resident", ["pool"]
@@ -124,7 +124,7 @@ class _Account(Collector):
                 if kind.label in missing:
                     continue
                 used.add_metric([uid, kind.label], total.used)
-                things.add_metric([uid, kind.label], total.things)
+                allocations.add_metric([uid, kind.label], total.allocations)
                 peak.add_metric([uid, kind.label], total.peak)
                 recent.add_metric([uid, kind.label], total.recent)
                 if total.reserved is not None:
@@ -158,7 +158,19 @@ class _Account(Collector):
             about = {"pci": chip.info.pci or "", "board": chip.info.board or "", "arch": chip.info.arch.label}
             about["identity"] = "assumed" if chip.assumed else "known"
             info.add_metric([uid], printable_data(about))
-        yield from (used, reserved, things, peak, recent, capacity, pool_used, pool_peak, resident, trust, processes)
+        yield from (
+            used,
+            reserved,
+            allocations,
+            peak,
+            recent,
+            capacity,
+            pool_used,
+            pool_peak,
+            resident,
+            trust,
+            processes,
+        )
         yield from (in_use, largest, bank_free, headroom)
         yield info
 

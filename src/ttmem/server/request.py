@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from ttmem.account.allocations import Holding, Thing
+from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
 from ttmem.model.kinds import KIND_BY_LABEL, KINDS
@@ -77,7 +77,7 @@ def processes(ledger: Ledger, pid: int) -> list[Process]:
 
 
 def holdings_filter(query: dict[str, str]) -> Callable[[Holding], bool]:
-    """Whose things a request is about."""
+    """Whose allocations a request is about."""
     chips = query["chip"].split(",") if "chip" in query else None
     device = whole(query["device"], "device") if "device" in query else None
     pid = whole(query["pid"], "pid") if "pid" in query else None
@@ -88,17 +88,17 @@ def holdings_filter(query: dict[str, str]) -> Callable[[Holding], bool]:
     )
 
 
-def things_filter(query: dict[str, str], may_see: Callable[[int | None], bool]) -> Callable[[Thing], bool]:
-    """What a request asks of each thing; a tag that the reader may not see matches nothing."""
+def allocations_filter(query: dict[str, str], may_see: Callable[[int | None], bool]) -> Callable[[Allocation], bool]:
+    """What a request asks of each allocation; a tag that the reader may not see matches nothing."""
     label = kind(query.get("kind"))
     of_kind = KIND_BY_LABEL[label] if label is not None else None
     tag = query.get("tag")
     least = whole(query.get("min_size", "0"), "min_size")
 
-    def wanted(item: Thing) -> bool:
+    def wanted(item: Allocation) -> bool:
         return (of_kind is None or item.kind is of_kind) and item.size >= least and (tag is None or tagged(item))
 
-    def tagged(item: Thing) -> bool:
+    def tagged(item: Allocation) -> bool:
         found = item.extra.tag if item.extra is not None else None
         return found is not None and str(tag) in found and may_see(item.holding.source.process.info.uid)
 

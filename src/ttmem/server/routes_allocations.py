@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes that go through all live things: one by one, in groups, as a dump, and what of them is a leak."""
+"""Routes that go through all live allocations: one by one, in groups, as a dump, and what of them is a leak."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.breakdown import KEYS, Groups
 from ttmem.documents import snapshot as snap
@@ -20,15 +20,15 @@ from ttmem.server.http_server import HttpError, Request, Response, json_response
 from ttmem.server.request import Route, sees
 
 _FILTERS = ("chip", "device", "kind", "pid", "min_size", "tag")
-_SORTS: dict[str, Callable[[Thing], tuple[int, int]]] = {
-    "size": lambda thing: (thing.size, thing.born),
-    "newest": lambda thing: (thing.born, 0),
-    "oldest": lambda thing: (-thing.born, 0),
+_SORTS: dict[str, Callable[[Allocation], tuple[int, int]]] = {
+    "size": lambda allocation: (allocation.size, allocation.born),
+    "newest": lambda allocation: (allocation.born, 0),
+    "oldest": lambda allocation: (-allocation.born, 0),
 }
 
 
 class Listings:
-    """What is held, thing by thing."""
+    """What is held, allocation by allocation."""
 
     def __init__(self, ledger: Ledger, clock: Clock, dumps: Dumps, server: Callable[[], dict[str, Any]]) -> None:
         self._ledger = ledger
@@ -36,23 +36,23 @@ class Listings:
         self._dumps = dumps
         self._server = server
         self.routes = [
-            Route("GET", "/things", self._things, (*_FILTERS, "sort", "limit", "offset"), lists=True),
+            Route("GET", "/allocations", self._allocations, (*_FILTERS, "sort", "limit", "offset"), lists=True),
             Route("GET", "/groups", self._groups, ("by", *_FILTERS, "limit"), lists=True),
             Route("GET", "/dump", self._dump, ("format", "what")),  # those that wait are answered together
             Route("GET", "/leaks", self._leaks, ("older", "pid", "chip"), lists=True),
         ]
 
-    async def _things(self, request: Request) -> Response:
+    async def _allocations(self, request: Request) -> Response:
         asked = request.query
         may_see = sees(request.uid)
-        here, wanted = query.holdings_filter(asked), query.things_filter(asked, may_see)
+        here, wanted = query.holdings_filter(asked), query.allocations_filter(asked, may_see)
         order = _SORTS.get(asked.get("sort", "size"))
         if order is None:
             raise HttpError(400, f"sort is one of {', '.join(_SORTS)}, not {asked['sort']!r}")
         limit = query.limit(asked)
         offset = query.whole(asked.get("offset", "0"), "offset")
         keep = min(limit + offset, 100_000)
-        best: list[tuple[tuple[int, int], int, Thing]] = []
+        best: list[tuple[tuple[int, int], int, Allocation]] = []
         matched = size = 0
         async for items in slices(filter(here, self._ledger.holdings())):
             for item in items:
@@ -67,10 +67,10 @@ class Listings:
         found = await in_turns(heapq.heappop(best)[2] for _ in range(len(best)))  # the last first
         found.reverse()
         page = await in_turns(
-            snap.thing(item, see_tag=may_see(item.holding.source.process.info.uid))
+            snap.allocation(item, see_tag=may_see(item.holding.source.process.info.uid))
             for item in found[offset : offset + limit]
         )
-        return await rows_response(lambda: {"matched": matched, "bytes": size, "offset": offset, "things": page})
+        return await rows_response(lambda: {"matched": matched, "bytes": size, "offset": offset, "allocations": page})
 
     async def _groups(self, request: Request) -> Response:
         asked = request.query
@@ -78,7 +78,7 @@ class Listings:
         if by not in KEYS:
             raise HttpError(400, f"by is one of {', '.join(KEYS)}, not {by!r}")
         may_see = sees(request.uid)
-        here, wanted = query.holdings_filter(asked), query.things_filter(asked, may_see)
+        here, wanted = query.holdings_filter(asked), query.allocations_filter(asked, may_see)
         limit = query.limit(asked)
         groups = Groups(by, may_see)
         async for items in slices(filter(here, self._ledger.holdings())):

@@ -110,7 +110,7 @@ class Live:
             if party is not None:
                 if data["exited"] is not None:
                     tags = may_see(party.info.uid)
-                    data["largest"] = [snap.thing(item, see_tag=tags) for item in party.largest_left(20)]
+                    data["largest"] = [snap.allocation(item, see_tag=tags) for item in party.largest_left(20)]
                 found.append(data)
         return json_response({"processes": found})
 
@@ -137,7 +137,7 @@ class Live:
             holder = found.holder
             shown = None
             if holder is not None:
-                shown = snap.thing(holder, see_tag=may_see(holder.holding.source.process.info.uid))
+                shown = snap.allocation(holder, see_tag=may_see(holder.holding.source.process.info.uid))
             out.append(
                 {
                     "chip": finder.chip.uid,

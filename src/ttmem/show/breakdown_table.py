@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Things put together by what made them, as text."""
+"""Allocations put together by what made them, as text."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def legend(ascii: bool) -> str:
 
 
 def owner_text(owner: Json) -> str:
-    """Who owns a thing: what it is called, and by which program of which process.
+    """Who owns an allocation: what it is called, and by which program of which process.
 
     >>> owner = {"tag": None, "operation": "ttnn::add", "program": 7, "pid": 42, "name": "python", "kind": "cb"}
     >>> owner_text(owner)
@@ -102,7 +102,7 @@ def at_least(found: Json) -> str:
 
 
 def clashes(core: Json) -> bool:
-    """Do things lie on each other there?"""
+    """Do allocations lie on each other there?"""
     return bool(core["overlap"]) or (core["headroom"] is not None and core["headroom"] < 0)
 
 
@@ -161,7 +161,7 @@ def _grid(found: Json, style: Style) -> list[str]:
         lines.append(style.paint(f"{y:>3} ", DIM) + "".join(cells).rstrip())
     signs = [legend(style.ascii)]
     if any(clashes(core) for core in found["cores"]):
-        signs.append("! things overlap or clash")
+        signs.append("! allocations overlap or clash")
     if any(core["unknown"] for core in found["cores"]):
         signs.append("? not all of it is known")
     if dispatch:
@@ -259,8 +259,8 @@ def _doubts(found: Json, style: Style) -> list[str]:
     """What the map does not have, and what ought not to be."""
     lines: list[str] = []
     for one in found["unplaced"]:
-        things = f"{one['things']} thing{'s' if one['things'] != 1 else ''}"
-        text = f"Not in the map: {things}, {human(one['bytes'])}: {one['why']}."
+        allocations = f"{one['allocations']} allocation{'s' if one['allocations'] != 1 else ''}"
+        text = f"Not in the map: {allocations}, {human(one['bytes'])}: {one['why']}."
         lines += [style.paint(line, YELLOW) for line in wrap(text, style)]
     for one in found["warnings"]:
         lines += [style.paint(line, RED) for line in wrap(f"! {one[0].upper()}{one[1:]}.", style)]

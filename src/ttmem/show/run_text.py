@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from ttmem.account.allocations import Thing
+from ttmem.account.allocations import Allocation
 from ttmem.account.call_sites import line_of, short, stack_of
 from ttmem.account.entities import Chip
 from ttmem.documents.common_text import anomaly_line
@@ -49,7 +49,7 @@ _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
 
 
 def render(report: Report, by: str = "op") -> str:
-    """The whole summary; ``by`` is what things at the peak are put together by."""
+    """The whole summary; ``by`` is what allocations at the peak are put together by."""
     lines = ["", _headline(report)]
     chips = [chip for chip in report.ledger.chips.values() if any(total.peak.value for total in chip.kinds)]
     if not chips:
@@ -107,9 +107,9 @@ def _chip(report: Report, chips: Sequence[Chip], kinds: Sequence[Kind]) -> list[
     lines = [f"  {'':22} {'peak':>11} {'at the end':>11}"]
     ends = [[0] * len(KINDS) for _ in chips]
     places = {id(chip): number for number, chip in enumerate(chips)}
-    for thing in report.left:
-        if id(thing.holding.chip) in places:
-            ends[places[id(thing.holding.chip)]][thing.kind] += thing.counted
+    for allocation in report.left:
+        if id(allocation.holding.chip) in places:
+            ends[places[id(allocation.holding.chip)]][allocation.kind] += allocation.counted
     for kind in kinds:
         peaks = [chip.kinds[kind].peak.value for chip in chips]
         if max(peaks):
@@ -146,10 +146,10 @@ def _peak(report: Report, chip: Chip) -> list[str]:
     for kind in (Kind.DRAM, Kind.L1):
         peak = chip.kinds[kind].peak
         if peak.value:
-            live = [t for t in report.ledger.things() if t.kind is kind and t.holding.chip is chip]
+            live = [t for t in report.ledger.allocations() if t.kind is kind and t.holding.chip is chip]
             after = max(0.0, peak.time - report.started_at)
             lines.append(f"  at the peak of {_NAMES[kind]}, {human(peak.value)} after {after:.2f} s, the largest were:")
-            lines += [f"    {_line(thing)}" for thing in peak.largest(live, _SHOWN)]
+            lines += [f"    {_line(allocation)}" for allocation in peak.largest(live, _SHOWN)]
     return lines
 
 
@@ -161,7 +161,7 @@ def _groups(report: Report, by: str) -> list[str]:
     total = sum(group["bytes"] for group in groups)
     after = max(0.0, report.peak_time - report.started_at) if report.peak_time else 0.0
     style = style_of(sys.stderr)
-    chips = len({id(thing.holding.chip) for thing in report.at_peak})
+    chips = len({id(allocation.holding.chip) for allocation in report.at_peak})
     where = f" on {chips} chips" if chips > 1 else ""
     lines = [
         "",
@@ -223,19 +223,19 @@ def _left(report: Report) -> list[str]:
         return [*lines, f"left at the end: nothing{_doubt(report)}"]
     size = human(sum(t.counted for t in report.left))
     lines.append(f"left at the end: {size} in {_count(report.left)}{_doubt(report)}")
-    causes: dict[str, list[Thing]] = {}
-    for thing in report.left:
-        causes.setdefault(cause_of(thing), []).append(thing)
-    for cause, things in sorted(causes.items(), key=lambda item: item[0] != "tensor"):
-        size = human(sum(t.counted for t in things))
+    causes: dict[str, list[Allocation]] = {}
+    for allocation in report.left:
+        causes.setdefault(cause_of(allocation), []).append(allocation)
+    for cause, allocations in sorted(causes.items(), key=lambda item: item[0] != "tensor"):
+        size = human(sum(t.counted for t in allocations))
         if cause == "tensor":
-            count = f"{len(things):,} {'buffer' if len(things) == 1 else 'buffers'}"
+            count = f"{len(allocations):,} {'buffer' if len(allocations) == 1 else 'buffers'}"
             lines.append(f"  tensors: {size} in {count} that nobody freed, largest:")
-            lines += _largest(things, "  ")
+            lines += _largest(allocations, "  ")
         elif cause == "system":
-            lines.append(f"  the runtime itself: {size} in {_count(things)}, which go with the device")
+            lines.append(f"  the runtime itself: {size} in {_count(allocations)}, which go with the device")
         else:
-            lines.append(f"  {cause}: {size} in {_count(things)}; clear_program_cache() gives them back")
+            lines.append(f"  {cause}: {size} in {_count(allocations)}; clear_program_cache() gives them back")
     return lines
 
 
@@ -244,8 +244,8 @@ def _doubt(report: Report) -> str:
     return f" (uncertain: {counts_text(report.uncertain)})" if report.uncertain else ""
 
 
-def _count(things: Sequence[Thing]) -> str:
-    return f"{len(things):,} thing{'' if len(things) == 1 else 's'}"
+def _count(allocations: Sequence[Allocation]) -> str:
+    return f"{len(allocations):,} allocation{'' if len(allocations) == 1 else 's'}"
 
 
 def _left_earlier(report: Report) -> list[str]:
@@ -253,42 +253,46 @@ def _left_earlier(report: Report) -> list[str]:
     return [f"left when devices were closed before that: {count:,} tensors, {human(size)}"] if count else []
 
 
-def _largest(things: Sequence[Thing], indent: str = "") -> list[str]:
+def _largest(allocations: Sequence[Allocation], indent: str = "") -> list[str]:
     """Those that are the same but for their address are told once: what leaks in a loop, what is on each chip."""
-    found: dict[tuple[object, ...], list[Thing]] = {}
-    for thing in sorted(things, key=lambda thing: thing.born):
-        found.setdefault((thing.holding.source, thing.kind, thing.counted, _made(thing)), []).append(thing)
-    order = sorted(found.values(), key=lambda alike: -sum(thing.counted for thing in alike))
+    found: dict[tuple[object, ...], list[Allocation]] = {}
+    for allocation in sorted(allocations, key=lambda allocation: allocation.born):
+        found.setdefault(
+            (allocation.holding.source, allocation.kind, allocation.counted, _made(allocation)), []
+        ).append(allocation)
+    order = sorted(found.values(), key=lambda alike: -sum(allocation.counted for allocation in alike))
     lines = [f"{indent}  {_line_of(alike)}" for alike in order[:_SHOWN]]
-    rest = [thing for alike in order[_SHOWN:] for thing in alike]
+    rest = [allocation for alike in order[_SHOWN:] for allocation in alike]
     if rest:
         lines.append(f"{indent}  and {len(rest):,} more, {human(sum(t.counted for t in rest))}")
     return lines
 
 
-def _line_of(alike: Sequence[Thing]) -> str:
+def _line_of(alike: Sequence[Allocation]) -> str:
     """Several that are the same; on each chip of a mesh, if there are as many on each."""
-    chips = Counter(id(thing.holding.chip) for thing in alike)
+    chips = Counter(id(allocation.holding.chip) for allocation in alike)
     each = len(chips) if len(set(chips.values())) == 1 else 1
     count, first = len(alike) // each, alike[0]
-    alone = count == 1 and len({thing.address for thing in alike}) == 1
+    alone = count == 1 and len({allocation.address for allocation in alike}) == 1
     line = _line(first) if alone else _row(count * first.size, first.kind, f"{count:,} x", _made(first))
     return f"{line}  on each of {each} chips" if each > 1 else line
 
 
-def _line(thing: Thing) -> str:
-    place = "" if thing.kind in (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL) else f"{thing.address:#x}"
-    return _row(thing.size, thing.kind, place, _made(thing))
+def _line(allocation: Allocation) -> str:
+    place = (
+        "" if allocation.kind in (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL) else f"{allocation.address:#x}"
+    )
+    return _row(allocation.size, allocation.kind, place, _made(allocation))
 
 
 def _row(size: int, kind: Kind, place: str, made: str) -> str:
     return f"{human(size):>10}  {_NAMES.get(kind, kind.label).removesuffix('s'):<16} {place:<10} {made}"
 
 
-def _made(thing: Thing) -> str:
-    tag = (thing.extra.tag if thing.extra is not None else None) or ""
-    program = f"  program {thing.program}" if thing.program else ""
-    made = short(line_of(stack_of(thing)))
+def _made(allocation: Allocation) -> str:
+    tag = (allocation.extra.tag if allocation.extra is not None else None) or ""
+    program = f"  program {allocation.program}" if allocation.program else ""
+    made = short(line_of(stack_of(allocation)))
     return f"{tag}{program}" + (f"  {made}" if made else "")
 
 

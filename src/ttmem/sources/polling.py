@@ -47,7 +47,7 @@ class Rounds:
 
     The jobs of a round run one after another in another thread than the caller's, so they need no locks against each
     other as long as none hangs; but what a job that hung touches, nobody else may touch until it came back. Give each
-    job its own things and let it return what it found. To be used from one thread at a time.
+    job its own allocations and let it return what it found. To be used from one thread at a time.
     """
 
     def __init__(self, patience: float) -> None:

@@ -124,7 +124,7 @@ class Record(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Why a thing is there, as far as the agent could see."""
+    """Why an allocation is there, as far as the agent could see."""
 
     tag: str | None  # the ttnn operation
     shape: str | None
@@ -446,7 +446,7 @@ def _apply(table: dict[int, tuple[int, ...]], record: tuple[int, ...]) -> None:
         table[slot] = tuple(old)
     elif event == RingEvent.DESTROYED:
         program = record[14]
-        for gone in [slot for slot, thing in table.items() if thing[14] == program]:
+        for gone in [slot for slot, allocation in table.items() if allocation[14] == program]:
             del table[gone]
 
 

@@ -15,7 +15,7 @@ from ttmem.show.top.dashboard import LEAST_INTERVAL, MOST_INTERVAL, Dashboard
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.rows import Signs, View
 from ttmem.show.top.settings import Settings, default_path
-from ttmem.show.top.views.allocation_view import Things
+from ttmem.show.top.views.allocation_view import Allocations
 from ttmem.show.top.views.charts import Charts
 from ttmem.show.top.views.core_view import Cores
 from ttmem.show.top.views.overview import Overview
@@ -54,7 +54,7 @@ class _Guest(Top):
 
 def views_of(root: str) -> list[View]:
     """All views, in the order of their keys."""
-    return [Overview(), Charts(), Telemetry(), Processes(root=root), Cores(), Things()]
+    return [Overview(), Charts(), Telemetry(), Processes(root=root), Cores(), Allocations()]
 
 
 def start(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the list of live things, and what is said of the one that was chosen."""
+"""The rows of the list of live allocations, and what is said of the one that was chosen."""
 
 from __future__ import annotations
 
@@ -42,13 +42,21 @@ def columns(wide: bool, chip: int, kind: int) -> tuple[Column, ...]:
     )
 
 
-def key(thing: Json) -> Hashable:
-    """What makes it this thing, and no other that is in its place after it."""
-    return thing["pid"], thing["chip"], thing["device"], thing["kind"], thing["id"], thing["source"], thing["since"]
+def key(allocation: Json) -> Hashable:
+    """What makes it this allocation, and no other that is in its place after it."""
+    return (
+        allocation["pid"],
+        allocation["chip"],
+        allocation["device"],
+        allocation["kind"],
+        allocation["id"],
+        allocation["source"],
+        allocation["since"],
+    )
 
 
 class Writer:
-    """Turns things into rows, and remembers which marks have to be explained."""
+    """Turns allocations into rows, and remembers which marks have to be explained."""
 
     def __init__(self, placed: list[Placed], names: Names, now: float | None, style: Style) -> None:
         self._placed, self._names, self._now, self._style = placed, names, now, style
@@ -58,68 +66,68 @@ class Writer:
     def legend(self) -> str:
         return "   ".join(text for mark, text in _LEGEND.items() if mark in self._marks)
 
-    def row(self, thing: Json) -> Row:
-        style = "" if thing["counted"] else "dim"
+    def row(self, allocation: Json) -> Row:
+        style = "" if allocation["counted"] else "dim"
         spans: list[Span] = []
         for one in self._placed:
             name = one.column.name
-            own = kind_style(thing["kind"]) if name == "kind" and not style else style
-            spans.append((self._text(name, thing), own))
+            own = kind_style(allocation["kind"]) if name == "kind" and not style else style
+            spans.append((self._text(name, allocation), own))
         return line(spans, self._placed, self._style.width, self._style)
 
-    def _text(self, name: str, thing: Json) -> str:
+    def _text(self, name: str, allocation: Json) -> str:
         if name == "size":
-            mark = "x" if not thing["counted"] else "=" if thing["shared"] else " "
-            mark = "~" if mark == " " and thing["confidence"] == "estimated" else mark
+            mark = "x" if not allocation["counted"] else "=" if allocation["shared"] else " "
+            mark = "~" if mark == " " and allocation["confidence"] == "estimated" else mark
             self._marks.add(mark)
-            return self._size(thing["size"]) + mark
+            return self._size(allocation["size"]) + mark
         if name == "reserved":
-            return self._size(thing["reserved"])
+            return self._size(allocation["reserved"])
         if name == "chip":
-            return self._names.short(thing["chip"])
+            return self._names.short(allocation["chip"])
         if name == "address":
-            return str(thing["id"])
+            return str(allocation["id"])
         if name == "age":
-            return age(None if self._now is None else max(0.0, self._now - thing["since"]))
+            return age(None if self._now is None else max(0.0, self._now - allocation["since"]))
         if name == "cores":
-            return str(self._style.clean(cores(thing)))
-        value = thing.get(name)
+            return str(self._style.clean(cores(allocation)))
+        value = allocation.get(name)
         return "-" if value is None else str(self._style.clean(str(value)))
 
 
-def cores(thing: Json) -> str:
+def cores(allocation: Json) -> str:
     """How many cores, or which."""
-    core = thing["core"]
+    core = allocation["core"]
     if core is not None:
         return f"{core['x']},{core['y']}"
-    return str(thing.get("core_count") or thing["cores"] or "-")
+    return str(allocation.get("core_count") or allocation["cores"] or "-")
 
 
-def title(thing: Json, processes: list[Json]) -> str:
-    name = next((process["name"] for process in processes if process["pid"] == thing["pid"]), None)
-    return f"{thing['kind']} {thing['id']} of pid {thing['pid'] or '?'}{f' {name}' if name else ''}"
+def title(allocation: Json, processes: list[Json]) -> str:
+    name = next((process["name"] for process in processes if process["pid"] == allocation["pid"]), None)
+    return f"{allocation['kind']} {allocation['id']} of pid {allocation['pid'] or '?'}{f' {name}' if name else ''}"
 
 
-def details(thing: Json, names: Names) -> Iterator[str]:
-    """Sentences on one thing, the most important first."""
-    words = [f"{thing['size']:,} bytes"]
-    if thing["reserved"] is not None:
-        words.append(f"{thing['reserved']:,} reserved by the allocator")
-    words.append(f"chip {names.short(thing['chip'])}, which the process calls device {thing['device']}")
-    words.append(f"{thing['confidence']}, by {thing['source']}")
+def details(allocation: Json, names: Names) -> Iterator[str]:
+    """Sentences on one allocation, the most important first."""
+    words = [f"{allocation['size']:,} bytes"]
+    if allocation["reserved"] is not None:
+        words.append(f"{allocation['reserved']:,} reserved by the allocator")
+    words.append(f"chip {names.short(allocation['chip'])}, which the process calls device {allocation['device']}")
+    words.append(f"{allocation['confidence']}, by {allocation['source']}")
     yield "; ".join(words)
-    if not thing["counted"]:
+    if not allocation["counted"]:
         yield "Not counted: a stronger source is believed about this kind, or the resync it was told in has not ended."
-    if thing["shared"]:
+    if allocation["shared"]:
         yield "It lies inside an L1 buffer and adds nothing."
-    if thing["tag"]:
-        yield f"Tag: {thing['tag']}"
-    made = [f"at {thing['line']}"] if thing.get("line") else []
-    made += [f"of the shape {thing['shape']}"] if thing.get("shape") else []
+    if allocation["tag"]:
+        yield f"Tag: {allocation['tag']}"
+    made = [f"at {allocation['line']}"] if allocation.get("line") else []
+    made += [f"of the shape {allocation['shape']}"] if allocation.get("shape") else []
     if made:
         yield f"Made {', '.join(made)}"
-    core = thing["core"]
+    core = allocation["core"]
     if core is not None:
         yield f"Written to core {core['x']},{core['y']} at {core['address']:#x}: {core['what']}"
-    elif thing["cores"]:
-        yield f"Cores: {thing['cores']}"
+    elif allocation["cores"]:
+        yield f"Cores: {allocation['cores']}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live things put together by what made them, as a list with bars: operation, line of Python, shape, program, kind."""
+"""Live allocations by what made them, as a list with bars: operation, line of Python, shape, program, kind."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class GroupList:
             Column("bytes", "BYTES", 9, 10, 0, right=True),
             Column("share", "SHARE", 5, 5, 1, right=True),
             Column("bar", "", _BAR, _BAR, 3),
-            Column("count", "THINGS", 7, 8, 1, right=True),
+            Column("count", "ALLOCATIONS", 7, 8, 1, right=True),
             Column("key", WORDS[by].upper(), 20, 46, 0),
             Column("kinds", "KINDS", 24, 80, 2),
         ]

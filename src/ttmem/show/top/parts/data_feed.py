@@ -24,8 +24,8 @@ Json = dict[str, Any]
 
 EVENTS = "/events"
 _PATIENCE = 2.0  # seconds for a server to answer
-_LONGER_PATIENCE = 10.0  # for what may need a look at every live thing
-_REST = 5  # times as long as an answer took it is not asked for again: with many things that is a server's work
+_LONGER_PATIENCE = 10.0  # for what may need a look at every live allocation
+_REST = 5  # times as long as an answer took it is not asked for again: with many allocations that is a server's work
 _KEPT_EVENTS = 1000
 _STREAM_PATIENCE = 20.0  # the server says something every 15 s
 _AGAIN = 1.0  # seconds until a stream that broke is asked for again

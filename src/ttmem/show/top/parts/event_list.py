@@ -33,7 +33,7 @@ _COLUMNS_OF = ("time", "event", "pid", "uid", "chip", "kind", "size", "id")
 
 
 class Wanted(NamedTuple):
-    """Which events or things are to be seen; None and empty mean all."""
+    """Which events or allocations are to be seen; None and empty mean all."""
 
     kind: str | None = None
     chips: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
     text: str = ""
 
     def query(self) -> Json:
-        """As parameters of /things and /groups."""
+        """As parameters of /allocations and /groups."""
         named = {"chip": ",".join(self.chips), "kind": self.kind, "pid": self.pid, "tag": self.text}
         query: Json = {name: value for name, value in named.items() if value not in (None, "")}
         return query | ({"min_size": self.least} if self.least else {})

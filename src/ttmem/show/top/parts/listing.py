@@ -224,8 +224,8 @@ def rule(title: str, width: int, signs: Signs) -> Row:
 
 def counted(count: int, one: str, several: str) -> str:
     """
-    >>> counted(1, "thing", "things"), counted(4711, "thing", "things")
-    ('1 thing', '4,711 things')
+    >>> counted(1, "allocation", "allocations"), counted(4711, "allocation", "allocations")
+    ('1 allocation', '4,711 allocations')
     """
     return f"{count:,} {one if count == 1 else several}"
 

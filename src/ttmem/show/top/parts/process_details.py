@@ -66,8 +66,8 @@ def _self(process: Json, now: float | None, booted: float) -> Iterator[Said]:
         words.append(f"uid {process['uid']}")
     if process["claimed_pids"]:
         words.append(f"calls itself pid {', '.join(map(str, process['claimed_pids']))}")
-    if process["things"] is not None:
-        words.append(f"{process['things']:,} things")
+    if process["allocations"] is not None:
+        words.append(f"{process['allocations']:,} allocations")
     words += [f"{source['name']} ({source['confidence']})" for source in process["sources"]]
     yield ", ".join(words), ""
     if process["state"] in MEANINGS:

@@ -71,7 +71,7 @@ def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: 
         Column("peak_dram", "PEAK DRAM", max(10, size), max(10, size), 6, right=True, down=True),
         Column("peak_l1", "PEAK L1", max(8, size), max(8, size), 5, right=True, down=True),
         Column("age", "AGE", 7, 7, 3, right=True, down=True),
-        Column("things", "THINGS", 7, 9, 4, right=True, down=True),
+        Column("allocations", "ALLOCATIONS", 7, 9, 4, right=True, down=True),
         Column("anomalies", "ODD", 4, 6, 1, right=True, down=True),
         Column("sources", "SOURCES", 8, max(8, min(20, sources)), 11),
         Column("container", "CONTAINER", 12, 26, 7),
@@ -184,8 +184,8 @@ class Scene:
             return self._names.several(uids) or "-", style
         if name == "age":
             return age(process_age(process, self.now, self._booted)), style
-        if name == "things":
-            return "-" if process["things"] is None else f"{process['things']:,}", style
+        if name == "allocations":
+            return "-" if process["allocations"] is None else f"{process['allocations']:,}", style
         if name == "anomalies":
             odd = sum(process["anomalies"].values())
             known = bool(process["sources"])

@@ -10,7 +10,7 @@ from ttmem.documents.unknown_rows import KINDS
 from ttmem.model.units import human, parse
 from ttmem.show.chip_table import Names
 from ttmem.show.text import Style, cells, wrap
-from ttmem.show.top.parts import allocation_rows as thing_rows
+from ttmem.show.top.parts import allocation_rows as allocation_rows
 from ttmem.show.top.parts import event_list as eventlist
 from ttmem.show.top.parts.breakdown_list import BY, GroupList
 from ttmem.show.top.parts.event_list import Follower, Wanted
@@ -38,18 +38,21 @@ Json = dict[str, Any]
 EVENTS = "/events"
 _SORTS = {"size": ("size", True), "newest": ("age", False), "oldest": ("age", True)}  # column, largest first
 _REACH = 100_000  # what lies beyond cannot be asked for
-_STEP = 10  # by which the number of things asked for grows, so that a screen that is resized asks the same
+_STEP = 10  # by which the number of allocations asked for grows, so that a screen that is resized asks the same
 
 
-class Things:
+class Allocations:
     """What is allocated, and what happens."""
 
-    name = "Things"
+    name = "Allocations"
     keys: tuple[tuple[str, str], ...] = (
-        ("e", "things or events"),
+        ("e", "allocations or events"),
         ("s", "sort by size, newest or oldest"),
-        ("g", "put things together by operation, line, shape, program, kind; enter: the things of the chosen group"),
-        ("/", "filter: things by their tag, events by any of their text; escape clears all filters"),
+        (
+            "g",
+            "group allocations by operation, line, shape, program, kind; enter: the allocations of the chosen group",
+        ),
+        ("/", "filter: allocations by their tag, events by any of their text; escape clears all filters"),
         ("f", "only one kind of memory: the next one"),
         ("c", "only the chip that is chosen, or all"),
         ("p", "only the process of the chosen row, or all processes"),
@@ -61,8 +64,8 @@ class Things:
 
     def __init__(self) -> None:
         self.sort = "size"
-        self.events = False  # are they shown, instead of things?
-        self.by = ""  # what things are put together by
+        self.events = False  # are they shown, instead of allocations?
+        self.by = ""  # what allocations are put together by
         self._groups = GroupList()
         self._kind: str | None = None
         self._one_chip = False
@@ -101,7 +104,7 @@ class Things:
         query |= {"sort": self._order(), "limit": 3 * page}
         if self._cursor.top >= 2 * page:
             query["offset"] = (self._cursor.top // page - 1) * page
-        return f"/things?{urlencode(query)}"
+        return f"/allocations?{urlencode(query)}"
 
     def _order(self) -> str:
         return self.sort if self.sort in tuple(_SORTS) else "size"
@@ -118,44 +121,48 @@ class Things:
         longest = min(12, max((cells(names.short(chip["uid"])) for chip in model.chips), default=1))
         if self._by():
             return finished(self._group_rows(model, size, signs, style, names), size)
-        make = self._event_rows if self.events else self._thing_rows
+        make = self._event_rows if self.events else self._allocation_rows
         return finished(make(model, size, signs, style, names, longest), size)
 
-    def _thing_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names, chip: int) -> list[Row]:
+    def _allocation_rows(
+        self, model: Model, size: Size, signs: Signs, style: Style, names: Names, chip: int
+    ) -> list[Row]:
         answer = model.answers.get(self._path(model))
         if answer is not None and answer.data is not None:
             self._answer = answer.data
-        data = self._answer or {"matched": None, "bytes": None, "offset": 0, "things": []}
-        things, first = data["things"], data["offset"]
+        data = self._answer or {"matched": None, "bytes": None, "offset": 0, "allocations": []}
+        allocations, first = data["allocations"], data["offset"]
         head: Row = [(_sum(data, self._all(model), self._filtered(model)), "bold")]
         if answer is None:
             head.append(("  asking...", "dim"))
         status = self._status(model, head, names, style)
         if answer is not None and answer.trouble:
             return [status, [], *_said(answer.trouble, style=style, name="warn")]
-        if not data["matched"] or not things:
+        if not data["matched"] or not allocations:
             return [status, [], *([] if answer is None else _said(self._nothing(model), style=style))]
         panel = 6 if size.height >= 16 else 0
         height = max(1, size.height - 3 - panel)
         total = min(data["matched"], _REACH)
-        self._seen = self._cursor.look([thing_rows.key(thing) for thing in things], height, first, total)
-        kind = max(len(thing["kind"]) for thing in things)
-        self._placed = arrange(thing_rows.columns(size.width >= WIDE, chip, kind), size.width)
+        self._seen = self._cursor.look(
+            [allocation_rows.key(allocation) for allocation in allocations], height, first, total
+        )
+        kind = max(len(allocation["kind"]) for allocation in allocations)
+        self._placed = arrange(allocation_rows.columns(size.width >= WIDE, chip, kind), size.width)
         column, down = _SORTS[self._order()]
         rows = [status, heading(self._placed, size.width, signs, column, down)]
-        writer = thing_rows.Writer(self._placed, names, time_of(model), style)
+        writer = allocation_rows.Writer(self._placed, names, time_of(model), style)
         for place in self._seen:
-            if not 0 <= place - first < len(things):
+            if not 0 <= place - first < len(allocations):
                 rows.append([(" ...", "dim")])
                 continue
-            thing = self._shown[place] = things[place - first]
-            row = writer.row(thing)
+            allocation = self._shown[place] = allocations[place - first]
+            row = writer.row(allocation)
             rows.append(chosen(row) if place == self._cursor.place else row)
         rows.append([(f" {self._left_out(data)}", "dim"), (f"   {writer.legend()}", "dim")])
         current = self._shown.get(self._cursor.place)
         if panel and current is not None:
-            rows.append(rule(style.clean(thing_rows.title(current, model.processes)), size.width, signs))
-            rows += _said(*thing_rows.details(current, names), style=style)
+            rows.append(rule(style.clean(allocation_rows.title(current, model.processes)), size.width, signs))
+            rows += _said(*allocation_rows.details(current, names), style=style)
         return rows
 
     def _group_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names) -> list[Row]:
@@ -198,7 +205,7 @@ class Things:
     def _status(self, model: Model, head: Row, names: Names, style: Style) -> Row:
         if self._prompt is not None:
             return self._prompt.row(style.width, style)
-        row: Row = [("EVENTS  " if self.events else "GROUPS  " if self._by() else "THINGS  ", "title"), *head]
+        row: Row = [("EVENTS  " if self.events else "GROUPS  " if self._by() else "ALLOCATIONS  ", "title"), *head]
         wanted = self._wanted(model)
         words = [wanted.kind, f"chip {names.several(wanted.chips)}" if wanted.chips else None]
         words += [f"pid {wanted.pid}" if wanted.pid is not None else None]
@@ -212,7 +219,7 @@ class Things:
         return self._wanted(model) != Wanted(chips=_shown(model))
 
     def _all(self, model: Model) -> int:
-        return sum(process["things"] or 0 for process in model.processes if process["state"] == "tracked")
+        return sum(process["allocations"] or 0 for process in model.processes if process["state"] == "tracked")
 
     def _nothing(self, model: Model) -> str:
         if self._filtered(model):
@@ -221,7 +228,7 @@ class Things:
 
     def _left_out(self, data: Json) -> str:
         """How much of what fits is on the screen, and how much is not."""
-        size = sum(thing["size"] for thing in self._shown.values())
+        size = sum(allocation["size"] for allocation in self._shown.values())
         count, more = len(self._shown), data["matched"] - len(self._shown)
         seen = f"{self._seen.start + 1:,}-{self._seen.start + count:,}: {human(size)}"
         if not more:
@@ -270,7 +277,7 @@ class Things:
         return self._follower if self.events else self._groups.cursor if self._by() else self._cursor
 
     def _open_group(self, model: Model) -> None:
-        """The things of the chosen group, where there is a filter that means them."""
+        """The allocations of the chosen group, where there is a filter that means them."""
         by, groups = self._by(), self._groups
         key = groups.shown[groups.cursor.place][by] if groups.cursor.place < len(groups.shown) else None
         if by == "kind" and key is not None:
@@ -329,7 +336,7 @@ def _nobody_to_ask(model: Model) -> str | None:
     if model.picture is None:
         return "Waiting for the first look at the machine."
     why = no_server(model)
-    return None if why is None else f"Things and events are known to a server alone: {why}"
+    return None if why is None else f"Allocations and events are known to a server alone: {why}"
 
 
 def _said(*sentences: str, style: Style, name: str = "") -> list[Row]:
@@ -340,4 +347,4 @@ def _sum(data: Json, every: int, filtered: bool) -> str:
     if data["matched"] is None:
         return ""
     of = f" of {every:,}" if filtered and every >= data["matched"] else ""
-    return f"{counted(data['matched'], 'thing', 'things')}{of}, {human(data['bytes'])}"
+    return f"{counted(data['matched'], 'allocation', 'allocations')}{of}, {human(data['bytes'])}"

@@ -147,11 +147,11 @@ class Cores:
 
     def _warnings(self, data: Json, style: Style) -> list[Row]:
         rows: list[Row] = [[(f"! {text}", "bad")] for text in data["warnings"]]
-        missing = sum(one["things"] for one in data["unplaced"])
+        missing = sum(one["allocations"] for one in data["unplaced"])
         if missing:
             why = "; ".join(one["why"] for one in data["unplaced"])
             are = "is" if missing == 1 else "are"
-            rows.append([(f"? {counted(missing, 'thing', 'things')} {are} not in the map: {why}", "warn")])
+            rows.append([(f"? {counted(missing, 'allocation', 'allocations')} {are} not in the map: {why}", "warn")])
         return [[(style.cut(text, style.width), name) for text, name in row] for row in rows]
 
     def _chosen(self, data: Json, size: Size, signs: Signs) -> list[Row]:
