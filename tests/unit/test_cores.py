@@ -17,7 +17,6 @@ from ttmem.documents.snapshot import snapshot
 from ttmem.l1.core_map import Survey
 from ttmem.model.events import Allocated, Extra, Freed, ProgramRun
 from ttmem.model.kinds import Kind
-from ttmem.server.http_server import Request
 
 Json = dict[str, Any]
 
@@ -30,10 +29,8 @@ def many(count: int, kind: Kind = Kind.L1) -> Account:
     return account
 
 
-async def asked(maps: Cores, **query: str) -> Json:
-    response = await maps.answer(Request("GET", "/cores", {"chip": "77", **query}, 0), lambda uid: True)
-    assert isinstance(response.body, bytes)
-    found: Json = json.loads(response.body)
+async def asked(maps: Cores, core: tuple[int, int] | None = None) -> Json:
+    found: Json = json.loads(json.dumps(await maps.document("77", core, lambda uid: True)))
     return found
 
 
@@ -77,7 +74,7 @@ def test_a_map_is_made_once_until_something_happens(made: list[Survey], monkeypa
     maps = Cores(account.ledger)
 
     async def ask() -> None:
-        both = await asyncio.gather(asked(maps), asked(maps, core="0,0"))
+        both = await asyncio.gather(asked(maps), asked(maps, core=(0, 0)))
         assert len(made) == 1
         assert [one["used"] for one in both] == [64 * (105824 + 2048)] * 2
         await asked(maps)
@@ -163,6 +160,6 @@ def test_nothing_is_looked_at_of_chips_that_nobody_speaks_of(made: list[Survey])
 
 
 def test_more_segments_than_anybody_reads_are_cut_off() -> None:
-    found = asyncio.run(asked(Cores(many(5_000).ledger), core="0,0"))["core"]
+    found = asyncio.run(asked(Cores(many(5_000).ledger), core=(0, 0)))["core"]
     assert len(found["segments"]) == 500
     assert found["listed_to"] == found["segments"][-1]["end"]

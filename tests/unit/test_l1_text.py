@@ -20,12 +20,11 @@ from hypothesis import strategies as st
 from tests.unit.test_core_map import GRID, N150, Account
 from tests.unit.test_smi_machines import RENEW
 from tests.unit.test_smi_properties import anything, width_of
-from ttmem.documents.cores import Cores
+from ttmem.documents.cores import Cores, parse_core
 from ttmem.model.core_sets import ROW, CoreRange, core_id, mask_of
 from ttmem.model.events import Allocated, ProgramCompiled, ProgramRun
 from ttmem.model.geometry import BOARDS
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.server.http_server import Request
 from ttmem.show.l1_text import WORDS, render, worst_core
 from ttmem.show.text import Style
 
@@ -39,14 +38,9 @@ def answer(account: Account, core: str | None = None, board: str | None = "n150"
     """What the server would say of the account's chip."""
     chip = account.ledger.chips["77"]
     chip.info = chip.info._replace(board=board)
-    query = {"chip": "77", **({} if core is None else {"core": core})}
-
-    async def ask() -> bytes:
-        response = await Cores(account.ledger).answer(Request("GET", "/cores", query, uid), lambda owner: uid == 0)
-        assert isinstance(response.body, bytes)
-        return response.body
-
-    found: Json = json.loads(asyncio.run(ask()))
+    wanted = None if core is None else parse_core(core)
+    found = asyncio.run(Cores(account.ledger).document("77", wanted, lambda owner: uid == 0))
+    found = json.loads(json.dumps(found))
     return found
 
 
