@@ -18,7 +18,7 @@ native-build = $(CMAKE) -G "Unix Makefiles" -S native -B .cache/native/$(1) $(ca
 	  && $(CMAKE) --build .cache/native/$(1) --parallel $(JOBS) >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup agent agent-aarch64 native-test lint format bench fuzz pictures clean
+.PHONY: help demo check test setup agent agent-aarch64 native-test lint format bench fuzz pictures screens clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ demo: $(VENV)/.installed  ## set up, then run the main job: a server, simulated 
 
 test: $(VENV)/.agent  ## set up, then run every test
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
+
+check: $(VENV)/.agent lint  ## lint and the unit tests in brief: for every commit; `make test` is everything
+	@TTMEM_TESTS=brief $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal tests/unit
 
 setup: $(VENV)/.agent  ## make .venv with the development tools
 
@@ -88,6 +91,12 @@ fuzz: $(VENV)/.dev  ## fuzz decoders, account and server until stopped (FUZZ_SEC
 
 pictures: $(VENV)/.agent  ## make the pictures of the documents anew, from real screens
 	@PYTHONPATH=. $(BIN)/python docs/pictures/make.py
+
+# A test that compares a screen with a file says so in its first lines.
+screens: $(VENV)/.agent  ## write the screens in tests/data anew; then read the difference
+	@TTMEM_RENEW_SCREENS=1 $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) \
+	  $$(grep --files-with-matches '^`make screens`' tests/unit/test_*.py)
+	@git diff --stat -- tests/data
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
