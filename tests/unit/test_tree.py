@@ -76,3 +76,14 @@ def test_a_unit_test_has_the_name_of_its_module() -> None:
     assert sorted(tests - modules - DESCRIPTIVE) == []
     assert sorted(DESCRIPTIVE - tests) == [], "these tests are gone: remove their names"
     assert sorted(DESCRIPTIVE & modules) == [], "these are names of modules: remove them from the list"
+
+
+def test_the_glossary_has_each_term_once_and_its_names_exist() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    terms = [term for term in re.findall(r"^\| ([^|]+?) \|", page, re.MULTILINE) if term not in ("term", "---")]
+    assert len(terms) == len(set(terms)) > 40
+    modules = {path.name: path.read_text() for path in PACKAGE.rglob("*.py") if path.parent.name != "cli"}
+    for module, name in re.findall(r"`(\w+\.py)(?:: (\w+))?`", page):
+        assert module in modules, f"the glossary names {module}, which does not exist"
+        defined = re.search(rf"^(?:class )?{name}\b", modules[module], re.MULTILINE)
+        assert not name or defined, f"the glossary names {name} of {module}, which does not exist"
