@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs workloads with other versions of ttnn under the agent, and writes docs/compatibility.md from what it saw.
 
-`python -m tests.mock.compatibility` runs every version and writes the page anew, for which it downloads all of them. A
-test runs some and compares with what is written.
+`python -m tests.mock.compatibility` runs every version and writes the page anew, for which it downloads all of them.
+With versions as arguments it only runs those and prints their rows. A test runs some and compares with what is written.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
@@ -206,14 +207,15 @@ def page(rows: list[Row]) -> str:
     return head + "\n".join([*(row.line() for row in rows), "", "Why not:", "", *notes, tail])
 
 
-def main() -> None:
+def main(asked: list[str]) -> None:
     rows = []
-    for version in VERSIONS:
+    for version in asked or VERSIONS:
         with tempfile.TemporaryDirectory() as folder:
             rows.append(examine(version, Path(folder)))
         print(rows[-1].line(), rows[-1].trouble, flush=True)
-    PAGE.write_text(page(rows), encoding="utf-8")
+    if not asked:
+        PAGE.write_text(page(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
