@@ -71,7 +71,7 @@ def _allocations(ledger: Ledger, sources: list[Source], chips: int) -> None:
         kind = Kind.L1 if 0x20000 + place * 32 < 0x160000 else Kind.DRAM
         extra = Extra(64 * 32, tag="kv cache")
         ledger.allocated(
-            0.0, sources[number % len(sources)], number % chips, kind, 0x20000 + place * 32, 1024, 0, extra
+            0.0, sources[number % len(sources)], number % chips, kind, 0x20000 + place * 32, 1024, extra=extra
         )
 
 
@@ -80,7 +80,7 @@ def _overlapping(server: Server) -> None:
     source = _source(server.ledger, 100)
     for number in range(100_000):
         extra = Extra(64 * 1024 * 1024)
-        server.ledger.allocated(0.0, source, 0, Kind.L1, 0x20000 + number * 8, 1024, 0, extra)
+        server.ledger.allocated(0.0, source, 0, Kind.L1, 0x20000 + number * 8, 1024, extra=extra)
 
 
 def _programs(server: Server) -> None:
@@ -200,7 +200,7 @@ class _Watch:
             run(handle)
             self.longest = max(self.longest, time.thread_time() - began)
 
-        Handle._run = timed  # type: ignore[method-assign]
+        Handle._run = timed  # type: ignore[assignment, method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -44,8 +44,8 @@ def run(report: Report, folder: Path, rounds: int) -> None:
             for name, (what, where) in kinds.items():
                 times[name].append(_time(what, where))
     bare = times["a bare interpreter"]
-    for name, each in times.items():
-        ratio = statistics.median(a / b for a, b in zip(each, bare))
-        report.figure(name, f"{ratio:.2f} x", spread(each, 1e3))
-        if each is not bare:
+    for name, measured in times.items():
+        ratio = statistics.median(a / b for a, b in zip(measured, bare))
+        report.figure(name, f"{ratio:.2f} x", spread(measured, 1e3))
+        if measured is not bare:
             report.budget(f"ttmem smi {name}, beside a bare interpreter", ratio, 4, "x")

@@ -15,7 +15,7 @@ from ttmem.model.kinds import Confidence, Kind
 
 Json = dict[str, Any]
 KINDS = ("dram", "l1", "l1_small", "trace", "cb")
-WELL = {
+WELL: Json = {
     "temperature_c": 51.0, "temperature_max_c": 75.0, "power_w": 18.0, "power_max_w": 160.0, "current_a": 21.0,
     "current_max_a": 160.0, "voltage_mv": 730, "voltage_max_mv": 900, "aiclk_mhz": 1000, "axiclk_mhz": 900,
     "arcclk_mhz": 540, "fan_rpm": None, "heartbeat": 12345, "alive": True, "therm_trips": None, "state": "ok",

@@ -184,7 +184,7 @@ class LegacyClient:
         """Give a command that answers."""
         self.say(line)
         assert self.process.stdout is not None
-        answer = self.process.stdout.readline().strip()
+        answer: str = self.process.stdout.readline().strip()
         assert answer, f"the client died on {line!r} with {self.process.wait(PATIENCE)}"
         return answer
 

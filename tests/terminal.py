@@ -15,7 +15,7 @@ import time
 import unicodedata
 from collections.abc import Callable
 from fcntl import ioctl
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.support import PATIENCE, wait_until
 
@@ -103,6 +103,9 @@ class Screen:
         elif not prefix and final == "m":
             self._dress(values)
 
+    def _with(self, **changes: Any) -> None:
+        self.look = self.look._replace(**changes)
+
     def _dress(self, values: list[int]) -> None:
         """Select graphic rendition: the numbers that Rich writes."""
         while values:
@@ -110,18 +113,18 @@ class Screen:
             if first == 0:
                 self.look = _PLAIN
             elif first in (1, 2, 4, 7):
-                self.look = self.look._replace(**{{1: "bold", 2: "dim", 4: "underlined", 7: "reversed"}[first]: True})
+                self._with(**{{1: "bold", 2: "dim", 4: "underlined", 7: "reversed"}[first]: True})
             elif first in (38, 48):
                 if values[0] == 2:
                     colour, values = "#{:02x}{:02x}{:02x}".format(*values[1:4]), values[4:]
                 else:
                     colour, values = _of_256(values[1]), values[2:]
-                self.look = self.look._replace(**{"ink" if first == 38 else "ground": colour})
+                self._with(**{"ink" if first == 38 else "ground": colour})
             elif first in (39, 49):
-                self.look = self.look._replace(**{"ink" if first == 39 else "ground": None})
+                self._with(**{"ink" if first == 39 else "ground": None})
             elif 30 <= first % 60 <= 37 or 40 <= first % 60 <= 47:
                 colour = _SIXTEEN[first % 10 + 8 * (first >= 90)]
-                self.look = self.look._replace(**{"ink" if first % 60 < 40 else "ground": colour})
+                self._with(**{"ink" if first % 60 < 40 else "ground": colour})
 
     @property
     def lines(self) -> list[str]:
