@@ -31,7 +31,7 @@ struct Statistics {
 
 constexpr uint16_t kNowhere = 0xffff;   // no place
 constexpr int kTypes[] = {0, 1, 3, 4};  // BufferType codes that have banks
-constexpr uint32_t kTensix = 0;          // the first of the core types that kernels are for
+constexpr uint32_t kTensix = 0;         // the first of the core types that kernels are for
 
 enum VirtualSlot { kArch = 2, kId = 3 };  // of IDevice's virtual functions
 
@@ -167,16 +167,17 @@ private:
     bool forked_ = false;
     std::atomic<bool> late_{false};      // there may be buffers from before we could see
     std::atomic<bool> per_core_{false};  // there was a buffer with an address of its own on each core
-    bool hybrid_ = false;  // TT_METAL_ALLOCATOR_MODE_HYBRID: L1 pages are rounded one by one, chips have lists of their own
+    // TT_METAL_ALLOCATOR_MODE_HYBRID: L1 pages are rounded one by one, chips have lists of their own.
+    bool hybrid_ = false;
     std::vector<Home> homes_;
     Map allocators_;  // AllocatorImpl -> place
     void* last_allocator_ = nullptr;
     uint16_t last_found_ = 0;
     Map unfollowed_;  // AllocatorImpl that we have seen and do not follow, or no longer -> 1
-    Map buffers_;    // place, kind and address -> slot, of buffers in lock step: so the allocator itself frees them
-    Map objects_;    // Buffer -> slot, of those with an address of their own on each core
-    Map programs_;   // ProgramImpl -> index
-    Map workloads_;  // MeshWorkloadImpl -> index + 1 of its first program
+    Map buffers_;     // place, kind and address -> slot, of buffers in lock step: so the allocator itself frees them
+    Map objects_;     // Buffer -> slot, of those with an address of their own on each core
+    Map programs_;    // ProgramImpl -> index
+    Map workloads_;   // MeshWorkloadImpl -> index + 1 of its first program
     std::vector<Program> pool_;
     std::vector<uint32_t> spare_;
     uint32_t* next_part_ = nullptr;  // slot -> slot + 1 of the next part of the same program

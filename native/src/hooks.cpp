@@ -300,7 +300,7 @@ TTMEM_HOT void ttmem_enqueue(void* queue, void** workload, bool blocking) {
     tell(metal, agent, [&] { agent->ran(metal, impl); });
 }
 
-// These three only for what they throw: programs that cannot be laid out, a kernel ring or trace region that is too small.
+// Only for what they throw: programs that cannot be laid out, a kernel ring or trace region that is too small.
 TTMEM_HOT void ttmem_compile_workload(void* self, void* mesh) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     watched(metal, nullptr, mesh, nullptr,
@@ -316,8 +316,8 @@ TTMEM_HOT void ttmem_finalize_workload(void* self, void* mesh) {
 void ttmem_fill_trace(void* queue, void* buffer, size_t first, size_t second, size_t third) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     watched(metal, nullptr, nullptr, nullptr, [&] {
-        metal.real<void (*)(void*, void*, size_t, size_t, size_t)>(ttmem::kHook_fill_trace)(queue, buffer, first, second,
-                                                                                           third);
+        metal.real<void (*)(void*, void*, size_t, size_t, size_t)>(ttmem::kHook_fill_trace)(queue, buffer, first,
+                                                                                            second, third);
     });
 }
 

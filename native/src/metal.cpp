@@ -259,8 +259,9 @@ void check(Metal& metal) {
     // Everything hangs on buffers: without them a mesh cannot be described, and nothing is done at all.
     for (const list::Group& group : kGroups) {
         if (&group != kGroups && metal.odd_programs) {
-            complain(metal, "programs are not tracked: this libtt_metal is older than 0.75, and what it says of them "
-                            "was never compared with anything");
+            complain(metal,
+                     "programs are not tracked: this libtt_metal is older than 0.75, and what it says of them "
+                     "was never compared with anything");
             return;
         }
         bool uncalled = false;

@@ -52,8 +52,8 @@ struct Metal {
     uint64_t coverage;     // bit per kind that can be seen
     void* hooks[kHookCount];
     void* calls[kCallCount];
-    uint64_t called;    // bit per hook: the library calls it in a way that can be stood in for
-    bool odd_programs;  // older than any whose programs could be compared with what ttnn itself says of them
+    uint64_t called;               // bit per hook: the library calls it in a way that can be stood in for
+    bool odd_programs;             // older than any whose programs could be compared with what ttnn itself says of them
     void* (*exception_globals)();  // of the C++ runtime that libtt_metal throws with
     void (*operator_delete)(void*);  // the one that libtt_metal calls; nullptr if it cannot be found
     char path[256];
