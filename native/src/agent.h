@@ -95,7 +95,10 @@ private:
     static std::atomic<Guard*> guard_;
     static Agent* find(const Metal& metal) noexcept;
 
-    // The private side of a Place.
+    // What the agent alone knows of a mesh. A Place (layout.h) is what readers of the ring see of one: a whole mesh, a
+    // rectangle of its chips that programs run on (part_of), or a single chip, which counts as a mesh of 1x1. homes_
+    // has one Home for each Place, with the same index. That of a part has only chips and grid: buffers belong to the
+    // whole.
     struct alignas(64) Home {
         uint64_t ours[5];  // reserved bytes per bank; up to next_audit it is what every buffer needs, one cache line
         uint64_t buffers;
@@ -145,6 +148,8 @@ private:
     void count_earlier(const Metal& metal, const Place& place, Home& home, const Seen* first);
     [[gnu::cold]] void free_unknown(uint16_t index, void* allocator, uint32_t type, uint64_t per_bank) noexcept;
     void set_place(uint16_t index, const Place& place, Home&& home);
+    // The place for a rectangle of a mesh's chips (first row, first column, last row, last column), made at its first
+    // use. The whole mesh itself if the rectangle covers it, or if its chips are not known or there is no room.
     uint16_t part_of(uint16_t home, const uint32_t range[4]);
     bool is_per_core(const Metal& metal, void* buffer) const;
     [[gnu::hot]] void keep(uint16_t index, const Seen& seen) noexcept;
