@@ -135,7 +135,7 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
         metal.has(kCall_buffer_layout) ? static_cast<uint8_t>(metal.call<uint32_t>(kCall_buffer_layout, buffer)) : 255;
     if (hybrid_ && seen.kind == Kind::kL1 && metal.has(kCall_buffer_page)) {
         uint64_t page = metal.call<uint64_t>(kCall_buffer_page, buffer);
-        uint32_t unit = metal.call<uint32_t>(kCall_alignment, allocator, 0u);
+        uint64_t unit = metal.call<uint32_t>(kCall_alignment, allocator, 0u);
         seen.per_bank = page == 0 ? seen.per_bank : seen.per_bank / page * round_up(page, unit);
     }
     if (seen.layout != 0 && seen.layout != 255 && metal.has(kCall_buffer_cores)) {
