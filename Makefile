@@ -8,6 +8,7 @@ FUZZ_SECONDS ?= 0
 # The system's CMake if there is one, else the one that .dev gets from PyPI.
 CMAKE   = $(or $(shell command -v cmake),$(abspath $(BIN)/cmake))
 NATIVE := native/CMakeLists.txt native/agent.map $(wildcard native/src/*)
+CXX_SOURCES := $(wildcard native/src/*.cpp native/src/*.h native/tests/*.cpp native/tests/*.h)
 SOURCES := src tests benchmarks docs
 JOBS   := $(shell nproc)
 # Older thread sanitizers do not start where addresses are randomised more than they expect.
@@ -75,14 +76,16 @@ agent-aarch64: $(VENV)/.dev
 	@$(call native-build,aarch64,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
 	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++)
 
-lint: $(VENV)/.dev  ## ruff and mypy --strict
+lint: $(VENV)/.dev  ## ruff, mypy --strict and clang-format
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy --strict
+	@$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
 
-format: $(VENV)/.dev  ## let ruff rewrite what it can
+format: $(VENV)/.dev  ## let ruff and clang-format rewrite what they can
 	@$(BIN)/ruff check --fix --quiet $(SOURCES) || true
 	@$(BIN)/ruff format --quiet $(SOURCES)
+	@$(BIN)/clang-format -i $(CXX_SOURCES)
 
 bench: $(VENV)/.agent  ## measure beside the yardsticks; missed budgets are printed as missed
 	@$(BIN)/python -m benchmarks

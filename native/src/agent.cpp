@@ -63,10 +63,11 @@ Agent* start(const Metal& metal) noexcept {
                 page = new (memory) Agent::Guard{};
             }
         }
-        void* memory = page == nullptr ? MAP_FAILED
-                                       : mmap(nullptr, sizeof(Agent), PROT_READ | PROT_WRITE,
-                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        constexpr int kOwn = MAP_PRIVATE | MAP_ANONYMOUS, kFlags = kOwn | MAP_NORESERVE;
+        void* memory = MAP_FAILED;
+        if (page != nullptr) {
+            memory = mmap(nullptr, sizeof(Agent), PROT_READ | PROT_WRITE, kOwn, -1, 0);
+        }
         void* parts = mmap(nullptr, sizeof(uint32_t) * kTableSlots, PROT_READ | PROT_WRITE, kFlags, -1, 0);
         void* objects = mmap(nullptr, sizeof(uint64_t) * kTableSlots, PROT_READ | PROT_WRITE, kFlags, -1, 0);
         if (memory != MAP_FAILED && parts != MAP_FAILED && objects != MAP_FAILED) {
@@ -133,7 +134,8 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
     seen.layout =
         metal.has(kCall_buffer_layout) ? static_cast<uint8_t>(metal.call<uint32_t>(kCall_buffer_layout, buffer)) : 255;
     if (hybrid_ && seen.kind == Kind::kL1 && metal.has(kCall_buffer_page)) {
-        uint64_t page = metal.call<uint64_t>(kCall_buffer_page, buffer), unit = metal.call<uint32_t>(kCall_alignment, allocator, 0u);
+        uint64_t page = metal.call<uint64_t>(kCall_buffer_page, buffer);
+        uint64_t unit = metal.call<uint32_t>(kCall_alignment, allocator, 0u);
         seen.per_bank = page == 0 ? seen.per_bank : seen.per_bank / page * round_up(page, unit);
     }
     if (seen.layout != 0 && seen.layout != 255 && metal.has(kCall_buffer_cores)) {
@@ -322,7 +324,9 @@ void Agent::failed(const char* text, void* allocator, void* device, void* worklo
     const char* end = std::strstr(text, "\nbacktrace:");
     uint32_t length = static_cast<uint32_t>(end == nullptr ? std::strlen(text) : static_cast<size_t>(end - text));
     Locked held(store.lock);
-    uint16_t index = allocator != nullptr ? find_allocator(allocator) : device != nullptr ? find_device(device) : kNowhere;
+    uint16_t index = allocator != nullptr ? find_allocator(allocator)
+                     : device != nullptr  ? find_device(device)
+                                          : kNowhere;
     if (workload != nullptr) {
         uint32_t* first = workloads_.find(reinterpret_cast<uint64_t>(workload));
         Program* program = first == nullptr || *first == 0 ? nullptr : &pool_[*first - 1];
@@ -341,7 +345,8 @@ void Agent::failed(const char* text, void* allocator, void* device, void* worklo
 // -- the audit ------------------------------------------------------------------------------------------------------
 
 void Agent::after_change(const Metal& metal, uint16_t index, void* allocator) {
-    Home& home = homes_[index];  // homes_ never moves: its room was reserved
+    // homes_ never moves: its room was reserved.
+    Home& home = homes_[index];
     uint32_t events = __atomic_load_n(&home.events, __ATOMIC_RELAXED) + 1;  // a lost count only shifts the next look
     __atomic_store_n(&home.events, events, __ATOMIC_RELAXED);
     if (events % kLookEvery != 0 && events > kLookEvery / 8) {

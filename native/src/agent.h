@@ -31,7 +31,7 @@ struct Statistics {
 
 constexpr uint16_t kNowhere = 0xffff;   // no place
 constexpr int kTypes[] = {0, 1, 3, 4};  // BufferType codes that have banks
-constexpr uint32_t kTensix = 0;          // the first of the core types that kernels are for
+constexpr uint32_t kTensix = 0;         // the first of the core types that kernels are for
 
 enum VirtualSlot { kArch = 2, kId = 3 };  // of IDevice's virtual functions
 
@@ -95,7 +95,10 @@ private:
     static std::atomic<Guard*> guard_;
     static Agent* find(const Metal& metal) noexcept;
 
-    // The private side of a Place.
+    // What the agent alone knows of a mesh. A Place (layout.h) is what readers of the ring see of one: a whole mesh, a
+    // rectangle of its chips that programs run on (part_of), or a single chip, which counts as a mesh of 1x1. homes_
+    // has one Home for each Place, with the same index. That of a part has only chips and grid: buffers belong to the
+    // whole.
     struct alignas(64) Home {
         uint64_t ours[5];  // reserved bytes per bank; up to next_audit it is what every buffer needs, one cache line
         uint64_t buffers;
@@ -145,6 +148,8 @@ private:
     void count_earlier(const Metal& metal, const Place& place, Home& home, const Seen* first);
     [[gnu::cold]] void free_unknown(uint16_t index, void* allocator, uint32_t type, uint64_t per_bank) noexcept;
     void set_place(uint16_t index, const Place& place, Home&& home);
+    // The place for a rectangle of a mesh's chips (first row, first column, last row, last column), made at its first
+    // use. The whole mesh itself if the rectangle covers it, or if its chips are not known or there is no room.
     uint16_t part_of(uint16_t home, const uint32_t range[4]);
     bool is_per_core(const Metal& metal, void* buffer) const;
     [[gnu::hot]] void keep(uint16_t index, const Seen& seen) noexcept;
@@ -167,16 +172,17 @@ private:
     bool forked_ = false;
     std::atomic<bool> late_{false};      // there may be buffers from before we could see
     std::atomic<bool> per_core_{false};  // there was a buffer with an address of its own on each core
-    bool hybrid_ = false;  // TT_METAL_ALLOCATOR_MODE_HYBRID: L1 pages are rounded one by one, chips have lists of their own
+    // TT_METAL_ALLOCATOR_MODE_HYBRID: L1 pages are rounded one by one, chips have lists of their own.
+    bool hybrid_ = false;
     std::vector<Home> homes_;
     Map allocators_;  // AllocatorImpl -> place
     void* last_allocator_ = nullptr;
     uint16_t last_found_ = 0;
     Map unfollowed_;  // AllocatorImpl that we have seen and do not follow, or no longer -> 1
-    Map buffers_;    // place, kind and address -> slot, of buffers in lock step: so the allocator itself frees them
-    Map objects_;    // Buffer -> slot, of those with an address of their own on each core
-    Map programs_;   // ProgramImpl -> index
-    Map workloads_;  // MeshWorkloadImpl -> index + 1 of its first program
+    Map buffers_;     // place, kind and address -> slot, of buffers in lock step: so the allocator itself frees them
+    Map objects_;     // Buffer -> slot, of those with an address of their own on each core
+    Map programs_;    // ProgramImpl -> index
+    Map workloads_;   // MeshWorkloadImpl -> index + 1 of its first program
     std::vector<Program> pool_;
     std::vector<uint32_t> spare_;
     uint32_t* next_part_ = nullptr;  // slot -> slot + 1 of the next part of the same program

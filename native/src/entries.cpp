@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the workload itself may ask of the agent: its meters, and to mark a phase. ttmem.collect.agent_meter calls these.
+// What the workload itself may ask of the agent: its meters, and to mark a phase. ttmem.collect.agent_meter does.
 #include <cstdio>
 #include <mutex>
 

@@ -125,13 +125,14 @@ void free_all(ttmem::Hook hook, void* allocator, bool gone, void* caller) {
 
 }  // namespace
 
-#define TTMEM_NAMED(symbol) __asm__(symbol)
+// Declares every hook under the name of the function that it stands in for.
+#define TTMEM_HOOK(name, result, parameters, groups, unknown, symbol) \
+    TTMEM_EXPORT result ttmem_##name parameters __asm__(symbol);
+#include "symbols.def"
 
 // -- allocator ------------------------------------------------------------------------------------------------------
 
-TTMEM_EXPORT TTMEM_HOT uint64_t ttmem_allocate_buffer(void* self, void* buffer)
-    TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE");
-uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
+TTMEM_HOT uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
     InFlight flying(agent);
@@ -143,9 +144,7 @@ uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
     return address;
 }
 
-TTMEM_EXPORT TTMEM_HOT void ttmem_deallocate_buffer(void* self, void* buffer)
-    TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImpl17deallocate_bufferEPNS0_6BufferE");
-void ttmem_deallocate_buffer(void* self, void* buffer) {
+TTMEM_HOT void ttmem_deallocate_buffer(void* self, void* buffer) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
     InFlight flying(agent);
@@ -155,24 +154,16 @@ void ttmem_deallocate_buffer(void* self, void* buffer) {
     tell(metal, agent, [&] { agent->freed(metal, self, index); });
 }
 
-TTMEM_EXPORT void ttmem_deallocate_buffers(void* self)
-    TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImpl18deallocate_buffersEv");
 void ttmem_deallocate_buffers(void* self) { free_all(ttmem::kHook_deallocate_buffers, self, false, TTMEM_CALLER); }
 
-TTMEM_EXPORT void ttmem_clear(void* self) TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImpl5clearEv");
 void ttmem_clear(void* self) { free_all(ttmem::kHook_clear, self, false, TTMEM_CALLER); }
 
-TTMEM_EXPORT void ttmem_allocator_gone(void* self) TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImplD2Ev");
 void ttmem_allocator_gone(void* self) { free_all(ttmem::kHook_allocator_gone, self, true, TTMEM_CALLER); }
 
-TTMEM_EXPORT void ttmem_allocator_gone_whole(void* self) TTMEM_NAMED("_ZN2tt8tt_metal13AllocatorImplD1Ev");
 void ttmem_allocator_gone_whole(void* self) { free_all(ttmem::kHook_allocator_gone_whole, self, true, TTMEM_CALLER); }
 
 // -- devices --------------------------------------------------------------------------------------------------------
 
-TTMEM_EXPORT bool ttmem_mesh_open(void* self, void* mesh, uint8_t queues, size_t small, size_t trace, size_t worker,
-                                  Span banks, bool minimal)
-    TTMEM_NAMED("_ZN2tt8tt_metal11distributed14MeshDeviceImpl15initialize_implEPNS1_10MeshDeviceEhmmmSt4spanIKjLm18446744073709551615EEb");
 bool ttmem_mesh_open(void* self, void* mesh, uint8_t queues, size_t small, size_t trace, size_t worker, Span banks,
                      bool minimal) {
     const Metal& metal = metal_of(TTMEM_CALLER);
@@ -189,8 +180,6 @@ bool ttmem_mesh_open(void* self, void* mesh, uint8_t queues, size_t small, size_
     return opened;
 }
 
-TTMEM_EXPORT bool ttmem_mesh_close(void* self, void* mesh)
-    TTMEM_NAMED("_ZN2tt8tt_metal11distributed14MeshDeviceImpl10close_implEPNS1_10MeshDeviceE");
 bool ttmem_mesh_close(void* self, void* mesh) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
@@ -202,8 +191,6 @@ bool ttmem_mesh_close(void* self, void* mesh) {
 
 // -- programs -------------------------------------------------------------------------------------------------------
 
-TTMEM_EXPORT void ttmem_compile(void* self, void* device, bool slow)
-    TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl7compileEPNS0_7IDeviceEb");
 void ttmem_compile(void* self, void* device, bool slow) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     watched(metal, nullptr, device, nullptr,
@@ -215,20 +202,14 @@ void ttmem_compile(void* self, void* device, bool slow) {
     }
 }
 
-TTMEM_EXPORT void ttmem_allocate_cbs(void* self, void* device)
-    TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl25allocate_circular_buffersEPKNS0_7IDeviceE");
 void ttmem_allocate_cbs(void* self, void* device) {
     lay_out(ttmem::kHook_allocate_cbs, Kind::kCb, self, device, TTMEM_CALLER);
 }
 
-TTMEM_EXPORT void ttmem_allocate_dfbs(void* self, void* device)
-    TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl25allocate_dataflow_buffersEPKNS0_7IDeviceE");
 void ttmem_allocate_dfbs(void* self, void* device) {
     lay_out(ttmem::kHook_allocate_dfbs, Kind::kDfb, self, device, TTMEM_CALLER);
 }
 
-TTMEM_EXPORT void ttmem_allocate_scratchpads(void* self, void* device)
-    TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl20allocate_scratchpadsEPKNS0_7IDeviceE");
 void ttmem_allocate_scratchpads(void* self, void* device) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     watched(metal, nullptr, device, nullptr,
@@ -240,9 +221,6 @@ void ttmem_allocate_scratchpads(void* self, void* device) {
     }
 }
 
-TTMEM_EXPORT void ttmem_cb_placed(void* self, const void* cores, uint64_t address, uint64_t size, bool global,
-                                  const void* device)
-    TTMEM_NAMED("_ZN2tt8tt_metal12GraphTracker17track_allocate_cbERKNS0_12CoreRangeSetEmmbPKNS0_7IDeviceE");
 void ttmem_cb_placed(void* self, const void* cores, uint64_t address, uint64_t size, bool global, const void* device) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*, const void*, uint64_t, uint64_t, bool, const void*)>(ttmem::kHook_cb_placed)(
@@ -264,8 +242,6 @@ void ttmem_cb_placed(void* self, const void* cores, uint64_t address, uint64_t s
     }
 }
 
-TTMEM_EXPORT void ttmem_dfb_placed(void* self, uint64_t address, uint64_t size, uint64_t base)
-    TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImpl23CircularBufferAllocator12mark_addressEmmm");
 void ttmem_dfb_placed(void* self, uint64_t address, uint64_t size, uint64_t base) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*, uint64_t, uint64_t, uint64_t)>(ttmem::kHook_dfb_placed)(self, address, size, base);
@@ -284,7 +260,6 @@ void ttmem_dfb_placed(void* self, uint64_t address, uint64_t size, uint64_t base
     bracket->parts.push_back(part);
 }
 
-TTMEM_EXPORT void ttmem_program_gone(void* self) TTMEM_NAMED("_ZN2tt8tt_metal6detail11ProgramImplD1Ev");
 void ttmem_program_gone(void* self) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
@@ -292,8 +267,6 @@ void ttmem_program_gone(void* self) {
     metal.real<void (*)(void*)>(ttmem::kHook_program_gone)(self);
 }
 
-TTMEM_EXPORT void ttmem_add_program(void* self, const void* range, void** program)
-    TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImpl11add_programERKNS1_19MeshCoordinateRangeEONS0_7ProgramE");
 void ttmem_add_program(void* self, const void* range, void** program) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     void* moved = *program;  // a Program is a pointer to its ProgramImpl, and about to be moved from
@@ -302,7 +275,6 @@ void ttmem_add_program(void* self, const void* range, void** program) {
     tell(metal, agent, [&] { agent->added(metal, self, moved, range); });
 }
 
-TTMEM_EXPORT void ttmem_workload_gone(void* self) TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImplD1Ev");
 void ttmem_workload_gone(void* self) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
@@ -310,9 +282,7 @@ void ttmem_workload_gone(void* self) {
     metal.real<void (*)(void*)>(ttmem::kHook_workload_gone)(self);
 }
 
-TTMEM_EXPORT TTMEM_HOT void ttmem_load_binaries(void* self, void* queue)
-    TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImpl13load_binariesERNS1_16MeshCommandQueueE");
-void ttmem_load_binaries(void* self, void* queue) {
+TTMEM_HOT void ttmem_load_binaries(void* self, void* queue) {
     struct Loading {
         Loading() { loading_binaries++; }
         ~Loading() { loading_binaries--; }
@@ -320,9 +290,7 @@ void ttmem_load_binaries(void* self, void* queue) {
     metal_of(TTMEM_CALLER).real<void (*)(void*, void*)>(ttmem::kHook_load_binaries)(self, queue);
 }
 
-TTMEM_EXPORT TTMEM_HOT void ttmem_enqueue(void* queue, void** workload, bool blocking)
-    TTMEM_NAMED("_ZN2tt8tt_metal11distributed19EnqueueMeshWorkloadERNS1_16MeshCommandQueueERNS1_12MeshWorkloadEb");
-void ttmem_enqueue(void* queue, void** workload, bool blocking) {
+TTMEM_HOT void ttmem_enqueue(void* queue, void** workload, bool blocking) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     void* impl = *workload;  // a MeshWorkload is a pointer to its MeshWorkloadImpl
     watched(metal, nullptr, nullptr, impl,
@@ -332,35 +300,27 @@ void ttmem_enqueue(void* queue, void** workload, bool blocking) {
     tell(metal, agent, [&] { agent->ran(metal, impl); });
 }
 
-// These three only for what they throw: programs that cannot be laid out, a kernel ring or trace region that is too small.
-TTMEM_EXPORT TTMEM_HOT void ttmem_compile_workload(void* self, void* mesh)
-    TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImpl7compileEPNS1_10MeshDeviceE");
-void ttmem_compile_workload(void* self, void* mesh) {
+// Only for what they throw: programs that cannot be laid out, a kernel ring or trace region that is too small.
+TTMEM_HOT void ttmem_compile_workload(void* self, void* mesh) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     watched(metal, nullptr, mesh, nullptr,
             [&] { metal.real<void (*)(void*, void*)>(ttmem::kHook_compile_workload)(self, mesh); });
 }
 
-TTMEM_EXPORT TTMEM_HOT void ttmem_finalize_workload(void* self, void* mesh)
-    TTMEM_NAMED("_ZN2tt8tt_metal11distributed16MeshWorkloadImpl16finalize_offsetsEPNS1_10MeshDeviceE");
-void ttmem_finalize_workload(void* self, void* mesh) {
+TTMEM_HOT void ttmem_finalize_workload(void* self, void* mesh) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     watched(metal, nullptr, mesh, nullptr,
             [&] { metal.real<void (*)(void*, void*)>(ttmem::kHook_finalize_workload)(self, mesh); });
 }
 
-TTMEM_EXPORT void ttmem_fill_trace(void* queue, void* buffer, size_t first, size_t second, size_t third)
-    TTMEM_NAMED("_ZN2tt8tt_metal11distributed9MeshTrace20populate_mesh_bufferERNS1_16MeshCommandQueueERSt10shared_ptrINS1_15MeshTraceBufferEEmmm");
 void ttmem_fill_trace(void* queue, void* buffer, size_t first, size_t second, size_t third) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     watched(metal, nullptr, nullptr, nullptr, [&] {
-        metal.real<void (*)(void*, void*, size_t, size_t, size_t)>(ttmem::kHook_fill_trace)(queue, buffer, first, second,
-                                                                                           third);
+        metal.real<void (*)(void*, void*, size_t, size_t, size_t)>(ttmem::kHook_fill_trace)(queue, buffer, first,
+                                                                                            second, third);
     });
 }
 
-TTMEM_EXPORT void ttmem_clear_cache(void* self)
-    TTMEM_NAMED("_ZN2tt8tt_metal11distributed10MeshDevice19clear_program_cacheEv");
 void ttmem_clear_cache(void* self) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*)>(ttmem::kHook_clear_cache)(self);

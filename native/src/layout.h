@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agent shares with its readers: one sealed memory file with a header, places, chips, meters, a ring, a live
-// table and blobs. src/ttmem/wire/agent_ring.py is the same layout for Python; tests/unit/test_ring_layout.py compares the two.
+// table and blobs. src/ttmem/wire/agent_ring.py is the same layout for Python; a test (test_ring_layout.py) compares
+// them.
 //
 //   0          header
 //   places_at  places: a mesh (or a chip) with its allocator, its geometry and its last audit
@@ -198,15 +199,15 @@ struct Header {
     uint64_t table_full;  // things not kept because the table was full
     uint64_t blobs_full;
     uint64_t unknown_frees;
-    uint64_t replaced;   // an address was handed out that the table thought taken
-    uint64_t names;      // 1 once ttnn's operations are named
-    uint64_t failures;   // times the agent gave up on something because tt-metal threw
+    uint64_t replaced;     // an address was handed out that the table thought taken
+    uint64_t names;        // 1 once ttnn's operations are named
+    uint64_t failures;     // times the agent gave up on something because tt-metal threw
     uint64_t places_full;  // allocators not followed because all places were open
     uint64_t meters_used;
     uint64_t earlier_frees;  // of buffers from before the agent could see
     uint8_t spare2[32];
-    char wheel[256];   // path of libtt_metal.so
-    char trouble[512]; // what is inert and why, one sentence each, separated by newlines
+    char wheel[256];    // path of libtt_metal.so
+    char trouble[512];  // what is inert and why, one sentence each, separated by newlines
     uint8_t rest[3072];
 };
 static_assert(sizeof(Header) == 4096);

@@ -44,8 +44,8 @@ public:
         if (value == nullptr) {
             return false;
         }
-        uint32_t hole = static_cast<uint32_t>(reinterpret_cast<Entry*>(reinterpret_cast<char*>(value) -
-                                                                      offsetof(Entry, value)) - entries_);
+        uint32_t hole = static_cast<uint32_t>(
+            reinterpret_cast<Entry*>(reinterpret_cast<char*>(value) - offsetof(Entry, value)) - entries_);
         // Close the gap: whoever was pushed past the hole by it moves back.
         for (uint32_t at = hole;;) {
             at = (at + 1) & mask_;
@@ -95,7 +95,8 @@ private:
 
     bool grow() {
         uint32_t old = capacity(), wanted = old == 0 ? 256 : old * 2;
-        void* memory = mmap(nullptr, sizeof(Entry) * wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* memory =
+            mmap(nullptr, sizeof(Entry) * wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) {
             return false;
         }

@@ -7,9 +7,11 @@
 #include <link.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 namespace ttmem {
 
@@ -17,26 +19,89 @@ Metal first_copy;
 
 namespace {
 
-const char* const kHookNames[] = {
-#define X(name, symbol) symbol,
-    TTMEM_HOOKS(X)
-#undef X
+// symbols.def as tables. Its names stand for groups and functions here.
+namespace list {
+
+constexpr uint64_t bit(Kind kind) { return 1ull << static_cast<uint8_t>(kind); }
+
+enum GroupNumber : uint32_t {
+#define TTMEM_GROUP(name, ...) kGroup_##name,
+#include "symbols.def"
 };
-const char* const kHookWords[] = {
-#define X(name, symbol) #name,
-    TTMEM_HOOKS(X)
-#undef X
+
+enum GroupBit : uint32_t {
+    none = 0,
+#define TTMEM_GROUP(name, ...) name = 1u << kGroup_##name,
+#include "symbols.def"
 };
-const char* const kCallNames[] = {
-#define X(name, symbol) symbol,
-    TTMEM_CALLS(X) TTMEM_OLDER(X)
-#undef X
+
+enum Function : uint32_t {
+#define TTMEM_HOOK(name, ...) name,
+#include "symbols.def"
+#define TTMEM_CALL(name, ...) name,
+#define TTMEM_OLDER(name, ...) name,
+#include "symbols.def"
 };
-const char* const kCallWords[] = {
-#define X(name, symbol) #name,
-    TTMEM_CALLS(X) TTMEM_OLDER(X)
-#undef X
+
+// A group of kinds is covered when every function it needs is there, and the hooks among them are called.
+struct Group {
+    uint32_t bit;
+    const char* text;
+    uint64_t kinds;
 };
+
+constexpr Group kGroups[] = {
+#define TTMEM_GROUP(name, text, kinds) {name, text, kinds},
+#include "symbols.def"
+};
+
+struct Wanted {
+    const char* name;
+    const char* symbol;
+    uint32_t groups;  // that need it
+};
+
+constexpr Wanted kHooks[] = {
+#define TTMEM_HOOK(name, result, parameters, groups, unknown, symbol) {#name, symbol, groups},
+#include "symbols.def"
+};
+
+constexpr Wanted kCalls[] = {
+#define TTMEM_CALL(name, groups, unknown, symbol) {#name, symbol, groups},
+#define TTMEM_OLDER(name, symbol) {#name, symbol, none},
+#include "symbols.def"
+};
+
+bool has(const Metal& metal, Function function) {
+    uint32_t number = function;
+    return (number < kHookCount ? metal.hooks[number] : metal.calls[number - kHookCount]) != nullptr;
+}
+
+bool has_all(const Metal& metal, std::initializer_list<Function> functions) {
+    return std::all_of(functions.begin(), functions.end(), [&](Function f) { return has(metal, f); });
+}
+
+bool has_none(const Metal& metal, std::initializer_list<Function> functions) {
+    return std::none_of(functions.begin(), functions.end(), [&](Function f) { return has(metal, f); });
+}
+
+bool applies(const Metal& metal, Substitute substitute) {
+#define TTMEM_LIST(...) {__VA_ARGS__}
+    switch (substitute) {
+#define TTMEM_SUBSTITUTE(name, missing, needed) \
+    case kSubstitute_##name:                    \
+        return has_none(metal, TTMEM_LIST missing) && has_all(metal, TTMEM_LIST needed);
+#include "symbols.def"
+    }
+#undef TTMEM_LIST
+    return false;
+}
+
+}  // namespace list
+
+using list::kCalls;
+using list::kGroups;
+using list::kHooks;
 
 struct Caller {
     uintptr_t begin, end;
@@ -160,7 +225,7 @@ uint64_t called_through_table(const Object& object) {
             continue;
         }
         for (uint32_t hook = 0; hook < kHookCount; hook++) {
-            if (std::strcmp(name + 15, kHookNames[hook] + 15) == 0) {
+            if (std::strcmp(name + 15, kHooks[hook].symbol + 15) == 0) {
                 found |= 1ull << hook;
             }
         }
@@ -173,93 +238,51 @@ void complain(Metal& metal, const char* sentence) {
     std::snprintf(metal.trouble + used, sizeof(metal.trouble) - used, "%s%s", used > 0 ? "\n" : "", sentence);
 }
 
-// A group of kinds is covered when every function it takes is there, and the hooks are called.
-struct Requirement {
-    const char* what;
-    uint64_t kinds;
-    Hook hooks[6];
-    int hook_count;
-    Call calls[12];
-    int call_count;
-};
-
-constexpr uint64_t bit(Kind kind) { return 1ull << static_cast<uint8_t>(kind); }
-
-const Requirement kRequirements[] = {
-    {"buffers",
-     bit(Kind::kDram) | bit(Kind::kL1) | bit(Kind::kL1Small) | bit(Kind::kTrace),
-     {kHook_allocate_buffer, kHook_deallocate_buffer, kHook_deallocate_buffers, kHook_clear, kHook_allocator_gone,
-      kHook_mesh_close},
-     6,
-     {kCall_buffer_size, kCall_buffer_type, kCall_buffer_device, kCall_buffer_address, kCall_buffer_per_bank,
-      kCall_alignment, kCall_num_banks, kCall_bank_size, kCall_base_address, kCall_mesh_devices, kCall_mesh_vtable,
-      kCall_mesh_id},
-     12},
-    {"circular buffers",
-     bit(Kind::kCb),
-     {kHook_allocate_cbs, kHook_cb_placed, kHook_program_gone},
-     3,
-     {kCall_program_id, kCall_mesh_allocator, kCall_chip_allocator, kCall_core_ranges},
-     4},
-    {"dataflow buffers",
-     bit(Kind::kDfb),
-     {kHook_allocate_dfbs, kHook_dfb_placed, kHook_program_gone},
-     3,
-     {kCall_program_id, kCall_mesh_allocator, kCall_chip_allocator},
-     3},
-    {"scratchpads",
-     bit(Kind::kScratchpad),
-     {kHook_allocate_scratchpads, kHook_program_gone},
-     2,
-     {kCall_program_id, kCall_mesh_allocator, kCall_chip_allocator, kCall_program_kernels, kCall_kernel_scratchpads,
-      kCall_kernel_args, kCall_kernel_on_core},
-     7},
-    {"kernels",
-     bit(Kind::kKernel) | bit(Kind::kFabricKernel) | bit(Kind::kDispatchKernel),
-     {kHook_compile, kHook_program_gone},
-     2,
-     {kCall_program_kernels, kCall_kernel_name, kCall_kernel_on_core, kCall_kernel_packed, kCall_compute_vtable,
-      kCall_data_vtable, kCall_ethernet_vtable, kCall_program_id, kCall_mesh_allocator, kCall_chip_allocator},
-     10},
-};
+// Why a group cannot be tracked: the first function it needs that is missing or that is not called; nullptr if none is.
+const char* lacking(const Metal& metal, const list::Group& group, bool& uncalled) {
+    for (uint32_t hook = 0; hook < kHookCount; hook++) {
+        bool there = metal.hooks[hook] != nullptr;
+        if ((kHooks[hook].groups & group.bit) != 0 && (!there || (metal.called >> hook & 1) == 0)) {
+            uncalled = there;
+            return kHooks[hook].name;
+        }
+    }
+    for (uint32_t call = 0; call < kCallCount; call++) {
+        if ((kCalls[call].groups & group.bit) != 0 && metal.calls[call] == nullptr) {
+            return kCalls[call].name;
+        }
+    }
+    return nullptr;
+}
 
 void check(Metal& metal) {
-    // Everything hangs on buffers: without them a place cannot be described, and nothing is done at all.
-    for (const Requirement& need : kRequirements) {
-        if (&need != kRequirements && metal.odd_programs) {
-            complain(metal, "programs are not tracked: this libtt_metal is older than 0.75, and what it says of them "
-                            "was never compared with anything");
+    // Everything hangs on buffers: without them a mesh cannot be described, and nothing is done at all.
+    for (const list::Group& group : kGroups) {
+        if (&group != kGroups && metal.odd_programs) {
+            complain(metal,
+                     "programs are not tracked: this libtt_metal is older than 0.75, and what it says of them "
+                     "was never compared with anything");
             return;
         }
-        char sentence[160];
-        const char* lacking = nullptr;
         bool uncalled = false;
-        for (int i = 0; i < need.hook_count && lacking == nullptr; i++) {
-            Hook hook = need.hooks[i];
-            if (metal.hooks[hook] == nullptr || (metal.called >> hook & 1) == 0) {
-                lacking = kHookWords[hook];
-                uncalled = metal.hooks[hook] != nullptr;
-            }
-        }
-        for (int i = 0; i < need.call_count && lacking == nullptr; i++) {
-            if (!metal.has(need.calls[i])) {
-                lacking = kCallWords[need.calls[i]];
-            }
-        }
-        if (lacking == nullptr) {
-            metal.coverage |= need.kinds;
+        const char* function = lacking(metal, group, uncalled);
+        if (function == nullptr) {
+            metal.coverage |= group.kinds;
             continue;
         }
-        std::snprintf(sentence, sizeof(sentence), "%s are not tracked: this libtt_metal %s %s", need.what,
-                      uncalled ? "does not call through its linkage table:" : "has no", lacking);
+        char sentence[160];
+        std::snprintf(sentence, sizeof(sentence), "%s are not tracked: this libtt_metal %s %s", group.text,
+                      uncalled ? "does not call through its linkage table:" : "has no", function);
         complain(metal, sentence);
-        if (&need == kRequirements) {
+        if (&group == kGroups) {
             return;
         }
     }
 }
 
-// The seventh and later slots of IDevice are used by number; MeshDevice exports what its slots should hold.
+// The agent calls two virtual functions of IDevice, arch() and id(), by the number of their slots (VirtualSlot in
+// agent.h). MeshDevice exports both functions, so its table shows whether they are in these slots. Slot 0 is the third
+// word of a table: the offset to the top of the object and its type information come first.
 void check_vtable(Metal& metal) {
     void** table = static_cast<void**>(metal.calls[kCall_mesh_vtable]);
     if (table == nullptr || table[2 + 3] == nullptr) {
@@ -292,10 +315,10 @@ const Metal* make(uintptr_t address) {
         return nullptr;
     }
     for (uint32_t hook = 0; hook < kHookCount; hook++) {
-        metal.hooks[hook] = dlsym(handle, kHookNames[hook]);
+        metal.hooks[hook] = dlsym(handle, kHooks[hook].symbol);
     }
     for (uint32_t call = 0; call < kCallCount; call++) {
-        metal.calls[call] = dlsym(handle, kCallNames[call]);
+        metal.calls[call] = dlsym(handle, kCalls[call].symbol);
     }
     metal.exception_globals = reinterpret_cast<void* (*)()>(dlsym(handle, "__cxa_get_globals"));
     metal.operator_delete = delete_of(object, handle);
@@ -310,8 +333,8 @@ const Metal* make(uintptr_t address) {
 
 // The first of the hooked functions that is to be found there: not every wheel has every one.
 void* any_hook(void* where) {
-    for (const char* name : kHookNames) {
-        if (void* found = dlsym(where, name)) {
+    for (const list::Wanted& hook : kHooks) {
+        if (void* found = dlsym(where, hook.symbol)) {
             return found;
         }
     }
@@ -364,6 +387,8 @@ const Metal* known(uintptr_t caller) noexcept {
 }
 
 }  // namespace
+
+bool applies(const Metal& metal, Substitute substitute) noexcept { return list::applies(metal, substitute); }
 
 void Metal::swallowed() const noexcept {
     struct Globals {  // as the Itanium C++ ABI lays it out

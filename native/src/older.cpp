@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for functions that older wheels do not have. Before 0.79 the compiler put some of Buffer's functions
-// in place wherever they were called, so the agent reads the fields itself. Where they lie is not believed: functions
-// that these wheels do have are shown a blank Buffer with one field filled in, and must see what was written there.
+// Replacements for functions that older wheels lack. Before 0.79 the compiler inlined some of Buffer's functions, so
+// the agent reads the fields itself. It does not trust their offsets: it shows functions that these wheels do have a
+// blank Buffer with one field filled in, and they must see what was written there. Also here: the older function for
+// scratchpads (before 0.80), and statistics that come with a list (until 0.68). places.cpp asks banks for their cores
+// where has_bank is missing (before 0.78).
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -137,25 +139,21 @@ void put(Metal& metal, Call call, F function) {
 
 void stand_in_for_missing(Metal& metal, int number) noexcept {
     copies[number] = &metal;
-    if (!metal.has(kCall_kernel_scratchpads)) {
+    if (applies(metal, kSubstitute_scratchpad_arguments)) {
         metal.calls[kCall_kernel_scratchpads] = metal.calls[kCall_kernel_scratchpads_older];
     }
-    // The last two came with 0.67: what is older could not be run without hardware, and stays alone.
-    bool asked = !metal.has(kCall_buffer_size) && !metal.has(kCall_buffer_type) && !metal.has(kCall_buffer_device) &&
-                 metal.has(kCall_buffer_within) && metal.has(kCall_buffer_is_dram) && metal.has(kCall_buffer_is_l1) &&
-                 metal.has(kCall_buffer_is_trace) && metal.has(kCall_chip_vtable) && metal.has(kCall_context) &&
-                 metal.hooks[kHook_allocate_dfbs] != nullptr;
     bool layout = false;
     try {
-        if (!asked || !size_is_there(metal) || !type_is_there(metal)) {
+        if (!applies(metal, kSubstitute_buffer_fields) || !size_is_there(metal) || !type_is_there(metal)) {
             return;
         }
-        layout = !metal.has(kCall_buffer_layout) && metal.has(kCall_buffer_cores) && layout_is_there(metal);
+        layout = applies(metal, kSubstitute_buffer_layout_field) && layout_is_there(metal);
     } catch (...) {  // a Buffer that is not as it was
         metal.swallowed();
         return;
     }
-    metal.odd_programs = metal.hooks[kHook_allocate_scratchpads] == nullptr;  // they came with 0.75
+#define TTMEM_PROGRAMS_SINCE(name) metal.odd_programs = metal.hooks[kHook_##name] == nullptr;
+#include "symbols.def"
     put(metal, kCall_buffer_size, size_field);
     put(metal, kCall_buffer_type, type_field);
     put(metal, kCall_buffer_device, kStandIns[number].device);

@@ -16,12 +16,12 @@ namespace ttmem {
 namespace {
 
 using CallSlot = void* (*)(void*, void*, void*);
-constexpr int kTpCall = 50;          // Py_tp_call
+constexpr int kTpCall = 50;            // Py_tp_call
 constexpr size_t kTpCallOffset = 128;  // of tp_call in PyTypeObject; checked against PyType_GetSlot
 
 struct Name {
     const void* object;
-    Store* store;   // whose blob it is: after a fork it is another store's
+    Store* store;  // whose blob it is: after a fork it is another store's
     uint32_t blob;
     char text[116];
 };
@@ -29,7 +29,7 @@ struct Name {
 constexpr uint32_t kMostNames = 4096;
 CallSlot real_call = nullptr;
 SpinLock naming;
-Map* known = nullptr;     // operation object -> index
+Map* known = nullptr;  // operation object -> index
 Name* names = nullptr;
 uint32_t name_count = 0;
 thread_local Name* current = nullptr;
@@ -188,7 +188,8 @@ size_t add_name(char* to, size_t used, size_t room, void* object, void* attribut
         python.clear_error();
     } else {
         const char* dot = std::strrchr(text, '.');
-        for (const char* from = dot == nullptr ? text : dot + 1; *from != 0 && *from != '\n' && used + 1 < room; from++) {
+        for (const char* from = dot == nullptr ? text : dot + 1; *from != 0 && *from != '\n' && used + 1 < room;
+             from++) {
             to[used++] = static_cast<char>(std::tolower(static_cast<unsigned char>(*from)));
         }
         to[used] = 0;
@@ -392,8 +393,8 @@ void follow_operations(Store& store) noexcept {
     bool slow = follow_type(module, "Operation");
     const char* trouble = follow_stacks();
     if (words.member == nullptr) {
-        words = {python.intern("buffer_address"), python.intern("shape"), python.intern("dtype"), python.intern("layout"),
-                 python.intern("_name_")};
+        words = {python.intern("buffer_address"), python.intern("shape"), python.intern("dtype"),
+                 python.intern("layout"), python.intern("_name_")};
     }
     if (tensor_type == nullptr) {
         void* ttnn = python.item(python.modules(), "ttnn");

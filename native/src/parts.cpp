@@ -94,8 +94,8 @@ void Agent::scratchpads_placed(const Metal& metal, void* impl, void* device) {
         auto found = [&](const std::string& name, uint32_t size, uint32_t word) {
             if (size > 0 && word < words.size()) {
                 Locked held(store.lock);
-                parts.push_back({Kind::kScratchpad, 0, words[word], size, {},
-                                 store.blob(name.data(), static_cast<uint32_t>(name.size()))});
+                uint32_t blob = store.blob(name.data(), static_cast<uint32_t>(name.size()));
+                parts.push_back({Kind::kScratchpad, 0, words[word], size, {}, blob});
             }
         };
         size_t before = parts.size();
@@ -162,12 +162,14 @@ void Agent::compiled(const Metal& metal, void* impl, void* device) {
             for (int i = 0; i < count; i++) {
                 uint32_t bytes = metal.call<uint32_t>(kCall_kernel_packed, self, device, i);
                 part.per_core += bytes;
-                used += std::snprintf(text + used, sizeof(text) - static_cast<size_t>(used), "%s%u", i > 0 ? "," : "", bytes);
+                used += std::snprintf(text + used, sizeof(text) - static_cast<size_t>(used), "%s%u", i > 0 ? "," : "",
+                                      bytes);
             }
             if (type != kTensix) {
                 part.kind = Kind::kFabricKernel;
             } else {
-                part.kind = name.rfind("cq_", 0) == 0 || outside(part.cores, grid) ? Kind::kDispatchKernel : Kind::kKernel;
+                part.kind =
+                    name.rfind("cq_", 0) == 0 || outside(part.cores, grid) ? Kind::kDispatchKernel : Kind::kKernel;
                 all.merge(part.cores);
             }
             Locked held(store.lock);

@@ -36,7 +36,8 @@ public:
     void write_all(Store& store) const noexcept;
 
 private:
-    static constexpr uint32_t kMost = 64;  // one that was begun inside so many is not told to an agent that starts later
+    // A phase that was begun inside so many is not told to an agent that starts later.
+    static constexpr uint32_t kMost = 64;
 
     Phase open_[kMost];
     uint32_t count_ = 0;

@@ -27,11 +27,11 @@ bool find(Python& p) {
     p.none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
     return get(p.modules, "PyImport_GetModuleDict") && get(p.item, "PyDict_GetItemString") &&
            get(p.attribute, "PyObject_GetAttrString") && get(p.utf8, "PyUnicode_AsUTF8") &&
-           get(p.get, "PyObject_GetAttr") && get(p.intern, "PyUnicode_InternFromString") && get(p.type, "PyObject_Type") &&
-           get(p.as_text, "PyObject_Str") && get(p.call_method, "PyObject_CallMethodObjArgs") &&
-           get(p.as_number, "PyLong_AsUnsignedLongLong") && get(p.slot, "PyType_GetSlot") &&
-           get(p.clear_error, "PyErr_Clear") && get(p.release, "Py_DecRef") && get(p.size, "PySequence_Size") &&
-           get(p.at, "PySequence_GetItem") &&
+           get(p.get, "PyObject_GetAttr") && get(p.intern, "PyUnicode_InternFromString") &&
+           get(p.type, "PyObject_Type") && get(p.as_text, "PyObject_Str") &&
+           get(p.call_method, "PyObject_CallMethodObjArgs") && get(p.as_number, "PyLong_AsUnsignedLongLong") &&
+           get(p.slot, "PyType_GetSlot") && get(p.clear_error, "PyErr_Clear") && get(p.release, "Py_DecRef") &&
+           get(p.size, "PySequence_Size") && get(p.at, "PySequence_GetItem") &&
            (get(p.now_state, "PyThreadState_GetUnchecked") || get(p.now_state, "_PyThreadState_UncheckedGet")) &&
            get(p.own_state, "PyGILState_GetThisThreadState") && get(p.top_frame, "PyThreadState_GetFrame") &&
            get(p.frame_back, "PyFrame_GetBack") && get(p.frame_code, "PyFrame_GetCode") &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The little of CPython's C API that the agent needs, found by name in whatever Python the process runs; none is linked.
+// The few functions of CPython's C API that the agent needs, looked up by name in the process; nothing is linked.
 #pragma once
 
 namespace ttmem {

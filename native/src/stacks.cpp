@@ -35,7 +35,7 @@ uint32_t stack_count = 0;
 size_t stack_bytes = 0;
 bool full = false;  // no further stack is kept
 const Stack no_room{0, ""};
-int deepest = 0;  // frames to take, 0: none at all
+int deepest = 0;                             // frames to take, 0: none at all
 thread_local const Stack* inside = nullptr;  // while this thread is in ttnn without the GIL
 thread_local const Stack* seen = nullptr;    // by the hook that runs now
 thread_local bool taking = false;
@@ -157,7 +157,8 @@ const Stack* take() {
         found = full ? &no_room : make(hash);
     }
     for (int i = 0; i < count; i++) {
-        if (!fresh || found == &no_room) {  // of a stack that is kept so is the code: its address shall not be another's
+        // The code of a stack that is kept is kept too: its address shall not become another's.
+        if (!fresh || found == &no_room) {
             python.release(frames[i].code);
         }
     }

@@ -8,7 +8,7 @@
 namespace ttmem {
 
 struct Stack {
-    uint32_t number;  // from 1; 0: one more than there is room for
+    uint32_t number;   // from 1; 0: one more than there is room for
     const char* text;  // a line per frame, the innermost first: "file:line function"
 };
 

@@ -125,7 +125,8 @@ bool Store::create(uint32_t pid) noexcept {
     fd_ = make_file(short_);
     int flags = fd_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* memory = mmap(nullptr, kTotal, PROT_READ | PROT_WRITE, flags, fd_, 0);
-    void* slots = mmap(nullptr, sizeof(uint32_t) * kTableSlots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* slots =
+        mmap(nullptr, sizeof(uint32_t) * kTableSlots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED || slots == MAP_FAILED) {
         if (memory != MAP_FAILED) {
             munmap(memory, kTotal);

@@ -783,9 +783,9 @@ void destroy_workload(void* workload) { delete static_cast<MeshWorkload*>(worklo
 uint64_t buffer_count(void* device) { return device_of(device)->own_allocator()->get_num_allocated_buffers(); }
 
 const fake::Api kApi = {
-    open,     close,       mesh_id,       chip,        allocate, address,        free_buffer,      abandon,
-    free_all, clear_cache, make_workload, add_program, run,      binary_address, destroy_workload, buffer_count,
-    allocate_per_core,
+    open,        close,          mesh_id,          chip,         allocate,          address,
+    free_buffer, abandon,        free_all,         clear_cache,  make_workload,     add_program,
+    run,         binary_address, destroy_workload, buffer_count, allocate_per_core,
 };
 
 }  // namespace

@@ -40,7 +40,8 @@ void release(void* object) noexcept {
     }
     Mark& mark = static_cast<Mark*>(object)[-1];
     if (mark.mark != kMark) {
-        std::fputs(mark.mark == kGone ? "operator delete: deleted twice\n" : "operator delete: not made by new\n", stderr);
+        std::fputs(mark.mark == kGone ? "operator delete: deleted twice\n" : "operator delete: not made by new\n",
+                   stderr);
         std::abort();
     }
     mark.mark = kGone;
@@ -51,8 +52,12 @@ void release(void* object) noexcept {
 
 void* operator new(std::size_t size) { return make_or_throw(size, 1); }
 void* operator new[](std::size_t size) { return make_or_throw(size, 1); }
-void* operator new(std::size_t size, std::align_val_t unit) { return make_or_throw(size, static_cast<std::size_t>(unit)); }
-void* operator new[](std::size_t size, std::align_val_t unit) { return make_or_throw(size, static_cast<std::size_t>(unit)); }
+void* operator new(std::size_t size, std::align_val_t unit) {
+    return make_or_throw(size, static_cast<std::size_t>(unit));
+}
+void* operator new[](std::size_t size, std::align_val_t unit) {
+    return make_or_throw(size, static_cast<std::size_t>(unit));
+}
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return make(size, 1); }
 void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return make(size, 1); }
 void operator delete(void* object) noexcept { release(object); }

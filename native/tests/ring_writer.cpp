@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes through ttmem::Store for tests that read with ttmem.wire.agent_ring, and hands its memory over on descriptor FD.
+// Writes through ttmem::Store for tests that read with ttmem.wire.agent_ring, and hands its memory over on descriptor
+// FD.
 //
 //   ring_writer random FD SEED COUNT   COUNT random records, each printed field by field as it went into the ring
 //   ring_writer threads FD THREADS     threads that write until standard input ends
@@ -47,10 +48,11 @@ void hand_over(int socket, int memory) {
 }
 
 void print(const char* what, const Record& r) {
-    std::printf("%s sequence=%" PRIu64 " time=%" PRIu64 " event=%u kind=%u layout=%u flags=%u thread=%u",
-                what, r.sequence, r.time, static_cast<unsigned>(r.event), static_cast<unsigned>(r.kind), r.layout,
-                r.flags, r.thread);
-    std::printf(" address=%" PRIu64 " size=%" PRIu64 " per_bank=%u slot=%u place=%u core_count=%u cores=%u program=%u"
+    std::printf("%s sequence=%" PRIu64 " time=%" PRIu64 " event=%u kind=%u layout=%u flags=%u thread=%u", what,
+                r.sequence, r.time, static_cast<unsigned>(r.event), static_cast<unsigned>(r.kind), r.layout, r.flags,
+                r.thread);
+    std::printf(" address=%" PRIu64 " size=%" PRIu64
+                " per_bank=%u slot=%u place=%u core_count=%u cores=%u program=%u"
                 " name=%u\n",
                 r.address, r.size, r.per_bank, r.slot, r.place, r.core_count, r.cores, r.program, r.name);
 }

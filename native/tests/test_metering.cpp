@@ -160,7 +160,8 @@ struct Model {
         }
     }
     void change(const std::vector<uint16_t>& chips, const Record& thing, int64_t sign) {
-        uint64_t reserved = thing.kind < Kind::kCb ? uint64_t{thing.per_bank} * kBanks[static_cast<int>(thing.kind)] : 0;
+        uint64_t reserved =
+            thing.kind < Kind::kCb ? uint64_t{thing.per_bank} * kBanks[static_cast<int>(thing.kind)] : 0;
         for (Gauge gauge : gauges(thing.kind)) {
             for (uint16_t chip : chips) {
                 for (uint32_t which : {uint32_t{chip}, kAll}) {

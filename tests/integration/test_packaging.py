@@ -19,6 +19,7 @@ from ttmem import __version__
 
 PARTS = ("pyproject.toml", "README.md", "LICENSE", "src", "native")
 AGENT = "ttmem/agent/libttmem_agent.so"
+SYMBOLS = "ttmem/agent/symbols.def"
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_one_wheel_for_all_pythons_with_the_agent_in_it(tree: Path, sdist: Path,
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
     sources = {str(path.relative_to(tree / "src")) for path in (tree / "src").rglob("*") if path.is_file()}
-    assert {name for name in packed if name.startswith("ttmem/")} == sources | {AGENT}
+    assert {name for name in packed if name.startswith("ttmem/")} == sources | {AGENT, SYMBOLS}
 
     folder = tmp_path / "site"
     assert installed(wheel, folder, "from ttmem.agent import library; print(library())") == [str(folder / AGENT)]

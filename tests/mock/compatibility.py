@@ -22,7 +22,7 @@ from tests.integration.test_agent_programs import Layout, binaries, captured_lay
 from tests.mock.program import Program
 from tests.mock.wheel import ROOT, VERSION, Wheel, wheel
 from ttmem.doctor.hook_coverage import look
-from ttmem.doctor.required_symbols import NEEDS
+from ttmem.doctor.required_symbols import required_symbols
 from ttmem.model.kinds import Kind
 
 PYTHON = "3.10"
@@ -34,7 +34,7 @@ VERSIONS = (
 )
 NO_FIRMWARE = ("0.66.0", "0.65.1")  # so that they run on hardware only
 _KINDS = (Kind.L1, Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
-GROUPS = {need.what: kind for need, kind in zip(NEEDS, _KINDS, strict=True)}
+GROUPS = {need.what: kind for need, kind in zip(required_symbols().needs, _KINDS, strict=True)}
 STEPS = 60
 _ODD = ("unknown_frees", "replaced", "table_full", "blobs_full", "failures")
 _STAMP = re.compile(r"^\S+ [\d:.]+ |:\d+\)$", re.MULTILINE)

@@ -8,11 +8,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ttmem.doctor.hook_coverage import IN_ITS_STEAD, MISSING, THERE, UNSEEN, Coverage, look
-from ttmem.doctor.required_symbols import CALLS, HOOKS, IN_PLACE, INSTEAD, NEEDS, OLDER
+from ttmem.doctor.required_symbols import BUFFER_FIELDS, required_symbols
 from ttmem.show.wheel_text import data, render, verdict_line
 
-EVERYTHING = [need.what for need in NEEDS]
+WANTED = required_symbols()
+HOOKS, CALLS, OLDER = WANTED.hooks, WANTED.calls, WANTED.older
+EVERYTHING = [need.what for need in WANTED.needs]
 NAMES = {**HOOKS, **CALLS, **OLDER}
+IN_PLACE = WANTED.substitutes[BUFFER_FIELDS].missing
+INSTEAD = {name for substitute in WANTED.substitutes.values() for name in substitute.missing}
 
 
 def library(folder: Path, lacks: Iterable[str] = (), uncalled: Iterable[str] = ()) -> Coverage:
@@ -50,7 +54,7 @@ def test_one_that_newer_ones_are_like(folder: Path) -> None:
 def test_an_older_one(folder: Path) -> None:
     found = library(folder, INSTEAD)
     assert found.tracked == EVERYTHING
-    assert set(found.named(IN_ITS_STEAD)) == set(INSTEAD)
+    assert set(found.named(IN_ITS_STEAD)) == INSTEAD
     assert found.unknown == {}
 
 

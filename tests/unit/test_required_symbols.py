@@ -1,62 +1,115 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the doctor looks for in libtt_metal.so is what the agent looks for, function by function."""
+"""What the doctor looks for in libtt_metal.so is what the built agent looks for, function by function."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+
+from tests import elf
 from tests.support import ROOT
-from ttmem.doctor.required_symbols import CALLS, EXTRAS, FIRST_PROGRAMS, HOOKS, IN_PLACE, INSTEAD, NEEDS, OLDER
+from ttmem import agent
+from ttmem.cli import main
+from ttmem.doctor import required_symbols as module
+from ttmem.doctor.required_symbols import BUFFER_FIELDS, Need, Substitute, parse, required_symbols
 
-HEADER = (ROOT / "native/src/metal.h").read_text()
-SOURCE = (ROOT / "native/src/metal.cpp").read_text()
-
-
-def table(macro: str) -> dict[str, str]:
-    start = HEADER.index(f"#define {macro}(X)")
-    body = HEADER[start : HEADER.index("\n\n", start)]
-    return dict(re.findall(r'X\((\w+),\s*"([^"]+)"\)', body))
+PREFIX = "_ZN2tt8tt_metal"  # of every hook: the agent compares this part of a symbol first
+MANGLED = re.compile(rb"(?<![\w.])_Z(?:TV)?NK?2tt\w+(?=\0)")
 
 
-def requirements() -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    start = SOURCE.index("kRequirements[] = {")
-    body = SOURCE[start : SOURCE.index("\n};", start)]
-    parts = re.split(r'\{"([\w ]+)",', body)[1:]
-    return [
-        (what, tuple(re.findall(r"kHook_(\w+)", text)), tuple(re.findall(r"kCall_(\w+)", text)))
-        for what, text in zip(parts[::2], parts[1::2], strict=True)
-    ]
+@pytest.fixture
+def no_agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """As in an installation without the native agent."""
+    monkeypatch.setattr(module, "files", lambda package: tmp_path)
+    required_symbols.cache_clear()
+    yield
+    required_symbols.cache_clear()
 
 
-def test_hooks_and_calls_are_the_agents() -> None:
-    assert table("TTMEM_HOOKS") == HOOKS
-    assert table("TTMEM_CALLS") == CALLS
-    assert table("TTMEM_OLDER") == OLDER
+def test_the_list_is_the_one_that_the_agent_was_built_with() -> None:
+    installed = agent.require({}).with_name(module.NAME)
+    assert installed.read_bytes() == (ROOT / "native/src/symbols.def").read_bytes()
 
 
-def test_needs_are_the_agents() -> None:
-    assert [tuple(need) for need in NEEDS] == requirements()
+def test_the_agent_hooks_what_the_list_says() -> None:
+    exported = {symbol.name for symbol in elf.read(agent.require({})).symbols if symbol.defined}
+    hooked = {name for name in exported if not name.startswith("ttmem_agent_")}
+    assert hooked == set(required_symbols().hooks.values())
+
+
+def test_the_agent_looks_up_what_the_list_says() -> None:
+    """Every function of tt-metal that is named in the library itself."""
+    named = {name.decode() for name in MANGLED.findall(agent.require({}).read_bytes())}
+    wanted = required_symbols()
+    assert named - {PREFIX} == {*wanted.hooks.values(), *wanted.calls.values(), *wanted.older.values()}
 
 
 def test_of_every_function_it_is_said_what_it_is_for() -> None:
-    needed = {name for need in NEEDS for name in (*need.hooks, *need.calls)}
-    extra = [name for names in EXTRAS.values() for name in names]
-    assert needed | set(extra) == {*HOOKS, *CALLS}
+    wanted = required_symbols()
+    needed = {name for need in wanted.needs for name in (*need.hooks, *need.calls)}
+    extra = [name for names in wanted.unknown.values() for name in names]
+    assert needed | set(extra) == {*wanted.hooks, *wanted.calls}
     assert len(extra) == len(set(extra))
     assert not needed & set(extra)
+    assert all(need.hooks and need.calls for need in wanted.needs)
 
 
-def test_what_stands_in_is_the_agents() -> None:
-    """The conditions of older.cpp and places.cpp, in the same words."""
-    older = (ROOT / "native/src/older.cpp").read_text()
-    asked = older[older.index("bool asked =") : older.index("bool layout =")]
-    lacking = re.findall(r"!metal\.has\(kCall_(\w+)\)", asked)
-    wanted = {*re.findall(r"(?<!!)metal\.has\(kCall_(\w+)\)", asked), *re.findall(r"kHook_(\w+)", asked)}
-    assert tuple(lacking) == IN_PLACE
-    for name in IN_PLACE:
-        assert set(INSTEAD[name]) == wanted
-    assert set(INSTEAD["buffer_layout"]) == {*wanted, "buffer_cores"}
-    assert f"odd_programs = metal.hooks[kHook_{FIRST_PROGRAMS}] == nullptr" in older
-    assert set(OLDER) == {name for names in INSTEAD.values() for name in names} & set(OLDER)
-    everything = older + (ROOT / "native/src/places.cpp").read_text()
-    assert all(f"kCall_{name}" in everything for name in (*INSTEAD, *OLDER))
+def test_every_older_function_is_part_of_a_substitute() -> None:
+    wanted = required_symbols()
+    known = {*wanted.hooks, *wanted.calls, *wanted.older}
+    needed = {name for substitute in wanted.substitutes.values() for name in substitute.needed}
+    missing = {name for substitute in wanted.substitutes.values() for name in substitute.missing}
+    assert set(wanted.older) <= needed <= known
+    assert missing <= set(wanted.calls)
+    assert BUFFER_FIELDS in wanted.substitutes
+    assert wanted.programs_since in wanted.hooks
+
+
+def test_a_list_is_read_as_a_compiler_reads_it() -> None:
+    found = parse(
+        """
+        // A comment, with (parentheses.
+        #ifndef TTMEM_HOOK
+        #define TTMEM_HOOK(name, ...)
+        #endif
+        TTMEM_GROUP(one, "the first", bit(Kind::kA) | bit(Kind::kB))
+        TTMEM_GROUP(two, "the second", bit(Kind::kC))
+        TTMEM_HOOK(open, bool, (void* self, Span banks), one | two, "",
+                   "_Zopen")
+        TTMEM_CALL(size, two, "", "_Zsize")
+        TTMEM_CALL(name, none, "names, of (some) things", "_Zname")
+        TTMEM_OLDER(old_name, "_Zold")
+        TTMEM_SUBSTITUTE(names, (name), (old_name,
+                                         open))
+        TTMEM_PROGRAMS_SINCE(open)
+        """
+    )
+    assert (found.hooks, found.calls, found.older) == (
+        {"open": "_Zopen"},
+        {"size": "_Zsize", "name": "_Zname"},
+        {"old_name": "_Zold"},
+    )
+    assert found.needs == (Need("the first", ("open",), ()), Need("the second", ("open",), ("size",)))
+    assert found.unknown == {"names, of (some) things": ("name",)}
+    assert found.substitutes == {"names": Substitute(("name",), ("old_name", "open"))}
+    assert found.programs_since == "open"
+
+
+@pytest.mark.parametrize("text", ["TTMEM_HOOK", "TTMEM_CALL(a, none", "TTMEM_OTHER(a)", "TTMEM_CALL(a, none, b, c d)"])
+def test_a_damaged_list_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse(text)
+
+
+@pytest.mark.usefixtures("no_agent")
+def test_without_an_agent_the_doctor_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(agent.AgentMissing, match=r"symbols\.def does not exist: it is installed with the native agent"):
+        required_symbols()
+    assert main(["doctor", "--wheel", str(agent.require({}))]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("ttmem doctor: --wheel: ")
+    assert "it is installed with the native agent (libttmem_agent.so), and this ttmem has none" in said.err

@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 
+from ttmem.agent import AgentMissing
 from ttmem.cli import complain
 from ttmem.doctor.checks import document, examine, exit_code
 from ttmem.doctor.context import Scene
@@ -66,7 +67,7 @@ def _wheel(args: argparse.Namespace) -> int:
     try:
         path = find(args.wheel or args.python or sys.executable, os.environ)
         coverage = look(path)
-    except (OSError, NotALibrary) as error:
+    except (OSError, NotALibrary, AgentMissing) as error:
         complain(f"ttmem doctor: --wheel: {error}")
         return ERROR
     print(json.dumps(data(coverage)) if args.json else wheel_text(coverage, verbose=args.verbose))

@@ -11,7 +11,7 @@ from ttmem.agent import NAME, AgentMissing, library
 from ttmem.doctor import elf
 from ttmem.doctor.context import Scene
 from ttmem.doctor.findings import Said, broken, ok, unknown, warning
-from ttmem.doctor.required_symbols import HOOKS
+from ttmem.doctor.required_symbols import required_symbols
 from ttmem.run.environment import preload
 
 _BUILD = "pip install -v --force-reinstall --no-deps --no-cache-dir ttmem (in a source tree: make setup)"
@@ -29,12 +29,13 @@ def agent(scene: Scene) -> Iterator[Said]:
     """Would `ttmem run` work?"""
     try:
         loaded = preload(scene.env)
+        hooks = required_symbols().hooks
     except AgentMissing as missing:
         yield broken(NAME, str(missing), "as it says; until then only programs that report by themselves are seen")
         return
     path = str(library(scene.env))
     try:
-        found = elf.read(path, HOOKS.values())
+        found = elf.read(path, hooks.values())
         machine = elf.machine_of("/proc/self/exe")
     except (OSError, elf.NotALibrary) as error:
         yield broken(path, f"it cannot be loaded: {error}", _BUILD)
@@ -46,7 +47,7 @@ def agent(scene: Scene) -> Iterator[Said]:
             f"build it here: {_BUILD}",
         )
         return
-    lacking = sorted(name for name, symbol in HOOKS.items() if symbol not in found.defined)
+    lacking = sorted(name for name, symbol in hooks.items() if symbol not in found.defined)
     if lacking:
         yield warning(path, f"it does not stand in for {', '.join(lacking)}: it is of another version", _BUILD)
     yield _load(path, loaded, scene)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ttmem.doctor import elf
 from ttmem.doctor.findings import some
-from ttmem.doctor.required_symbols import CALLS, EXTRAS, FIRST_PROGRAMS, HOOKS, IN_PLACE, INSTEAD, NEEDS, OLDER
+from ttmem.doctor.required_symbols import BUFFER_FIELDS, RequiredSymbols, required_symbols
 
 THERE, IN_ITS_STEAD, MISSING, UNSEEN = "there", "stood in for", "missing", "not called"
 _OLD = "it is older than 0.75, and what it says of programs was never compared with anything"
@@ -47,19 +47,18 @@ class Coverage(NamedTuple):
 
 
 def look(path: str) -> Coverage:
-    """Raises OSError or elf.NotALibrary if that is no library that can be read."""
-    names = {**HOOKS, **CALLS, **OLDER}
+    """OSError or elf.NotALibrary if it cannot be read as a library; AgentMissing if ttmem has no native agent."""
+    wanted = required_symbols()
+    names = {**wanted.hooks, **wanted.calls, **wanted.older}
     library = elf.read(path, names.values())
     defined = library.defined | _in_dependencies(path, library, set(names.values()) - library.defined)
     absent = {name for name, symbol in names.items() if symbol not in defined}
-    stood_in = {name for name in INSTEAD if name in absent and not absent.intersection(INSTEAD[name])}
-    if not stood_in.issuperset(IN_PLACE):  # some have moved: what is left is not what is known of older wheels
-        stood_in -= {*IN_PLACE, "buffer_layout"}
-    unseen = {name for name, symbol in HOOKS.items() if symbol not in library.called} - absent
+    stood_in = _stood_in(wanted, absent)
+    unseen = {name for name, symbol in wanted.hooks.items() if symbol not in library.called} - absent
     missing = absent - stood_in
-    old = stood_in.issuperset(IN_PLACE) and FIRST_PROGRAMS in absent
+    old = stood_in.issuperset(wanted.substitutes[BUFFER_FIELDS].missing) and wanted.programs_since in absent
     kinds: list[Kinds] = []
-    for need in NEEDS:
+    for need in wanted.needs:
         reason = _reason(
             [name for name in (*need.hooks, *need.calls) if name in missing],
             [name for name in need.hooks if name in unseen],
@@ -69,7 +68,7 @@ def look(path: str) -> Coverage:
         elif kinds and old:
             reason = _OLD
         kinds.append(Kinds(need.what, reason))
-    lacking = {what: [name for name in wanted if name in missing] for what, wanted in EXTRAS.items()}
+    lacking = {what: [name for name in names if name in missing] for what, names in wanted.unknown.items()}
     functions = [
         Function(
             name,
@@ -77,10 +76,19 @@ def look(path: str) -> Coverage:
             IN_ITS_STEAD if name in stood_in else MISSING if name in missing else UNSEEN if name in unseen else THERE,
             symbol,
         )
-        for role, table in (("hook", HOOKS), ("call", CALLS))
+        for role, table in (("hook", wanted.hooks), ("call", wanted.calls))
         for name, symbol in table.items()
     ]
-    return Coverage(path, kinds, {what: names for what, names in lacking.items() if names}, functions)
+    return Coverage(path, kinds, {what: lacks for what, lacks in lacking.items() if lacks}, functions)
+
+
+def _stood_in(wanted: RequiredSymbols, absent: set[str]) -> set[str]:
+    """The functions that the agent does without, because a substitute for them applies."""
+    found: set[str] = set()
+    for substitute in wanted.substitutes.values():
+        if absent.issuperset(substitute.missing) and not absent.intersection(substitute.needed) - found:
+            found.update(substitute.missing)
+    return found
 
 
 def _reason(lacks: list[str], passed: list[str]) -> str | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
+from ttmem.agent import AgentMissing
 from ttmem.doctor import elf
 from ttmem.doctor.context import Scene
 from ttmem.doctor.findings import Said, broken, ok, some, unknown, warning
@@ -88,6 +89,8 @@ def hooks(scene: Scene) -> Iterator[Said]:
             yield from _hooks_of(path)
         except (OSError, elf.NotALibrary) as error:
             yield unknown(path, f"it cannot be read: {error}")
+        except AgentMissing as missing:
+            yield unknown(path, f"what the agent needs of it is not known: {missing}")
 
 
 def _hooks_of(path: str) -> Iterator[Said]:

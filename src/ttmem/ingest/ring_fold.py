@@ -306,7 +306,8 @@ class RingFold:
     def _freed(self, kind: int, flags: int, size: int) -> None:
         """A buffer went: by the program, or because its device is being closed."""
         if flags & WHOLESALE:
-            if kind != _L1_SMALL and not flags & (BINARY | KEPT):  # as report.cause_of has it
+            # The others belong to the program cache: ttmem.analyze.hold_reasons.cause_of has the same rule.
+            if kind != _L1_SMALL and not flags & (BINARY | KEPT):
                 count, total = self.wholesale
                 self.wholesale = count + 1, total + size
         elif not self._ending:
