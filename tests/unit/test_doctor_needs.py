@@ -47,7 +47,7 @@ def test_of_every_function_it_is_said_what_it_is_for() -> None:
 
 
 def test_what_stands_in_is_the_agents() -> None:
-    """The conditions of older.cpp and places.cpp, in the same words."""
+    """The conditions of older.cpp, places.cpp and agent.cpp, in the same words."""
     older = (ROOT / "native/src/older.cpp").read_text()
     asked = older[older.index("bool asked =") : older.index("bool layout =")]
     lacking = re.findall(r"!metal\.has\(kCall_(\w+)\)", asked)
@@ -58,5 +58,5 @@ def test_what_stands_in_is_the_agents() -> None:
     assert set(INSTEAD["buffer_layout"]) == {*wanted, "buffer_cores"}
     assert f"odd_programs = metal.hooks[kHook_{FIRST_PROGRAMS}] == nullptr" in older
     assert set(OLDER) == {name for names in INSTEAD.values() for name in names} & set(OLDER)
-    everything = older + (ROOT / "native/src/places.cpp").read_text()
+    everything = older + "".join((ROOT / f"native/src/{name}.cpp").read_text() for name in ("places", "agent"))
     assert all(f"kCall_{name}" in everything for name in (*INSTEAD, *OLDER))

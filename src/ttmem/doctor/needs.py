@@ -45,6 +45,7 @@ CALLS = {
     "buffer_per_bank": "_ZNK2tt8tt_metal6Buffer21aligned_size_per_bankEv",
     "buffer_page": "_ZNK2tt8tt_metal6Buffer17aligned_page_sizeEv",
     "buffer_cores": "_ZNK2tt8tt_metal6Buffer9num_coresEv",
+    "buffer_per_core": "_ZN2tt8tt_metal12experimental19per_core_allocation22is_per_core_allocationERKNS0_6BufferE",
     "alignment": "_ZNK2tt8tt_metal13AllocatorImpl13get_alignmentENS0_10BufferTypeE",
     "num_banks": "_ZNK2tt8tt_metal13AllocatorImpl13get_num_banksERKNS0_10BufferTypeE",
     "bank_size": "_ZNK2tt8tt_metal13AllocatorImpl13get_bank_sizeERKNS0_10BufferTypeE",
@@ -184,6 +185,7 @@ EXTRAS = {
     "the end of an allocator that is no part of another object": ("allocator_gone_whole",),
     "devices: meshes cannot be told from chips": ("mesh_arch",),
     "how tensors are sharded": ("buffer_layout", "buffer_page", "buffer_cores"),
+    "which buffers have an address of their own on each core": ("buffer_per_core",),
     "whether the account is complete: the agent cannot audit itself": ("statistics", "num_buffers"),
     "the shape of meshes": ("mesh_rows", "mesh_columns"),
     "the size of the kernel ring and its use": ("max_unreserved", "program_ring"),
@@ -200,6 +202,7 @@ INSTEAD = {
     "buffer_type": (*_IN_PLACE, "allocate_dfbs"),
     "buffer_device": (*_IN_PLACE, "allocate_dfbs"),
     "buffer_layout": (*_IN_PLACE, "allocate_dfbs", "buffer_cores"),
+    "buffer_per_core": (),  # the agent goes by the device and layout of a buffer, which it needs anyway
     "has_bank": ("bank_core",),
     "kernel_scratchpads": ("kernel_scratchpads_older",),
 }
