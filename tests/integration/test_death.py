@@ -57,7 +57,7 @@ def test_kill_9_with_unread_records(server: Server, legacy: Legacy) -> None:
 
 @pytest.mark.alone
 def test_a_death_takes_effect_at_once(server: Server, legacy: Legacy, capsys: pytest.CaptureFixture[str]) -> None:
-    """Within 100 ms once the server can look; the best of a few, because the machine has other allocations to do."""
+    """Within 100 ms once the server can look; the best of a few, because the machine has other things to do."""
     best = PATIENCE
     for _ in range(20):
         victim = legacy(server)

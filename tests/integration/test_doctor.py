@@ -611,7 +611,7 @@ def test_wrong_usage(arguments: list[str]) -> None:
 
 @pytest.mark.alone
 def test_it_is_quick(machine: machines.Machine) -> None:
-    """It may take two seconds; the best of a few counts, because the machine has other allocations to do."""
+    """It may take two seconds; the best of a few counts, because the machine has other things to do."""
 
     def seconds() -> float:
         started = time.monotonic()

@@ -126,7 +126,7 @@ def test_with_a_server(server: Server, legacy: Callable[..., LegacyClient], env:
 
 @pytest.mark.alone
 def test_the_event_socket_is_not_the_api(server: Server, env: dict[str, str]) -> None:
-    """The best of a few counts, because the machine has other allocations to do."""
+    """The best of a few counts, because the machine has other things to do."""
 
     def seconds() -> float:
         started = time.monotonic()

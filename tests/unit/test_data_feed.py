@@ -52,7 +52,7 @@ class Api:
             if callable(answer):
                 answer(connection)
             elif answer is None:
-                connection.sendall(b'HTTP/1.1 404 no\r\n\r\n{"error": "no such allocation"}')
+                connection.sendall(b'HTTP/1.1 404 no\r\n\r\n{"error": "no such thing"}')
             else:
                 body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
@@ -94,7 +94,7 @@ def test_what_a_view_wants(api: Api) -> None:
     feed.want(["/allocations?limit=2", "/nothing"], 0.5)
     answers = feed.round().answers
     assert answers["/allocations?limit=2"].data == {"allocations": []}
-    assert (answers["/nothing"].data, answers["/nothing"].trouble) == (None, "the server says: no such allocation")
+    assert (answers["/nothing"].data, answers["/nothing"].trouble) == (None, "the server says: no such thing")
 
 
 def test_what_takes_a_server_long_is_asked_less_often(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ L1_SIZE, L1_BASE = 1499136, 1 << 17
 
 
 class Agent:
-    """What an agent does to its memory, in memory small enough to overflow; wrong allocations can be done, too."""
+    """What an agent does to its memory, in memory small enough to overflow; wrong things can be done, too."""
 
     def __init__(self) -> None:
         self.at = {"places_at": HEADER_SIZE}

@@ -132,7 +132,7 @@ class Top(App[None]):
         self._feed.close()
 
     async def on_event(self, event: events.Event) -> None:
-        """All keys go to the dashboard: Textual's own, such as tab for the focus, mean other allocations here."""
+        """All keys go to the dashboard: Textual's own, such as tab for the focus, mean other things here."""
         if isinstance(event, events.Key) and event.key == "ctrl+z":
             self.action_suspend_process()
         elif isinstance(event, events.Key):
