@@ -38,8 +38,10 @@ _TEXTS = (
 _WORDS = (b"ttnn.add", b"weights", b"model.py:41 forward", b"[1, 1, 32, 32] bfloat16 tile", b"reader\tbrisc\t100,200")
 _JSON_TEXTS = ("", "\ud800", "\udfff\ud800", "\0", "\n", "assumed:0", "assumed:99999999999", "0000:01:00.0", "x" * 5000,
                "\u202e", "../x", '"', "{}", WITNESS_UID, "9", "kmd:0", "\x1b[2J", "a,b", "'", "%00", "NaN")  # fmt: skip
-_JSON_ODD = (None, True, False, -1, 0, 1 << 31, 1 << 63, 1 << 64, 1 << 200, 10**400, 1e300, -1e300, float("nan"),
-             float("inf"), "", "1", [], {}, [[]], 0.5)  # fmt: skip
+_JSON_ODD: tuple[Any, ...] = (
+    None, True, False, -1, 0, 1 << 31, 1 << 63, 1 << 64, 1 << 200, 10**400, 1e300, -1e300, float("nan"), float("inf"),
+    "", "1", [], {}, [[]], 0.5,
+)  # fmt: skip
 TIMES = (float("nan"), float("inf"), float("-inf"), 1e300, -1e300, -1.0, 0.0, 5e-324, 253402300800.0, 1e18, 2.0**63)
 
 

@@ -27,7 +27,7 @@ def records(*events: Any) -> bytes:
     return handshake.hello("client", Confidence.EXACT) + b"".join(map(encode, events))
 
 
-def chip(x: int, y: int, **more: int) -> ChipInfo:
+def chip(x: int, y: int, **more: Any) -> ChipInfo:
     return ChipInfo(
         "666",
         geometry=Geometry(Arch.WORMHOLE_B0, x, y, 1499136, 104928, 35168, 12, 1 << 30, live=True)._replace(**more),

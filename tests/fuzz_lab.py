@@ -329,7 +329,7 @@ def _command(arguments: list[str]) -> tuple[int, str, str]:
     texts = []
     for stream in (out, err):
         stream.flush()
-        texts.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]
+        texts.append(stream.buffer.getvalue().decode())
     return code, texts[0], texts[1]
 
 
