@@ -53,8 +53,9 @@ demo: $(VENV)/.installed  ## set up, then run the main job: a server, simulated 
 test: $(VENV)/.agent  ## set up, then run every test
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
 
-check: $(VENV)/.agent lint  ## lint and the unit tests in brief: for every commit; `make test` is everything
-	@TTMEM_TESTS=brief $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal tests/unit
+check: $(VENV)/.agent lint  ## lint, and the unit tests in brief without fuzzing; `make test` is everything
+	@TTMEM_TESTS=brief $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal \
+	  --ignore-glob 'tests/unit/test_fuzz*' tests/unit
 
 setup: $(VENV)/.agent  ## make .venv with the development tools
 
