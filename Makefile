@@ -75,7 +75,7 @@ agent-aarch64: $(VENV)/.dev
 	@$(call native-build,aarch64,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
 	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++)
 
-lint: $(VENV)/.dev  ## ruff, and mypy --strict
+lint: $(VENV)/.dev  ## ruff and mypy --strict
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy --strict
