@@ -81,8 +81,8 @@ import ttmem.cli
 from ttmem.server import daemon
 from ttmem import cli as other
 def lazy():
-    from ..show.smi import render
-    from . import stream
+    from ..show.smi_screen import render
+    from . import legacy_stream
     import importlib
     importlib.import_module("ttmem.run")
 if TYPE_CHECKING:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks for the reasons why somebody sees nothing, or too little: one small function for each allocation to look at."""
+"""Looks for the reasons why somebody sees nothing, or too little: one small function for each check."""
