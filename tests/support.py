@@ -52,8 +52,8 @@ async def answered(api: Api, path: str, query: dict[str, str]) -> Any:
 PATIENT_DOCTOR = [
     sys.executable,
     "-c",
-    "import sys; from ttmem.cli import main; from ttmem.doctor import agent, locate, places, scene;"
-    f"agent._SECONDS = locate._SECONDS = places._SECONDS = scene._SNAPSHOT_SECONDS = {PATIENCE};"
+    "import sys; from ttmem.cli import main; from ttmem.doctor import agent_checks, context, endpoints, locate;"
+    f"agent_checks._SECONDS = locate._SECONDS = endpoints._SECONDS = context._SNAPSHOT_SECONDS = {PATIENCE};"
     "sys.exit(main(['doctor', *sys.argv[1:]]))",
 ]
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ttmem.agent import NAME as AGENT
 from ttmem.agent import AgentMissing
 
+_MACRO = "TTMEM_"  # how the names of the list's macros begin
 NAME = "symbols.def"
 BUFFER_FIELDS = "buffer_fields"
 """The substitute that reads the fields of a Buffer in place."""
@@ -83,18 +84,18 @@ def parse(text: str) -> RequiredSymbols:
     programs_since = ""
     for macro, arguments in _entries(text):
         name = _word(arguments[0])
-        if macro == "TTMEM_GROUP":
+        if macro == _MACRO + "GROUP":
             groups[name] = _text(arguments[1])
-        elif macro == "TTMEM_OLDER":
+        elif macro == _MACRO + "OLDER":
             older[name] = _text(arguments[1])
-        elif macro == "TTMEM_SUBSTITUTE":
+        elif macro == _MACRO + "SUBSTITUTE":
             missing, needed = (_words(argument) for argument in arguments[1:])
             substitutes[name] = Substitute(missing, needed)
-        elif macro == "TTMEM_PROGRAMS_SINCE":
+        elif macro == _MACRO + "PROGRAMS_SINCE":
             programs_since = name
-        elif macro in ("TTMEM_HOOK", "TTMEM_CALL"):
+        elif macro in (_MACRO + "HOOK", _MACRO + "CALL"):
             wanted_by, without, symbol = arguments[-3:]
-            (hooks if macro == "TTMEM_HOOK" else calls)[name] = _text(symbol)
+            (hooks if macro == _MACRO + "HOOK" else calls)[name] = _text(symbol)
             needed_for[name] = [group for group in _words(wanted_by) if group != "none"]
             if _text(without):
                 unknown.setdefault(_text(without), []).append(name)

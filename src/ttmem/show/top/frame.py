@@ -80,9 +80,9 @@ def _state(model: Model, clock: float) -> list[Span]:
     out.append((f"{model.interval:g} s", "dim"))
     if picture["server"] is None:
         out.append(("no server", "warn"))
-    out.append((str(picture["host"]), ""))
     if model.wanted:
         out.append((f"only {','.join(model.wanted)}", "warn"))
+    out.append((str(picture["host"]), ""))
     if picture["server"] is not None:
         out.append((f"server pid {picture['server']['pid']}, {picture['server']['events']:,} events", "dim"))
     missing = [f"{one['name']} {one['state']}" for one in model.sources if one["state"] != "ok"]
