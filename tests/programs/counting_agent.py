@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.unit.test_rings import Agent
+from tests.scripted_agent import Agent
 
 from ttmem.model.kinds import Confidence
 from ttmem.wire.handshake import hello

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.scripted_agent import Agent, Reader
 from tests.unit.test_leaks import Scene
 from tests.unit.test_leaks import buffer as leaked
 from tests.unit.test_metrics import page
 from tests.unit.test_overview import looked
 from tests.unit.test_processes import Screen
 from tests.unit.test_result import Story, buffer, story  # noqa: F401
-from tests.unit.test_rings import Agent, Reader, agent, agents, reader  # noqa: F401
 from tests.unit.test_snapshot import Account
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
@@ -51,7 +51,7 @@ EACH = pytest.mark.parametrize("reason", list(REASONS))
 
 
 @EACH
-def test_what_the_agent_counts_reaches_the_account(agent: Agent, reader: Reader, reason: str) -> None:  # noqa: F811
+def test_what_the_agent_counts_reaches_the_account(agent: Agent, reader: Reader, reason: str) -> None:
     agent.opened()
     agent.put(**{reason: 3})  # before anybody looks
     process = reader.adopt(agent).process
@@ -63,7 +63,7 @@ def test_what_the_agent_counts_reaches_the_account(agent: Agent, reader: Reader,
     assert process.uncertain == reader.ledger.uncertain == {reason: 5}
 
 
-def test_what_is_counted_last_is_read_when_the_process_is_dead(agent: Agent, reader: Reader) -> None:  # noqa: F811
+def test_what_is_counted_last_is_read_when_the_process_is_dead(agent: Agent, reader: Reader) -> None:
     agent.opened()
     process = reader.adopt(agent).process
     reader.follow()
@@ -72,7 +72,7 @@ def test_what_is_counted_last_is_read_when_the_process_is_dead(agent: Agent, rea
     assert process.uncertain == {"replaced": 143}
 
 
-def test_another_program_in_the_same_process_counts_on(agents: Callable[[], Agent], reader: Reader) -> None:  # noqa: F811
+def test_another_program_in_the_same_process_counts_on(agents: Callable[[], Agent], reader: Reader) -> None:
     for count in (2, 1):
         one = agents()
         one.opened()
@@ -82,14 +82,14 @@ def test_another_program_in_the_same_process_counts_on(agents: Callable[[], Agen
     assert process.uncertain == {"failures": 3}
 
 
-def test_a_full_table_is_a_loss_as_well(agent: Agent, reader: Reader) -> None:  # noqa: F811
+def test_a_full_table_is_a_loss_as_well(agent: Agent, reader: Reader) -> None:
     agent.put(table_full=7)
     reader.adopt(agent)
     reader.follow()
     assert reader.rings.counts()[1] == reader.anomalies()["dropped"] == 7
 
 
-def test_other_counters_are_no_reason(agent: Agent, reader: Reader) -> None:  # noqa: F811
+def test_other_counters_are_no_reason(agent: Agent, reader: Reader) -> None:
     """Names that were not kept change no number."""
     agent.put(blobs_full=7)
     process = reader.adopt(agent).process
@@ -98,7 +98,7 @@ def test_other_counters_are_no_reason(agent: Agent, reader: Reader) -> None:  # 
     assert "earlier_frees" not in REASONS, "frees of buffers that are older than the agent"
 
 
-def test_a_counter_that_goes_back_is_not_believed(agent: Agent, reader: Reader) -> None:  # noqa: F811
+def test_a_counter_that_goes_back_is_not_believed(agent: Agent, reader: Reader) -> None:
     process = reader.adopt(agent).process
     for count in (9, 0, 9, 2**64 - 1):
         agent.put(replaced=count)

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rings that no agent would write: whatever stands in them costs their owner the ring, and nobody else anything."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from struct import pack_into
+from typing import Any
+
+import pytest
+
+from tests.scripted_agent import L1_SIZE, PLACES, SLOTS, TABLE, Agent, Reader
+from ttmem.model.kinds import Kind
+from ttmem.wire.agent_ring import (
+    BANK_SIZE,
+    BANKS_AT,
+    NO_SLOT,
+    PLACE_FIELDS,
+    PLACE_SIZE,
+    PROGRAM_FRAME,
+    RECORD,
+    RECORD_SIZE,
+    Record,
+    RingEvent,
+)
+
+
+def say(**fields: int) -> Callable[[Agent], None]:
+    def said(agent: Agent) -> None:
+        agent.record(**fields)
+
+    return said
+
+
+def late(act: Callable[[Agent], None]) -> Callable[[Agent], None]:
+    """The same, found in the live table by a reader that comes late."""
+
+    def acts(agent: Agent) -> None:
+        act(agent)
+        record = Record._make(RECORD.unpack_from(agent.map, agent.at["ring_at"] + agent.head % SLOTS * RECORD_SIZE))
+        agent.keep(9, record)
+        agent.churn(2 * SLOTS)
+
+    return acts
+
+
+def wild_chips(agent: Agent) -> None:
+    agent.place(2, [60000])
+    agent.record(RingEvent.OPENED, place=2)
+
+
+def place_of(**fields: int) -> Callable[[Agent], None]:
+    """A place with impossible values, and a buffer there."""
+
+    def acts(agent: Agent) -> None:
+        agent.place(2, [0])
+        offsets = {name: (offset, code) for name, offset, code in PLACE_FIELDS}
+        for name, value in fields.items():
+            offset, code = offsets[name]
+            pack_into("<" + code, agent.map, agent.at["places_at"] + 2 * PLACE_SIZE + offset, value)
+        agent.record(RingEvent.OPENED, place=2)
+        agent.allocate(9, 4, place=2)
+
+    return acts
+
+
+def chip_of_number(number: int) -> Callable[[Agent], None]:
+    def acts(agent: Agent) -> None:
+        agent.chip(1, 999, number)
+        agent.place(2, [1])
+        agent.record(RingEvent.OPENED, place=2)
+
+    return acts
+
+
+def core_outside(agent: Agent) -> None:
+    cores = agent.blob((1 << 32767).to_bytes(4096, "little"))
+    agent.record(RingEvent.ALLOCATED, 9, kind=Kind.CB, size=4, program=3, cores=cores)
+
+
+def many_banks(agent: Agent) -> None:
+    agent.place(2, [0])
+    at = agent.at["places_at"] + 2 * PLACE_SIZE + BANKS_AT
+    pack_into("<I", agent.map, at + 32, 0xFFFFFFFF)
+    agent.allocate(9, 4, place=2)
+
+
+def bank_of_everything(agent: Agent) -> None:
+    agent.audit(0, (1 << 64) - 1, 1, 1)
+    agent.record(RingEvent.CLOSING, place=0)
+    agent.record(RingEvent.CLOSED, place=0)
+
+
+def half_a_kernel(agent: Agent) -> None:
+    agent.record(RingEvent.ALLOCATED, 9, kind=Kind.KERNEL, size=4, program=3, name=agent.blob(b"name\tclass"))
+
+
+NONSENSE: dict[str, Callable[[Agent], None]] = {
+    "a place there is not": say(event=RingEvent.ALLOCATED, place=60000, size=4),
+    "a place never opened": say(event=RingEvent.ALLOCATED, place=5, size=4),
+    "a kind there is not": say(event=RingEvent.ALLOCATED, kind=200, size=4),
+    "a kind just out of range": say(event=RingEvent.ALLOCATED, kind=12, size=4),
+    "a frame that is allocated": say(event=RingEvent.ALLOCATED, kind=PROGRAM_FRAME, size=4),
+    "a freed kind there is not": say(event=RingEvent.FREED, kind=99),
+    "an unknown event": say(event=77),
+    "no event": say(event=0),
+    "chips there are not": wild_chips,
+    "half a kernel": half_a_kernel,
+    "a chip's number that is none": chip_of_number(1 << 31),
+    "part of a place there cannot be": place_of(whole=(1 << 32) - 1),
+    "an L1 larger than there is": place_of(l1_size=1 << 40),
+    "an L1 that begins after its end": place_of(l1_base=L1_SIZE + 1),
+    "a DRAM larger than there is": place_of(dram_base=1 << 63),
+    "a core outside every grid": core_outside,
+    "more banks than there are": many_banks,
+    "an audit of everything": bank_of_everything,
+    "a reserved size that no chip has": say(
+        event=RingEvent.ALLOCATED, size=4, per_bank=0xFFFFFFFF, kind=Kind.L1, core_count=0xFFFF, place=3
+    ),
+    "a head far away": lambda agent: agent.put(head=agent.head + 5),
+    "late: a place there is not": late(say(event=RingEvent.ALLOCATED, place=60000, size=4)),
+    "late: a kind there is not": late(say(event=RingEvent.ALLOCATED, kind=200, size=4)),
+    "late: half a kernel": late(half_a_kernel),
+}
+
+
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize("what", NONSENSE)
+def test_memory_that_makes_no_sense_costs_its_owner_only(
+    agents: Callable[[], Agent], reader: Reader, what: str, observed: bool
+) -> None:
+    if observed:
+        reader.ingest.observers.append(lambda *_: None)
+    bad, good = agents(), agents()
+    bad.place(3, [0])
+    pack_into("<I", bad.map, bad.at["places_at"] + 3 * PLACE_SIZE + BANKS_AT + BANK_SIZE + 32, 1 << 16)
+    sources = [reader.adopt(bad, 1)] if not what.startswith("late") else []
+    for agent in (bad, good):
+        agent.opened()
+        agent.allocate(0, 100)
+    NONSENSE[what](bad)
+    sources = sources or [reader.adopt(bad, 1)]
+    sources.append(reader.adopt(good, 2))
+    reader.follow()
+    (warning,) = reader.warnings
+    assert warning.startswith("pid 1: its agent's memory makes no sense and is left:")
+    assert len(reader.rings) == 1
+    assert sources[0].process.anomalies["rejected"] == 1
+    good.allocate(1, 50)
+    bad.allocate(1, 50)
+    reader.follow()
+    assert reader.sizes(sources[1]) == [50, 100]
+    assert 50 not in reader.sizes(sources[0])
+    assert len(reader.warnings) == 1
+
+
+@pytest.mark.parametrize("size", [0, (100 << 30) + 1, (1 << 64) - 1])
+def test_absurd_sizes_are_refused_one_by_one(agent: Agent, reader: Reader, size: int) -> None:
+    source = reader.adopt(agent)
+    agent.opened()
+    agent.record(RingEvent.ALLOCATED, 1, kind=Kind.DRAM, size=size, address=(1 << 64) - 1, per_bank=0xFFFFFFFF)
+    agent.allocate(0, 100)
+    reader.follow()
+    assert reader.sizes(source) == [100]
+    assert reader.anomalies() == {"rejected": 1}
+    assert reader.warnings == []
+
+
+def test_a_head_from_nowhere(agent: Agent, reader: Reader) -> None:
+    """The live table still tells what there is."""
+    source = reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100)
+    for head in (1 << 63, 3, (1 << 64) - 1):
+        agent.put(head=head)
+        reader.follow()
+        assert reader.sizes(source) in ([100], [])
+    reader.rings.end()
+
+
+def test_a_place_that_turns_bad_while_nothing_is_new(agents: Callable[[], Agent], reader: Reader) -> None:
+    """Only its audit is looked at; that must not upset the look at the others."""
+    bad, good = agents(), agents()
+    bad.opened()
+    bad.churn(2 * SLOTS)
+    for pid, agent in enumerate((bad, good), 1):
+        reader.adopt(agent, pid)
+    reader.follow()
+    bad.place(0, [60000])
+    bad.audit(0, 1, 1, 1)
+    good.opened()
+    good.allocate(0, 100)
+    reader.follow()
+    assert len(reader.rings) == 1
+    assert len(reader.warnings) == 1
+    assert reader.ledger.chips["556"].kinds[Kind.DRAM].used == 100
+
+
+def test_a_writer_that_never_stops_does_not_hold_up_the_end(agent: Agent, reader: Reader) -> None:
+    """A process may live on when a run ends, and write faster than it is read."""
+    reader.adopt(agent)
+    agent.opened()
+    reader.follow()
+    (follower,) = reader.rings._followers.values()
+    ring, reads = follower.fold.ring, 0
+    real = ring.read
+
+    def read(limit: int) -> Any:
+        nonlocal reads
+        reads += 1
+        if reads > 1000:
+            raise TimeoutError("it still reads")
+        agent.churn(2)
+        answer = real(limit)
+        agent.churn(2)
+        return answer
+
+    ring.read = read  # type: ignore[method-assign]
+    reader.rings.end()
+    assert len(reader.rings) == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_memory_never_reaches_the_server(seed: int) -> None:
+    """Whatever stands there, at first and later: the ring is read or left, and nothing is raised."""
+    numbers = random.Random(seed)
+    agent, reader = Agent(), Reader()
+    agent.chip(0, 555, 0)
+    agent.place(0, [0])
+    try:
+        source = reader.adopt(agent)
+        for _ in range(30):
+            if numbers.random() < 0.2:
+                agent.place(numbers.randrange(PLACES), [numbers.choice([0, 1, 60000])], numbers.choice([0, 1, 2]))
+            if numbers.random() < 0.2:
+                at = numbers.randrange(agent.at["table_at"], agent.size - 64)
+                agent.map[at : at + 64] = numbers.randbytes(64)
+                agent.put(table_high=numbers.choice([0, 5, TABLE, 1 << 31]))
+            if numbers.random() < 0.1:
+                agent.put(head=agent.head + numbers.choice([1, SLOTS, 3 * SLOTS]))
+            for _ in range(numbers.choice([1, 5, 40])):
+                agent.record(
+                    numbers.choice([1, 2, 3, 4, 4, 4, 5, 6, 7, 8, 9]),
+                    numbers.choice([0, 1, 2, NO_SLOT]),
+                    **{name: numbers.getrandbits(numbers.choice([1, 2, 8])) for name in ("kind", "flags", "layout")},
+                    **{name: numbers.getrandbits(numbers.choice([1, 8, 32])) for name in ("per_bank", "cores", "name")},
+                    **{name: numbers.getrandbits(numbers.choice([1, 8, 64])) for name in ("address", "size")},
+                    place=numbers.choice([0, 0, 0, 0, numbers.getrandbits(3)]),
+                    program=numbers.randrange(3),
+                )
+            reader.follow()
+            if not len(reader.rings):
+                break
+        reader.rings.end()
+        assert source.process.count >= 0
+        assert all(total.used >= 0 for chip in reader.ledger.chips.values() for total in chip.totals())
+    finally:
+        reader.ingest.close()
+        agent.close()
