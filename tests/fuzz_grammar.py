@@ -158,7 +158,7 @@ def run(draw: Numbers) -> bytes:
 
 def chip(draw: Numbers) -> dict[str, Any]:
     rng = draw.rng
-    uid = rng.choice(_JSON_TEXTS) if draw.extreme() else rng.choice(("1", "2", "3"))
+    chip_id = rng.choice(_JSON_TEXTS) if draw.extreme() else rng.choice(("1", "2", "3"))
     geometry: Any = None
     if draw.chance(0.85):
         # arch, grid x, grid y, L1 of a core, L1 base, end of the map, banks, bank, L1_SMALL, trace, live
@@ -168,7 +168,7 @@ def chip(draw: Numbers) -> dict[str, Any]:
             draw.json_number(0, 32768), draw.json_number(0, 1 << 20),
         ]  # fmt: skip
         geometry = [rng.randrange(5), *sizes, draw.chance(0.8)]
-    fields: dict[str, Any] = {"uid": uid, "geometry": geometry, "arch": rng.randrange(5)}
+    fields: dict[str, Any] = {"chip": chip_id, "geometry": geometry, "arch": rng.randrange(5)}
     if draw.chance(0.3):
         fields["pci"] = rng.choice((*_JSON_TEXTS, "0000:03:00.0", None))
     if draw.chance(0.3):
@@ -184,7 +184,7 @@ def chip(draw: Numbers) -> dict[str, Any]:
 
 def opened(draw: Numbers, op: int = native.DEVICE_OPENED) -> bytes:
     if draw.extreme() and draw.chance(0.05):
-        body = b'{"uid":"1","geometry":' + b"[" * 30000 + b"]" * 30000 + b"}"
+        body = b'{"chip":"1","geometry":' + b"[" * 30000 + b"]" * 30000 + b"}"
     else:
         body = json.dumps(chip(draw)).encode()
     return _body(op, draw.device(), body)

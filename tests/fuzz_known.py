@@ -74,7 +74,7 @@ def many_wide_parts() -> bytes:
 
 
 def lone_surrogate() -> bytes:
-    body = b'{"uid":"\\ud800","board":"\\udfff","pci":"\\ud800","geometry":null}'
+    body = b'{"chip":"\\ud800","board":"\\udfff","pci":"\\ud800","geometry":null}'
     opened = native.body_record(native.DEVICE_OPENED, 0, body)
     return records() + opened + encode(Allocated(0, Kind.DRAM, 64, 64))
 

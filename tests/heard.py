@@ -43,9 +43,9 @@ class Heard:
     def rejected(self) -> object:
         return self.client.stats()["rejected"]
 
-    def used(self, uid: str, *kinds: Kind) -> int:
+    def used(self, chip_id: str, *kinds: Kind) -> int:
         """Bytes of these kinds on a chip, 0 if nobody heard of it."""
-        chip = self.ledger.chips.get(uid)
+        chip = self.ledger.chips.get(chip_id)
         return sum(chip.kinds[kind].used for kind in kinds) if chip is not None else 0
 
     def allocations(self, kind: Kind) -> list[Allocation]:
@@ -53,12 +53,12 @@ class Heard:
 
     def agrees_with(self, places: Iterable[Place]) -> bool:
         """Is what was heard what the places really hold, and nothing odd?"""
-        real = {uid: {k: n for k, n in one.used.items() if n} for uid, one in held(places).items()}
+        real = {chip_id: {k: n for k, n in one.used.items() if n} for chip_id, one in held(places).items()}
         heard = {
-            uid: {kind: chip.kinds[kind].used for kind in Kind if chip.kinds[kind].used}
-            for uid, chip in self.ledger.chips.items()
+            chip_id: {kind: chip.kinds[kind].used for kind in Kind if chip.kinds[kind].used}
+            for chip_id, chip in self.ledger.chips.items()
         }
         assert not self.ledger.anomalies, self.ledger.anomalies
         assert not self.rejected
-        assert {uid: used for uid, used in heard.items() if used} == real
+        assert {chip_id: used for chip_id, used in heard.items() if used} == real
         return True

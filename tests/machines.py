@@ -182,7 +182,7 @@ class Machine:
         *,
         name: str = "python",
         command: str | Sequence[str] = "python model.py",
-        uid: int = 0,
+        user_id: int = 0,
         holds: Sequence[int] = (),
         start: int = 100_000,
         state: str = "S",
@@ -193,8 +193,8 @@ class Machine:
     ) -> Path:
         """A process, and its folder in /proc. ``start`` is in ticks since boot, ``container`` the path in its cgroup.
 
-        A number that stands twice in ``holds`` is a device opened twice. The folder belongs to ``uid`` if we may give
-        it away; what other users could not read there has a mode that says so.
+        A number that stands twice in ``holds`` is a device opened twice. The folder belongs to ``user_id`` if we may
+        give it away; what other users could not read there has a mode that says so.
         """
         folder = self.root / f"proc/{pid}"
         words = command.split() if isinstance(command, str) else command
@@ -203,7 +203,7 @@ class Machine:
             folder / "stat", f"{pid} ({name[:15]}) {state} 1 {pid} {pid} 0 -1 {' '.join(['0'] * 13)} {start} {zeros}"
         )
         inner = f"{pid}\t{inner_pid}" if inner_pid is not None else f"{pid}"
-        ids = f"{uid}\t{uid}\t{uid}\t{uid}"
+        ids = f"{user_id}\t{user_id}\t{user_id}\t{user_id}"
         _write(
             folder / "status",
             f"Name:\t{name[:15]}\nState:\t{state} (sleeping)\nTgid:\t{pid}\nNgid:\t0\nPid:\t{pid}\nPPid:\t1\n"
@@ -220,7 +220,7 @@ class Machine:
         for place, number in enumerate(holds, start=3):
             (descriptors / str(place)).symlink_to(f"/dev/tenstorrent/{number}")
             self.holder(number, pid)
-        self._give(folder, uid)
+        self._give(folder, user_id)
         return folder
 
     def holder(self, number: int, pid: int) -> None:
@@ -236,9 +236,9 @@ class Machine:
         for pids in (self.root / "proc/driver/tenstorrent").glob("*/pids"):
             pids.write_text("".join(f"{line}\n" for line in pids.read_text().split() if line != str(pid)))
 
-    def shm_file(self, uid: int | str, content: bytes, *, mode: int = 0o600, owner: int | None = None) -> Path:
-        """tt-metal's counters of one chip; ``uid`` is the chip's unique id."""
-        path = self.root / f"dev/shm/tt_device_{uid}_memory"
+    def shm_file(self, chip_id: int | str, content: bytes, *, mode: int = 0o600, owner: int | None = None) -> Path:
+        """tt-metal's counters of one chip; ``chip_id`` is the chip's unique id."""
+        path = self.root / f"dev/shm/tt_device_{chip_id}_memory"
         path.write_bytes(content)
         path.chmod(mode)
         if owner is not None:
@@ -282,14 +282,14 @@ class Machine:
                 path.write_bytes(_text(value))
 
     @staticmethod
-    def _give(folder: Path, uid: int) -> None:
+    def _give(folder: Path, user_id: int) -> None:
         """As the kernel has it: environ, maps and fd are for the owner alone. Where we may not give, for nobody."""
-        ours = uid == os.geteuid()
+        ours = user_id == os.geteuid()
         private = {"environ": 0o400, "maps": 0o400, "fd": 0o500}
         for path in (folder, *folder.iterdir()):
             if not ours:
                 try:
-                    os.chown(path, uid, uid)
+                    os.chown(path, user_id, user_id)
                 except PermissionError:
                     if path.name in private:
                         path.chmod(0)
@@ -388,10 +388,10 @@ def old_driver(root: Path) -> Machine:
     return machine
 
 
-def foreign_uid(root: Path) -> Machine:
+def foreign_user(root: Path) -> Machine:
     """Another user works on the chip."""
     machine = n150(root)
-    machine.process(4711, name="python3", command="python3 train.py --epochs 3", uid=1234, holds=[0, 0])
+    machine.process(4711, name="python3", command="python3 train.py --epochs 3", user_id=1234, holds=[0, 0])
     return machine
 
 
@@ -407,7 +407,7 @@ def containers(root: Path) -> Machine:
     machine = n150(root)
     machine.chip(1, "n150")
     machine.process(4711, name="python", command="python serve.py", holds=[0], container=DOCKER, inner_pid=17)
-    machine.process(4712, name="vllm", command="vllm serve", uid=1000, holds=[1], container=KUBERNETES, inner_pid=1)
+    machine.process(4712, name="vllm", command="vllm serve", user_id=1000, holds=[1], container=KUBERNETES, inner_pid=1)
     machine.holder(1, 0)
     return machine
 

@@ -33,10 +33,10 @@ def driver_chip(kmd: int, board: str = "n150", *, arch: str = "wormhole_b0", **f
     }  # fmt: skip
 
 
-def holder(pid: int, *holds: int, start: int = 100, uid: int = 1000, name: str = "python") -> Json:
+def holder(pid: int, *holds: int, start: int = 100, user_id: int = 1000, name: str = "python") -> Json:
     """A process that has chips open."""
     return {
-        "pid": pid, "start": start, "uid": uid, "user": "ann", "name": name, "command": f"{name} model.py",
+        "pid": pid, "start": start, "user_id": user_id, "user": "ann", "name": name, "command": f"{name} model.py",
         "container": None, "job": {"id": "session 3", "name": "bash"}, "inner_pid": None, "letter": "S",
         "holds": list(holds),
     }  # fmt: skip
@@ -47,28 +47,28 @@ def slot(pid: int, *sizes: int, state: str = "live", start: int = 100, name: str
     counted = dict(zip(KINDS, (*sizes, 0, 0, 0, 0, 0)))
     live = state == "live"
     return {
-        "pid": pid, "process": pid if live else None, "start": start if live else None, "uid": 1000 if live else None,
-        "name": name, **counted, "updated": 1.5e9, "state": state, "why": None,
+        "pid": pid, "process": pid if live else None, "start": start if live else None,
+        "user_id": 1000 if live else None, "name": name, **counted, "updated": 1.5e9, "state": state, "why": None,
     }  # fmt: skip
 
 
-def counters(uid: int | str, *slots: Json, metal_id: int = 0, lost: int = 0) -> Json:
+def counters(chip_id: int | str, *slots: Json, metal_id: int = 0, lost: int = 0) -> Json:
     """tt-metal's counters of a chip; ``lost`` bytes of DRAM in the totals belong to nobody's slot."""
     totals = {kind: sum(one[kind] for one in slots) for kind in KINDS}
     totals["dram"] += lost
     live = {kind: sum(one[kind] for one in slots if one["state"] == "live") for kind in KINDS}
     stale: Json = {kind: max(0, totals[kind] - live[kind]) for kind in KINDS[:4]}
     return {
-        "uid": str(uid), "path": f"/dev/shm/tt_device_{uid}_memory", "owner": 1000, "state": "ok", "why": None,
+        "chip": str(chip_id), "path": f"/dev/shm/tt_device_{chip_id}_memory", "owner": 1000, "state": "ok", "why": None,
         "version": 3, "metal_id": metal_id, "attached": 1, "updated": 1.5e9, "totals": totals, "slots": list(slots),
         "live": live, "stale": {**stale, "cb": None},
     }  # fmt: skip
 
 
-def unreadable(uid: int | str) -> Json:
+def unreadable(chip_id: int | str) -> Json:
     unknown = ("version", "metal_id", "attached", "updated", "totals", "live", "stale")
     said = {"slots": [], "state": "unreadable", "why": "belongs to bob (uid 1001)"}
-    return {**counters(uid), **dict.fromkeys(unknown), **said}
+    return {**counters(chip_id), **dict.fromkeys(unknown), **said}
 
 
 def machine(*chips: Json, processes: Any = (), shm: Any = (), foreign: dict[int, int] | None = None) -> Json:
@@ -97,10 +97,12 @@ class Account:
         for event in events:
             self.ledger.apply(0.0, source, event)
 
-    def tracked(self, pid: int, uid: str, *, device: int = 0, dram: int = 0, l1: int = 0, remote: bool = False) -> None:
+    def tracked(
+        self, pid: int, chip_id: str, *, device: int = 0, dram: int = 0, l1: int = 0, remote: bool = False
+    ) -> None:
         """A process under the agent holds so much of a chip."""
         source, board = self.source(pid), BOARDS["n150"]
-        info = ChipInfo(uid, None, None, board.arch, None, remote, board._replace(live=True))
+        info = ChipInfo(chip_id, None, None, board.arch, None, remote, board._replace(live=True))
         self.apply(source, DeviceOpened(device, info))
         for kind, size in ((Kind.DRAM, dram), (Kind.L1, l1)):
             if size:

@@ -133,12 +133,12 @@ class RingMemory:
                 pack_into("<Q", self.map, at, 0)
         return record
 
-    def plain(self, *, chips: Sequence[int] = (0,), grid: tuple[int, int] = (8, 8), uids: int = 0) -> None:
+    def plain(self, *, chips: Sequence[int] = (0,), grid: tuple[int, int] = (8, 8), chip_ids: int = 0) -> None:
         """One open mesh of chips with these numbers, as an agent on an n150 would describe it."""
         mask = sum(1 << 64 * y + x for y in range(grid[1]) for x in range(grid[0]))
         cores = self.blob(mask.to_bytes(64 * 8, "little"))
         for index, number in enumerate(chips):
-            self.put_chip(index, unique_id=uids + index if uids else 0, number=number, arch=2, board=3)
+            self.put_chip(index, unique_id=chip_ids + index if chip_ids else 0, number=number, arch=2, board=3)
         banks = [
             {"size": 1 << 30, "banks": 12, "unit": 32},
             {"size": 1360544, "banks": 64, "unit": 32},

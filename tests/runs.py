@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from tests.mock.wheel import ROOT, remove_statistics, uids, wheel
+from tests.mock.wheel import ROOT, chip_ids, remove_statistics, wheel
 from tests.support import PATIENCE, Server, wait_until
 from ttmem.agent import require
 
@@ -51,11 +51,11 @@ class Bench:
     def __init__(self, folder: Path, board: str = "n150", python: str = "3.12") -> None:
         self.folder = folder
         self.board = board
-        self.uid_seed = secrets.randbits(63)
-        self.uids = {chip: str(uid) for chip, uid in uids(board, self.uid_seed).items()}
+        self.chip_id_seed = secrets.randbits(63)
+        self.chip_ids = {chip: str(chip_id) for chip, chip_id in chip_ids(board, self.chip_id_seed).items()}
         self.python = wheel(python).python
         nobody = {"TTMEM_SOCKET": str(folder / "nobody.sock")}
-        self.environment = wheel(python).environment(board, folder, self.uid_seed) | nobody
+        self.environment = wheel(python).environment(board, folder, self.chip_id_seed) | nobody
         for name in ("COLUMNS", "LINES", "NO_COLOR"):  # of the terminal that the tests are run on
             self.environment.pop(name, None)
 
@@ -101,7 +101,7 @@ class Bench:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        remove_statistics(self.board, self.uid_seed)
+        remove_statistics(self.board, self.chip_id_seed)
 
 
 class InStep:
@@ -256,8 +256,8 @@ def reserved(memory: Mapping[str, Any]) -> tuple[int, int]:
     return memory["dram"]["reserved"] or 0, memory["l1"]["reserved"] or 0
 
 
-def memory_of(snapshot: Mapping[str, Any], uid: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(chip["memory"] for chip in snapshot["chips"] if chip["uid"] == uid)
+def memory_of(snapshot: Mapping[str, Any], chip_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(chip["memory"] for chip in snapshot["chips"] if chip["chip"] == chip_id)
     return found
 
 
@@ -282,13 +282,13 @@ def figures(memory: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def agrees(server: Server, record: Mapping[str, Any], uid: str) -> bool:
+def agrees(server: Server, record: Mapping[str, Any], chip_id: str) -> bool:
     """Does the server say of a chip what ttnn says?"""
-    chips = {chip["uid"]: chip["memory"] for chip in server.snapshot()["chips"]}
-    return uid in chips and reserved(chips[uid]) == taken(record)
+    chips = {chip["chip"]: chip["memory"] for chip in server.snapshot()["chips"]}
+    return chip_id in chips and reserved(chips[chip_id]) == taken(record)
 
 
-def wait_for_account(server: Server, record: Mapping[str, Any], uid: str) -> dict[str, Any]:
+def wait_for_account(server: Server, record: Mapping[str, Any], chip_id: str) -> dict[str, Any]:
     """The chip's memory by the server, when it says what ttnn says."""
-    wait_until(lambda: agrees(server, record, uid), "the server's account")
-    return memory_of(server.snapshot(), uid)
+    wait_until(lambda: agrees(server, record, chip_id), "the server's account")
+    return memory_of(server.snapshot(), chip_id)

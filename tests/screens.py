@@ -38,8 +38,8 @@ FILES = Path(__file__).resolve().parent / "data" / "top"
 RENEW = os.environ.get("TTMEM_RENEW_SCREENS") == "1"
 SIZES = {"80x24": Size(80, 24), "120x40": Size(120, 40), "200x60": Size(200, 60)}
 INNER = {name: Size(size.width, size.height - 2) for name, size in SIZES.items()}  # without the lines around a view
-VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Allocations", "Groups", "Events")
-KEYS = {"Groups": "g", "Events": "e"}  # which lead there from allocations: the three are one view
+VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Allocations", "Breakdown", "Events")
+KEYS = {"Breakdown": "g", "Events": "e"}  # which lead there from allocations: the three are one view
 QUIET = {"track", "free"}  # styles of what is not there, which need not be read
 
 
@@ -91,10 +91,10 @@ def whole(view: str, chips: int, charts: str) -> Mapping[str, list[Row]]:
 # -- a view alone ------------------------------------------------------------------------------------------------
 
 
-def picture_of(*uids: str, pids: tuple[int, ...] = ()) -> Json:
+def picture_of(*chip_ids: str, pids: tuple[int, ...] = ()) -> Json:
     """Chips and processes of which nothing is known."""
     made = blank.picture(TIME, "box")
-    made["chips"] = [blank.chip(uid) for uid in uids]
+    made["chips"] = [blank.chip(chip_id) for chip_id in chip_ids]
     made["processes"] = [blank.process(pid, "tracked") for pid in pids]
     return made
 

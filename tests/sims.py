@@ -25,7 +25,7 @@ Sizes = dict[str, int]  # bytes by the label of their kind
 
 
 class Step(NamedTuple):
-    """What all processes did, and what each of them truly holds, by pid and the uid of the chip."""
+    """What all processes did, and what each of them truly holds, by pid and the chip_id of the chip."""
 
     did: str
     held: bool
@@ -34,7 +34,7 @@ class Step(NamedTuple):
     @property
     def chips(self) -> dict[str, dict[str, Any]]:
         """The truth of all chips; no two processes share one."""
-        return {uid: held for truth in self.truths.values() for uid, held in truth.items()}
+        return {chip_id: held for truth in self.truths.values() for chip_id, held in truth.items()}
 
 
 class Simulation:
@@ -220,23 +220,25 @@ def assert_account(server: Server, step: Step) -> dict[str, Any]:
     snapshot = server.snapshot()
     used, reserved = {}, {}
     for chip in snapshot["chips"]:
-        used[chip["uid"]], reserved[chip["uid"]] = used_of(chip["memory"]), reserved_of(chip["memory"])
-    assert used == {uid: truth["used"] for uid, truth in step.chips.items()}, step.did
-    assert reserved == {uid: truth["reserved"] for uid, truth in step.chips.items()}, step.did
+        used[chip["chip"]], reserved[chip["chip"]] = used_of(chip["memory"]), reserved_of(chip["memory"])
+    assert used == {chip_id: truth["used"] for chip_id, truth in step.chips.items()}, step.did
+    assert reserved == {chip_id: truth["reserved"] for chip_id, truth in step.chips.items()}, step.did
     assert kinds_of(snapshot) == {
-        pid: {uid: truth["used"] for uid, truth in truths.items()} for pid, truths in step.truths.items()
+        pid: {chip_id: truth["used"] for chip_id, truth in truths.items()} for pid, truths in step.truths.items()
     }, step.did
     return snapshot
 
 
 def assert_cores(server: Server, machine: Machine, step: Step) -> None:
     """The same of every core."""
-    assert cores_by_allocations(server, machine) == {uid: truth["cores"] for uid, truth in step.chips.items()}, step.did
+    assert cores_by_allocations(server, machine) == {
+        chip_id: truth["cores"] for chip_id, truth in step.chips.items()
+    }, step.did
 
 
 def kinds_of(snapshot: Mapping[str, Any]) -> dict[int, dict[str, Sizes]]:
     """Bytes by kind that each process holds on each of its chips, or held when it ended."""
     return {
-        process["pid"]: {chip["uid"]: _present(chip["kinds"]) for chip in process["chips"]}
+        process["pid"]: {chip["chip"]: _present(chip["kinds"]) for chip in process["chips"]}
         for process in snapshot["processes"]
     }

@@ -104,8 +104,8 @@ class Server:
     def process_of(self, pid: int) -> dict[str, Any] | None:
         return next((p for p in self.snapshot()["processes"] if p["pid"] == pid), None)
 
-    def chip(self, uid: str = "assumed:0") -> dict[str, Any]:
-        return next(chip["memory"] for chip in self.snapshot()["chips"] if chip["uid"] == uid)
+    def chip(self, chip_id: str = "assumed:0") -> dict[str, Any]:
+        return next(chip["memory"] for chip in self.snapshot()["chips"] if chip["chip"] == chip_id)
 
     def connect(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

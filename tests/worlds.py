@@ -98,7 +98,7 @@ class World:
 
         picture = asyncio.run(ask())
         for process in picture["processes"]:
-            process["user"] = {0: "root", 1000: "ann", 1001: "bob"}[process["uid"]]
+            process["user"] = {0: "root", 1000: "ann", 1001: "bob"}[process["user_id"]]
         return {**picture, "host": "box"}
 
     # -- the machine ---------------------------------------------------------------------------------------------
@@ -122,9 +122,9 @@ class World:
         last = self.chips - 1
         holders = [
             {**pictures.holder(4711, *range(self.chips), start=2_240_000), "command": _SERVE},
-            {**pictures.holder(5003, last, start=1_200_000, uid=1001, name="train"), "user": "bob"},
+            {**pictures.holder(5003, last, start=1_200_000, user_id=1001, name="train"), "user": "bob"},
         ]
-        shm = [pictures.counters(_uid(last), pictures.slot(77, 5 * GIB, 2 * MIB, state="dead"))]
+        shm = [pictures.counters(_chip_id(last), pictures.slot(77, 5 * GIB, 2 * MIB, state="dead"))]
         return pictures.machine(*self._seen, processes=holders, shm=shm)
 
     # -- the workload --------------------------------------------------------------------------------------------
@@ -143,7 +143,9 @@ class World:
         other = self.ledger.source(NOW - _LAST, owners[1], "client", Confidence.REPORTED)
         dead = self.ledger.source(NOW - _LAST, ProcessInfo(4242, 2_200_000, 0, "warmup"), "agent", Confidence.EXACT)
         for number in range(self.chips):
-            info = ChipInfo(_uid(number), f"0000:{number + 1:02x}:00.0", number, geometry.arch, board, False, geometry)
+            info = ChipInfo(
+                _chip_id(number), f"0000:{number + 1:02x}:00.0", number, geometry.arch, board, False, geometry
+            )
             self._apply(0, model, DeviceOpened(number, info), *_weights(number, geometry.cores))
             if number == 0:
                 self._apply(0, other, DeviceOpened(0, info), Allocated(0, Kind.DRAM, 0x9000_0000, 700 * MIB))
@@ -164,7 +166,7 @@ def _geometry(board: str) -> Geometry:
     return BOARDS[board]._replace(live=True, l1_small_size=32 * KIB, trace_size=96 * MIB)
 
 
-def _uid(number: int) -> str:
+def _chip_id(number: int) -> str:
     return str(880001 + number)
 
 

@@ -13,7 +13,7 @@ from ttmem.wire.agent_ring import NO_SLOT, RECORD, RECORD_SIZE, Record, RingEven
 
 def main(path: str, chips: int, records: int) -> None:
     memory = RingMemory(slots=records, chips=chips)
-    memory.plain(chips=range(chips), uids=1000)
+    memory.plain(chips=range(chips), chip_ids=1000)
     with connect(path) as sock:
         memory.hand_over(sock)
         sock.sendall(handshake.sync(99))

@@ -50,20 +50,20 @@ def buffers(kinds: dict[str, int] | None) -> dict[str, int]:
 @pytest.mark.parametrize(("ending", "code"), [("kill", 137), ("abort", 134), ("segfault", 139), ("os_exit", 0)])
 def test_a_sudden_end(bench: Bench, server: Server, ending: str, code: int) -> None:
     """Server and run both have what was held; afterwards the server has given it all back and still knows."""
-    uid = bench.uids[0]
+    chip_id = bench.chip_ids[0]
     with bench.in_step("ttnn_endings", "--ending", ending, TTMEM_SOCKET=server.path) as running:
         for record in running.records():
-            wait_for_account(server, record, uid)
+            wait_for_account(server, record, chip_id)
             before = server.snapshot()
         ran = running.ran
     assert ran.code == code
     assert addresses(ran.data["left"]) == record["buffers"]
-    assert figures(memory_of(ran.data["final"], uid)) == figures(memory_of(before, uid))
+    assert figures(memory_of(ran.data["final"], chip_id)) == figures(memory_of(before, chip_id))
     (pid,) = (process["pid"] for process in before["processes"])
     wait_until(lambda: server.process_of(pid)["state"] == "exited", "the burial")  # type: ignore[index]
     after = server.snapshot()
-    assert reserved(memory_of(after, uid)) == (0, 0)
-    assert memory_of(after, uid)["l1"]["used"] == 0
+    assert reserved(memory_of(after, chip_id)) == (0, 0)
+    assert memory_of(after, chip_id)["l1"]["used"] == 0
     (dead,) = after["processes"]
     assert dead["allocations"] == len(ran.data["left"])
     assert dead["chips"][0]["kinds"] == before["processes"][0]["chips"][0]["kinds"]
@@ -75,14 +75,14 @@ def test_a_sudden_end(bench: Bench, server: Server, ending: str, code: int) -> N
 def test_a_fork(bench: Bench, server: Server) -> None:
     """What the child allocates is the child's; what it inherited, and frees of that, are nobody's business."""
     parents: list[dict[str, int] | None] = []
-    uid, pids = bench.uids[0], {}
+    chip_id, pids = bench.chip_ids[0], {}
     with bench.in_step("ttnn_bad_days", "--day", "fork", TTMEM_SOCKET=server.path) as running:
         for record in running.records():
             pids[record["what"]] = record["pid"]
             if record["what"] == "child":
                 wait_for_share(server, record["pid"], 512 * 64 * 2, 512 * 64 * 2)
             else:
-                wait_for_account(server, record, uid)
+                wait_for_account(server, record, chip_id)
             parents.append(held(server, pids["before"]))
         ran = running.ran
     assert parents[0] == parents[1] == parents[2]
@@ -145,7 +145,7 @@ def test_with_and_without_ttnns_own_statistics(bench: Bench, tracking: dict[str,
     ran, plain = bench.run("ttnn_endings", **tracking), bench.plain("ttnn_endings", **tracking)
     peak, kept = ran.records
     assert ran.out == plain.out
-    assert reserved(memory_of(ran.data["peak"], bench.uids[0])) == taken(peak)
+    assert reserved(memory_of(ran.data["peak"], bench.chip_ids[0])) == taken(peak)
     assert addresses(ran.data["left"]) == kept["buffers"]
     assert ran.data["completeness"] == 1.0
 
@@ -154,22 +154,22 @@ def test_with_and_without_ttnns_own_statistics(bench: Bench, tracking: dict[str,
 
 
 def test_a_server_that_stands_still_while_the_ring_runs_over(bench: Bench, server: Server) -> None:
-    uid = bench.uids[0]
+    chip_id = bench.chip_ids[0]
     with bench.in_step(*FLOOD, TTMEM_SOCKET=server.path) as running:
         records = running.records()
         before = next(records)
-        wait_for_account(server, before, uid)
+        wait_for_account(server, before, chip_id)
         with server.stopped():
             flooded = next(records)
-        wait_for_account(server, flooded, uid)
+        wait_for_account(server, flooded, chip_id)
         assert server.process_of(flooded["pid"])["anomalies"]["dropped"] > 10000  # type: ignore[index]
         after = next(records)
-        wait_for_account(server, after, uid)
-        last = memory_of(server.snapshot(), uid)
+        wait_for_account(server, after, chip_id)
+        last = memory_of(server.snapshot(), chip_id)
         ran = running.ran
     assert ran.code == 0
     assert ran.data["dropped"] == 0
-    assert figures(memory_of(ran.data["final"], uid)) == figures(last)
+    assert figures(memory_of(ran.data["final"], chip_id)) == figures(last)
 
 
 def test_a_run_that_stands_still_while_the_ring_runs_over(bench: Bench) -> None:
@@ -186,7 +186,7 @@ def test_a_run_that_stands_still_while_the_ring_runs_over(bench: Bench) -> None:
         ran = running.ran
     assert ran.data["dropped"] > 10000
     assert addresses(ran.data["left"]) == after["buffers"]
-    assert reserved(memory_of(ran.data["final"], bench.uids[0])) == taken(after)
+    assert reserved(memory_of(ran.data["final"], bench.chip_ids[0])) == taken(after)
     assert (
         len({allocation["program"] for allocation in ran.data["left"] if allocation["program"]})
         == after["program_cache"]
@@ -244,7 +244,7 @@ def test_a_server_that_stands_still_holds_nobody_up(bench: Bench, server: Server
         with bench.in_step("ttnn_bad_days", "--day", "flood", "--cycles", "10000", TTMEM_SOCKET=server.path) as running:
             records = running.records()
             before = next(records)
-            wait_for_account(server, before, bench.uids[0])
+            wait_for_account(server, before, bench.chip_ids[0])
             if stopped:
                 with server.stopped():
                     took[stopped] = next(records)["took"]
@@ -253,7 +253,7 @@ def test_a_server_that_stands_still_holds_nobody_up(bench: Bench, server: Server
             else:
                 took[stopped] = next(records)["took"]
                 assert running.ran.code == 0
-        wait_until(lambda: reserved(server.chip(bench.uids[0])) == (0, 0), "the end")
+        wait_until(lambda: reserved(server.chip(bench.chip_ids[0])) == (0, 0), "the end")
     assert took[True] < 5 * took[False] + 20  # thousands of times the time, if only a part of the events waited for it
 
 
@@ -262,17 +262,17 @@ def test_a_server_that_stands_still_holds_nobody_up(bench: Bench, server: Server
 
 def test_no_descriptors_left(bench: Bench, server: Server) -> None:
     """The agent goes on in private memory; when there are descriptors again it shares all it knows."""
-    uid = bench.uids[0]
+    chip_id = bench.chip_ids[0]
     with bench.in_step("ttnn_bad_days", "--day", "descriptors", TTMEM_SOCKET=server.path) as running:
         for record in running.records():
             if record["what"] == "before":
-                wait_for_account(server, record, uid)
+                wait_for_account(server, record, chip_id)
             elif record["what"] == "exhausted":
                 assert held(server, record["pid"]) is None
             else:
                 own = {"free again": (36864, 38912), "more": (12288, 43008)}[record["what"]]
                 wait_for_share(server, record["pid"], *own)
-                assert agrees(server, record, uid)  # parent and child together are what the child's allocator says
+                assert agrees(server, record, chip_id)  # parent and child together are what the child's allocator says
         assert running.ran.code == 0
     assert set(server.snapshot()["anomalies"].values()) == {0}
 
@@ -307,10 +307,10 @@ def test_two_processes_call_their_chips_device_0(folder: Path, server: Server) -
     processes = {process["pid"]: process for process in snapshot["processes"]}
     for number, record in enumerate(done.records):
         (chip,) = processes[record["pid"]]["chips"]
-        assert (chip["uid"], chip["metal_id"]) == (bench.uids[number], 0)
+        assert (chip["chip"], chip["metal_id"]) == (bench.chip_ids[number], 0)
         rows = 1024 if number else 64
         assert (chip["peak_dram"], chip["peak_l1"]) == (rows * 64 * 2, rows * 64 * 2)
-        assert memory_of(snapshot, chip["uid"])["dram"]["peak"] == rows * 64 * 2
+        assert memory_of(snapshot, chip["chip"])["dram"]["peak"] == rows * 64 * 2
 
 
 def test_a_chip_that_is_known_is_shown_once(folder: Path, server: Server) -> None:
@@ -318,7 +318,7 @@ def test_a_chip_that_is_known_is_shown_once(folder: Path, server: Server) -> Non
     with Bench(folder, "n150x2") as bench:
         assert bench.preloaded("ttnn_endings", TT_VISIBLE_DEVICES="1", TTMEM_SOCKET=server.path).code == 0
     wait_until(lambda: server.snapshot()["processes"], "the process")
-    assert [chip["uid"] for chip in server.snapshot()["chips"]] == [bench.uids[1]]
+    assert [chip["chip"] for chip in server.snapshot()["chips"]] == [bench.chip_ids[1]]
 
 
 @pytest.mark.parametrize("ending", ["close", "leave", "exception", "os_exit", "kill", "abort", "segfault", "thread"])

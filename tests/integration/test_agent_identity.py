@@ -74,8 +74,8 @@ def test_buffers_with_an_address_of_their_own_on_each_core(board: str, folder: P
             if not record["meshes"]:
                 continue
             (view,) = [mesh["views"]["L1"] for mesh in record["meshes"]]
-            for number, uid in program.uids.items():
-                chip = ledger.chips[str(uid)]
+            for number, chip_id in program.chip_ids.items():
+                chip = ledger.chips[str(chip_id)]
                 own = sum(size for device, _, size in record["per_core"] if device == number)
                 assert chip.kinds[Kind.L1].reserved == view["banks"] * view["allocated_per_bank"] + own
                 assert completeness(chip) in (None, 1.0)
@@ -85,7 +85,7 @@ def test_buffers_with_an_address_of_their_own_on_each_core(board: str, folder: P
             late = from_the_table(agent)
             assert per_core(late) == record["per_core"]
             assert [chip.kinds[Kind.L1].used for chip in late.chips.values()] == [
-                chip.kinds[Kind.L1].used for uid, chip in ledger.chips.items() if uid in late.chips
+                chip.kinds[Kind.L1].used for chip_id, chip in ledger.chips.items() if chip_id in late.chips
             ]
             asked += _same_count(agent, record["per_core"])
         assert not list(ledger.allocations())
@@ -115,7 +115,7 @@ def test_a_map_with_them_says_what_it_does_not_know(folder: Path) -> None:
             collector.drain()
             if record["what"] != "left":
                 continue
-            chip = collector.ledger.chips[str(program.uids[0])]
+            chip = collector.ledger.chips[str(program.chip_ids[0])]
             assert chip.geometry is not None
             survey = Survey(chip, chip.geometry)
             for allocation in collector.ledger.allocations():

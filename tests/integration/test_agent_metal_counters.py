@@ -35,7 +35,7 @@ class Stock(NamedTuple):
 
 def stock(program: Program) -> Stock:
     """Read them as any other process would."""
-    content = statistics(program.board, program.uid_seed)[0].read_bytes()
+    content = statistics(program.board, program.chip_id_seed)[0].read_bytes()
     (version,) = struct.unpack_from("<I", content)
     assert version in _VERSIONS, f"the counters have a new layout: version {version}"
     _, l1, _, _, cb = _TOTALS.unpack_from(content, _TOTALS_AT)
@@ -62,7 +62,7 @@ class Bench:
         program = Program(
             *(wheel(self._python), "ttnn_shm", "n150", own, "--acts", ",".join(acts)),
             environment={"LD_PRELOAD": str(require()), "TTMEM_SOCKET": self._server.path},
-            uid_seed=self._programs[0].uid_seed if self._programs else None,
+            chip_id_seed=self._programs[0].chip_id_seed if self._programs else None,
         )
         self._programs.append(program)
         return program
@@ -72,7 +72,7 @@ class Bench:
             program.__exit__(None, None, None)
 
     def l1(self) -> dict[str, Any]:
-        l1: dict[str, Any] = self._server.chip(str(self._programs[0].uids[0]))["l1"]
+        l1: dict[str, Any] = self._server.chip(str(self._programs[0].chip_ids[0]))["l1"]
         return l1
 
     def says(self, true: Callable[[dict[str, Any]], bool], what: str) -> None:

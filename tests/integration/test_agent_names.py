@@ -51,7 +51,7 @@ def test_geometry_is_read_from_the_device(board: str, folder: Path) -> None:
             geometry = chip.geometry
             assert geometry is not None
             assert geometry.live
-            assert chip.uid == str(program.uids[number])
+            assert chip.id == str(program.chip_ids[number])
             assert chip.info.board == {"t3k": "n300"}.get(board, board)
             mine = {name: getattr(geometry, name) for name in said if hasattr(geometry, name)}
             assert mine == {name: value for name, value in said.items() if name in mine}

@@ -51,7 +51,7 @@ class Oracle:
     def __init__(self, collector: Collector, program: Program) -> None:
         self._collector = collector
         self._pid = program.pid
-        self._uids: Mapping[int, int] = program.uids
+        self._chip_ids: Mapping[int, int] = program.chip_ids
         self.compared = 0
         self.fresh = 0  # audits that nothing had changed since
 
@@ -61,9 +61,9 @@ class Oracle:
 
     def compare(self, meshes: list[dict[str, Any]], listed: bool = True) -> None:
         self._collector.drain()
-        for number, uid in self._uids.items():
+        for number, chip_id in self._chip_ids.items():
             here = [mesh for mesh in meshes if number in mesh["chips"]]
-            chip = self._collector.ledger.chips.get(str(uid))
+            chip = self._collector.ledger.chips.get(str(chip_id))
             holding = self.agent.source.holdings.get(number)
             allocations = [] if holding is None else [*holding.buffers.values()]
             reserved = dict.fromkeys(Kind, 0)
@@ -244,7 +244,7 @@ def test_a_buffer_with_an_address_for_each_core(folder: Path) -> None:
             assert in_lock_step == sum(view["banks"] * view["allocated_per_bank"] for view in views)
             assert by_core == record["by_core"]
             if taken != by_core:
-                assert completeness(collector.ledger.chips[str(program.uids[0])]) != 1.0
+                assert completeness(collector.ledger.chips[str(program.chip_ids[0])]) != 1.0
         assert not collector.ledger.anomalies
 
 

@@ -146,7 +146,7 @@ def test_what_operations_hold_of_l1(board: str, python: str, folder: Path) -> No
                 )
                 assert inside <= borrowed, op
                 seen["shared"] += inside.total()
-                chip = collector.ledger.chips[str(program.uids[0])]
+                chip = collector.ledger.chips[str(program.chip_ids[0])]
                 for kind in KINDS.values():
                     used = sum(size for layout in ours.elements() for (_, what), size in layout if what is kind)
                     assert chip.kinds[kind].used == used
@@ -168,10 +168,10 @@ def test_fabric_kernels_and_a_program_for_each_chip(python: str, folder: Path) -
         source = agent.source
         assert binaries(agent.kernels()) == elfs(opened["kernels"])
         assert {kernel.kind for kernel in agent.kernels()} == {Kind.FABRIC_KERNEL}
-        for number, uid in program.uids.items():
+        for number, chip_id in program.chip_ids.items():
             fabric = [t for t in source.holdings[number].allocations() if t.kind is Kind.FABRIC_KERNEL]
             assert len(fabric) == ends[number] == len({t.extra and t.extra.cores for t in fabric})
-            chip = collector.ledger.chips[str(uid)]
+            chip = collector.ledger.chips[str(chip_id)]
             assert chip.pools[Pool.SYSTEM].used == sum(t.size for t in fabric) > 0
             assert chip.pools[Pool.L1].used == 0
         assert POOL_OF[Kind.FABRIC_KERNEL] is Pool.SYSTEM

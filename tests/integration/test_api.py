@@ -207,8 +207,8 @@ def test_other_users_command_lines_and_tags_are_private(serve: Callable[..., Ser
     from ttmem import AllocationClient
 
     machine = machines.n150(folder / "machine")
-    machine.process(71234, name="train", command="train --token secret", uid=1234, holds=[0])
-    machine.process(71235, name="mine", command="mine --token own", uid=65534, holds=[0])
+    machine.process(71234, name="train", command="train --token secret", user_id=1234, holds=[0])
+    machine.process(71235, name="mine", command="mine --token own", user_id=65534, holds=[0])
     server = serve("--quiet", "--group", grp.getgrgid(os.getgid()).gr_name, "--machine", str(machine.root))
     client = AllocationClient(enabled=True, socket_path=server.path)
     client.report_allocation(device_id=0, size=4096, buffer_type="dram", buffer_id=1, tag="secret")

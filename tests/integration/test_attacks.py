@@ -463,7 +463,7 @@ def test_a_group_member_does_not_read_the_words_of_others(shared: Server) -> Non
             "/peaks",
             "/phases",
         ]
-        targets += [f"/groups?by={by}" for by in ("op", "line", "stack", "shape", "program", "kind")]
+        targets += [f"/breakdown?by={by}" for by in ("op", "line", "stack", "shape", "program", "kind")]
         targets += [f"/allocations?tag={secret}", "/headroom", "/cores?chip=78&core=0,0", "/dump", "/dump?format=text"]
         targets += [
             "/dump?what=kernels",

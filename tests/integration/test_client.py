@@ -104,18 +104,18 @@ def test_two_processes_that_both_say_device_0(server: Server, client: Allocation
         "; print('sent', flush=True); sys.stdin.read()"
     )
     others = [
-        subprocess.Popen([sys.executable, "-c", script, server.path, *uid], stdin=-1, stdout=-1, text=True)
-        for uid in (["88"], [])
+        subprocess.Popen([sys.executable, "-c", script, server.path, *chip_id], stdin=-1, stdout=-1, text=True)
+        for chip_id in (["88"], [])
     ]
     for other in others:
         assert other.stdout.readline() == "sent\n"
-    chips = {chip["uid"]: chip for chip in server.snapshot()["chips"]}
-    assert {uid: chip["memory"]["dram"]["used"] for uid, chip in chips.items()} == {
+    chips = {chip["chip"]: chip for chip in server.snapshot()["chips"]}
+    assert {chip_id: chip["memory"]["dram"]["used"] for chip_id, chip in chips.items()} == {
         "77": 100,
         "88": 50,
         "assumed:0": 50,
     }
-    assert {uid: chip["identity"] for uid, chip in chips.items()} == {
+    assert {chip_id: chip["identity"] for chip_id, chip in chips.items()} == {
         "77": "known", "88": "known", "assumed:0": "assumed",
     }  # fmt: skip
     for other in others:
@@ -138,7 +138,7 @@ def test_visible_devices_tell_two_device_0_apart(server: Server) -> None:
     ]  # fmt: skip
     for other in others:
         assert other.stdout.readline() == "sent\n"
-    chips = {chip["uid"]: chip["identity"] for chip in server.snapshot()["chips"]}
+    chips = {chip["chip"]: chip["identity"] for chip in server.snapshot()["chips"]}
     assert chips == {"kmd:3": "known", "0000:41:00.0": "known"}
     for other in others:
         other.kill()

@@ -143,7 +143,7 @@ def test_another_users_live_process_is_not_taken_for_dead(serve: Callable[..., S
     child = subprocess.Popen([sys.executable, "-c", script, server.path], stdin=-1, stdout=-1, text=True)
     assert child.stdout.readline() == "sent\n"
     process = wait_until(lambda: server.process_of(child.pid), "the report")
-    assert process["uid"] == 12345
+    assert process["user_id"] == 12345
     for _ in range(20):  # several rounds of the reaper and of dumps, which look for the dead first
         server.get("/dump")
     assert server.process_of(child.pid)["state"] == "tracked"

@@ -59,7 +59,7 @@ def test_without_a_terminal_it_prints_one_picture_and_a_summary() -> None:
 def test_the_snapshot_is_of_the_fullest_moment() -> None:
     found = picture()
     assert found["schema"] == "ttmem.snapshot/1"
-    assert [chip["uid"] for chip in found["chips"]] == [f"sim-n150-{number}" for number in range(4)]
+    assert [chip["chip"] for chip in found["chips"]] == [f"sim-n150-{number}" for number in range(4)]
     assert {process["state"] for process in found["processes"]} == {"tracked"}
     memories = [chip["memory"] for chip in found["chips"]]
     assert all(memory["dram"]["used"] == memory["dram"]["peak"] > 8 << 30 for memory in memories)
@@ -96,7 +96,7 @@ def test_on_a_server_that_is_there(server: Server) -> None:
     found = server.snapshot()
     assert [process["state"] for process in found["processes"]] == ["exited", "exited"]
     # There the driver's numbers are those of real chips, so a simulated one must not have any.
-    assert {(chip["uid"], chip["kmd"]) for chip in found["chips"]} == {("sim-n150-0", None)}
+    assert {(chip["chip"], chip["kmd"]) for chip in found["chips"]} == {("sim-n150-0", None)}
 
 
 def test_it_ends_after_the_given_time() -> None:

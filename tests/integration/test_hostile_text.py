@@ -70,7 +70,7 @@ LIVE = (
 RECORDED = ("replay", "replay --peaks", "replay --by op", "replay --by stack", "replay --json", "explain", "l1 --file")
 SHOWN = ("smi", "smi --json", "l1 77 --core 0,0", "leaks --older 0", "dump", "dump --kernels", "dump --by op")
 TEXTS = ("/dump?format=text", "/dump?format=text&what=kernels", "/metrics", "/metrics?pids=1")
-DATA = ("/snapshot", "/allocations", "/phases", "/history", "/peaks", "/groups?by=op", "/cores?chip=77", "/leaks")
+DATA = ("/snapshot", "/allocations", "/phases", "/history", "/peaks", "/breakdown?by=op", "/cores?chip=77", "/leaks")
 
 
 def test_every_command_and_the_servers_own_output(recorded: Server, workload: Workload, folder: Path) -> None:

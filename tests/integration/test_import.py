@@ -107,7 +107,7 @@ def circular_buffers(source: Source) -> Layouts:
 
 
 def peaks(ledger: Ledger) -> dict[tuple[str, Kind], int]:
-    return {(chip.uid, kind): chip.kinds[kind].peak.value for chip in ledger.chips.values() for kind in KINDS[:6]}
+    return {(chip.id, kind): chip.kinds[kind].peak.value for chip in ledger.chips.values() for kind in KINDS[:6]}
 
 
 def by_ttnn(account: dict[str, Any]) -> dict[tuple[int, Kind], int]:
@@ -126,7 +126,7 @@ class Recorded(NamedTuple):
     agent: Source
     ledger: Ledger  # of the agent
     into: Path
-    uids: set[str]
+    chip_ids: set[str]
     times: list[float]  # before and after the capture
 
 
@@ -142,7 +142,7 @@ def record(board: str, folder: Path, *options: str) -> Recorded:
                 break
         collector.drain()
         source = collector.agents[program.pid].source
-        return Recorded(accounts, source, collector.ledger, into, set(map(str, program.uids.values())), times)
+        return Recorded(accounts, source, collector.ledger, into, set(map(str, program.chip_ids.values())), times)
 
 
 @pytest.mark.parametrize("board", ["n150", "p150", "n300", "t3k"])
@@ -153,7 +153,7 @@ def test_all_that_ttnn_can_record_is_what_the_agent_saw(board: str, folder: Path
         imported = load(into / name)
         said, source = imported.said, imported.source
         assert said["form"].startswith(FORMS[name])
-        assert {chip["uid"] for chip in said["chips"]} == named
+        assert {chip["chip"] for chip in said["chips"]} == named
         assert {chip["geometry"] for chip in said["chips"]} == {"live"}
         assert (said["confidence"], said["completeness"], said["unsized"], said["anomalies"]) == (
             "reported",
@@ -186,12 +186,12 @@ def check_peaks(imported: Imported, true: Ledger, untouched: set[tuple[int, Kind
                     (asked,) = (
                         other.size
                         for other_chip in true.chips.values()
-                        if other_chip.uid == chip.uid
+                        if other_chip.id == chip.id
                         for other_holding in other_chip.holdings
                         for other in other_holding.buffers.values()
                         if (other.kind, other.address) == (allocation.kind, allocation.address)
                     )
-                    spare[chip.uid, allocation.kind] = allocation.size - asked
+                    spare[chip.id, allocation.kind] = allocation.size - asked
     mine = {key: value - spare.get(key, 0) for key, value in peaks(imported.ledger).items()}
     assert mine == peaks(true)
     assert min(mine[chip, kind] for chip, kind in mine if kind in (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.CB)) > 0
@@ -213,7 +213,7 @@ def test_a_bare_capture_lacks_what_the_page_says(folder: Path, load: Import) -> 
         found = {key: value + (size if key[1] is kind else 0) for key, value in peaks(imported.ledger).items()}
         assert list(found.values()) == list(peaks(ledger).values())
     (chip,) = load(into / "capture.json").said["chips"]
-    assert (chip["uid"], chip["geometry"]) == ("assumed:0", None)
+    assert (chip["chip"], chip["geometry"]) == ("assumed:0", None)
     assert chip["kinds"]["l1"]["reserved"] is None
 
 
@@ -423,8 +423,8 @@ def test_what_is_live_put_together(by: str, folder: Path) -> None:
     )
     found = json.loads(ttmem("replay", "out.events", "--by", by, "--json", folder=folder).stdout)
     assert (found["by"], found["bytes"]) == (by, used)
-    assert sum(group["bytes"] for group in found["groups"]) == used
-    keys = {group[by] for group in found["groups"]}
+    assert sum(group["bytes"] for group in found["rows"]) == used
+    keys = {group[by] for group in found["rows"]}
     add = "/home/you/ttnn_import.py:41 workload"
     expected = {
         "op": "ttnn.add", "line": add, "shape": "[1, 1, 256, 256] bfloat16 tile", "kind": "cb",

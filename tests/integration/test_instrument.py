@@ -131,7 +131,7 @@ def test_it_tells_what_the_agent_tells(board: str, python: str, folder: Path, se
 def test_the_first_operation_it_sees(operation: str, folder: Path) -> None:
     """On a device that was there before, and with a program that is new: it is counted as the agent counts it."""
     bench = wheel("3.12")
-    env = {**bench.environment("n150", folder, uid_seed := secrets.randbits(63)), "PYTHONPATH": str(ROOT / "src")}
+    env = {**bench.environment("n150", folder, chip_id_seed := secrets.randbits(63)), "PYTHONPATH": str(ROOT / "src")}
     command = [bench.python, str(ROOT / "tests" / "programs" / "ttnn_first.py"), operation]
     told = {}
     try:
@@ -139,6 +139,6 @@ def test_the_first_operation_it_sees(operation: str, folder: Path) -> None:
             run = subprocess.run([*command, tracker], env={**env, **more}, cwd=folder, capture_output=True, text=True)
             told[tracker] = json.loads(run.stdout.splitlines()[-1])
     finally:
-        remove_statistics("n150", uid_seed)
+        remove_statistics("n150", chip_id_seed)
     assert told["instrument"] == told["agent"]
     assert told["agent"]["cb"] + told["agent"]["dfb"] > 0

@@ -46,7 +46,7 @@ class Oracle:
 
     def __init__(self, collector: Collector, running: Program) -> None:
         self._collector = collector
-        self._chip = str(running.uids[0])
+        self._chip = str(running.chip_ids[0])
         self.seen: Counter[str] = Counter()
 
     def map(self) -> L1Map:
@@ -233,12 +233,13 @@ def test_sub_meshes_that_lie_on_each_other_are_reported(server: Server, folder: 
     overlapped = 0
     with program(server, "sim_submesh", "t3k", folder) as running:
         for step in running.steps():
-            for uid in step.chips:
-                found = server.get(f"/cores?chip={uid}")
+            for chip_id in step.chips:
+                found = server.get(f"/cores?chip={chip_id}")
                 size = found["l1"]["size"]
                 assert all(core["used"] + core["free"] == size for core in found["cores"])
                 taken = sum(
-                    sum(core.get(kind, 0) for kind in ("l1", "l1_small")) for core in step.chips[uid]["cores"].values()
+                    sum(core.get(kind, 0) for kind in ("l1", "l1_small"))
+                    for core in step.chips[chip_id]["cores"].values()
                 )
                 lock_step = sum(core["used"] + core["overlap"] for core in found["cores"])
                 parts = sum((core["end"] or found["l1"]["base"]) for core in found["cores"])

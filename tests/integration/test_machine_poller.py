@@ -50,7 +50,7 @@ def row(server: Server, **wanted: Any) -> Json | None:
 
 def test_the_machine_is_in_the_snapshot_and_followed(serve: Serve, folder: Path) -> None:
     machine = machines.t3k(folder / "machine")
-    machine.process(4711, command="python model.py", uid=1234, holds=[0, 2])
+    machine.process(4711, command="python model.py", user_id=1234, holds=[0, 2])
     server = serve("--machine", str(machine.root))
     picture = server.snapshot()
     assert [chip["pci"] for chip in picture["chips"]] == [f"0000:0{n}:00.0" for n in (1, 2, 3, 4)]
@@ -70,7 +70,7 @@ def test_the_machine_is_in_the_snapshot_and_followed(serve: Serve, folder: Path)
         lambda: (chip := row(server, kmd=3)) and chip["telemetry"]["state"] == "gone" and chip, "the loss"
     )
     assert gone["telemetry"]["age_s"] > 0
-    assert any(note["chip"] == gone["uid"] and note["what"] == "chip-state" for note in server.snapshot()["notes"])
+    assert any(note["chip"] == gone["chip"] and note["what"] == "chip-state" for note in server.snapshot()["notes"])
     machine.end(4711)
     wait_until(lambda: server.snapshot()["processes"] == [], "the end of the process")
 
@@ -116,18 +116,18 @@ def test_the_slot_of_a_process_tells_which_chip_its_device_0_is(serve: Serve, fo
     client = legacy(server)
     client.say("alloc 0 4096 0 0x1000")
     client.sync()
-    assert row(server, uid="assumed:0")
+    assert row(server, chip="assumed:0")
     born = start_and_state(client.pid)
     assert born is not None
     started = machines.BOOTED + born[0] / machines.TICKS
     file = machine.shm_file(880077, content(slot(client.pid, 4096, updated=started + 9), number=0))
     machine.process(client.pid, name="legacy", start=born[0], holds=[0], maps=mapping(file))
-    wait_until(lambda: row(server, uid="assumed:0") is None, "the chip's real name")
-    known = row(server, uid="880077")
+    wait_until(lambda: row(server, chip="assumed:0") is None, "the chip's real name")
+    known = row(server, chip="880077")
     assert known is not None
     assert known["memory"]["dram"]["used"] == 4096, "once, not from both"
     # What it holds counts once it was the same in two looks.
-    assert wait_until(lambda: row(server, uid="880077", joined_by="holder"), "its place")["pci"] == "0000:01:00.0"
+    assert wait_until(lambda: row(server, chip="880077", joined_by="holder"), "its place")["pci"] == "0000:01:00.0"
     process = server.process_of(client.pid)
     assert process is not None
     assert (process["state"], process["chips"][0]["metal_id"]) == ("tracked", 0)
@@ -146,14 +146,14 @@ class Runs:
         program = Program(
             *(wheel(PYTHONS[0]), "ttnn_shm", "n150", own, "--acts", ",".join(acts)),
             environment={"LD_PRELOAD": str(require()), "TTMEM_SOCKET": self._server.path} if agent else {},
-            uid_seed=self.programs[0].uid_seed if self.programs else None,
+            chip_id_seed=self.programs[0].chip_id_seed if self.programs else None,
         )
         self.programs.append(program)
         return program
 
     @property
-    def uid(self) -> str:
-        return str(self.programs[0].uids[0])
+    def chip_id(self) -> str:
+        return str(self.programs[0].chip_ids[0])
 
 
 @pytest.fixture
@@ -173,8 +173,8 @@ def runs(server: Server, folder: Path) -> Iterator[Runs]:
 def test_stock_ttnn_is_counted_by_its_own_counters_and_not_when_killed(server: Server, runs: Runs) -> None:
     program = runs.start("allocate", agent=False)
     size = next(program.records())["size"]
-    chip = wait_until(lambda: row(server, uid=runs.uid), "the chip")
-    wait_until(lambda: server.chip(runs.uid)["l1"]["buffers"] == size, "its bytes")
+    chip = wait_until(lambda: row(server, chip=runs.chip_id), "the chip")
+    wait_until(lambda: server.chip(runs.chip_id)["l1"]["buffers"] == size, "its bytes")
     process = server.process_of(program.pid)
     assert process is not None
     assert (process["state"], process["chips"][0]["source"]) == ("untracked", "shm")
@@ -185,8 +185,8 @@ def test_stock_ttnn_is_counted_by_its_own_counters_and_not_when_killed(server: S
     os.kill(program.pid, signal.SIGKILL)
     program.process.wait()
 
-    file = statistics("n150", program.uid_seed)[0]
-    wait_until(lambda: row(server, uid=runs.uid) is None, "its end: a mock chip is known from its counters alone")
+    file = statistics("n150", program.chip_id_seed)[0]
+    wait_until(lambda: row(server, chip=runs.chip_id) is None, "its end: a mock chip is known from its counters alone")
     assert server.process_of(program.pid) is None
     assert file.exists()
     (note,) = [n for n in server.snapshot()["notes"] if n["what"] == "shm-stale" and n["chip"] is None]
@@ -205,23 +205,23 @@ def test_the_agent_is_believed_and_the_difference_said(server: Server, runs: Run
     note = wait_until(
         lambda: next((note for note in server.snapshot()["notes"] if note["what"] == "shm-differs"), None), "the note"
     )
-    assert (note["pid"], note["chip"]) == (program.pid, runs.uid)
+    assert (note["pid"], note["chip"]) == (program.pid, runs.chip_id)
     share = server.process_of(program.pid)["chips"][0]  # type: ignore[index]
     assert (share["kinds"]["l1"], share["shm"]["l1"]) == (2 * size, size), "the counters miss the other thread"
-    assert server.chip(runs.uid)["l1"]["buffers"] == 2 * size
+    assert server.chip(runs.chip_id)["l1"]["buffers"] == 2 * size
 
 
-def looks(server: Server, uid: str, count: int) -> Iterator[Json]:
+def looks(server: Server, chip_id: str, count: int) -> Iterator[Json]:
     """Snapshots over so many looks of the server at a chip whose counters move all the time."""
     seen: set[float] = set()
 
     def picture() -> Json:
         found = server.snapshot()
-        chip = next((chip for chip in found["chips"] if chip["uid"] == uid), None)
+        chip = next((chip for chip in found["chips"] if chip["chip"] == chip_id), None)
         if chip is not None and chip["shm"] is not None:
             seen.add(chip["shm"]["updated"])
         # Other tests may run programs at the same time; the machine has one /dev/shm.
-        here = [process for process in found["processes"] if uid in (share["uid"] for share in process["chips"])]
+        here = [process for process in found["processes"] if chip_id in (share["chip"] for share in process["chips"])]
         return {**found, "processes": here}
 
     while len(seen) < count:
@@ -234,7 +234,7 @@ def test_of_a_process_that_allocates_all_the_time_no_difference_is_said(server: 
     next(program.records())
     wait_until(lambda: (server.process_of(program.pid) or {}).get("state") == "tracked", "the agent")
     differed = False
-    for picture in looks(server, runs.uid, 12):
+    for picture in looks(server, runs.chip_id, 12):
         (process,) = [process for process in picture["processes"] if process["pid"] == program.pid]
         differed |= any(share["shm"] and share["kinds"].get("l1") != share["shm"]["l1"] for share in process["chips"])
         said = " ".join([*Screen(picture).rows(), render(picture)])
@@ -247,11 +247,11 @@ def test_a_difference_that_lasts_is_said_of_a_busy_process_too(server: Server, r
     records = program.records()
     size = next(records)["size"]
     next(records)
-    for picture in looks(server, runs.uid, 100):
+    for picture in looks(server, runs.chip_id, 100):
         if notes := [note for note in picture["notes"] if note["what"] == "shm-differs"]:
             break
     (note,) = notes
-    assert (note["pid"], note["chip"]) == (program.pid, runs.uid)
+    assert (note["pid"], note["chip"]) == (program.pid, runs.chip_id)
     told = re.search(r"l1 (\S+ \S+) where (\S+ \S+) is tracked", note["text"])
     assert told is not None
     assert told.groups() in {(human(0), human(size)), (human(size), human(2 * size))}
@@ -263,8 +263,8 @@ def test_a_tracked_and_an_untracked_process_on_one_chip(server: Server, runs: Ru
     size = next(tracked.records())["size"]
     untracked = runs.start("allocate", agent=False)
     next(untracked.records())
-    wait_until(lambda: server.chip(runs.uid)["l1"]["buffers"] == 2 * size, "both")
-    confidence = server.chip(runs.uid)["confidence"]
+    wait_until(lambda: server.chip(runs.chip_id)["l1"]["buffers"] == 2 * size, "both")
+    confidence = server.chip(runs.chip_id)["confidence"]
     assert confidence["reported"] >= size
     assert confidence["exact"] >= size
     states = {p["pid"]: p["state"] for p in server.snapshot()["processes"]}
@@ -308,7 +308,7 @@ class Beside:
             self.lookout.stop()
 
     def states(self) -> dict[str, str]:
-        picture = self.lookout.merged(blank.picture("now", "here"), lambda uid: True)
+        picture = self.lookout.merged(blank.picture("now", "here"), lambda user_id: True)
         return {source["name"]: source["state"] for source in picture["sources"]}
 
 
@@ -405,8 +405,8 @@ def test_numbers_dealt_out_anew(serve: Serve, folder: Path) -> None:
     machine.chip(1, "n150", pci="0000:01:00.0")
     machine.process(4711, holds=[0])
     moved = wait_until(lambda: row(server, pci="0000:02:00.0", kmd=0), "the new number")
-    assert (moved["uid"], moved["telemetry"]["temperature_c"]) == (hot["uid"], 70.0)
-    assert wait_until(lambda: server.process_of(4711), "its holder")["holds"] == [hot["uid"]]
+    assert (moved["chip"], moved["telemetry"]["temperature_c"]) == (hot["chip"], 70.0)
+    assert wait_until(lambda: server.process_of(4711), "its holder")["holds"] == [hot["chip"]]
     assert len(server.snapshot()["chips"]) == 2
 
 

@@ -35,8 +35,8 @@ COMMANDS: dict[str, tuple[list[str], list[str], int]] = {
     "leaks": (["leaks"], ["/leaks?older=60"], 1),
     "dump": (["dump"], ["/dump?format=text&what=all"], 1),
     "dump --json": (["dump", "--json"], ["/dump?format=json&what=all"], 1),
-    "dump --by": (["dump", "--by", "op"], ["/groups?by=op&limit=10000"], 1),
-    "dump --by stack": (["dump", "--by", "stack"], ["/groups?by=stack&limit=10000"], 1),
+    "dump --by": (["dump", "--by", "op"], ["/breakdown?by=op&limit=10000"], 1),
+    "dump --by stack": (["dump", "--by", "stack"], ["/breakdown?by=stack&limit=10000"], 1),
 }
 CASES = [(name, path) for name, (_, paths, _) in COMMANDS.items() for path in paths]
 every_answer = pytest.mark.parametrize(("name", "path"), CASES)

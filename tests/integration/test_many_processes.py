@@ -113,7 +113,7 @@ class Job:
                 )
             )
         self.records = [program.records() for program in self.programs]
-        self.uids = [str(program.uids[0]) for program in self.programs]
+        self.chip_ids = [str(program.chip_ids[0]) for program in self.programs]
 
     def fill(self) -> list[Sizes]:
         """All allocate at the same time; what each has in the end, by its own ttnn."""
@@ -142,7 +142,7 @@ def job(serve: Callable[..., Server], folder: Path) -> Iterator[tuple[Server, Ma
 
 
 def by_chip(picture: Json) -> dict[str, Sizes]:
-    return {chip["uid"]: reserved(chip["memory"]) for chip in picture["chips"]}
+    return {chip["chip"]: reserved(chip["memory"]) for chip in picture["chips"]}
 
 
 def all_in_containers(picture: Json) -> bool:
@@ -165,7 +165,7 @@ def test_32_processes_and_half_of_them_killed_at_once(job: tuple[Server, Machine
     def settled() -> Json | None:
         picture = server.snapshot()
         joined = [chip["joined_by"] for chip in picture["chips"]]
-        agree = by_chip(picture) == dict(zip(jobs.uids, have, strict=True))
+        agree = by_chip(picture) == dict(zip(jobs.chip_ids, have, strict=True))
         return picture if joined == ["holder"] * MANY and agree and all_in_containers(picture) else None
 
     picture = wait_until(settled, "who holds which chip, and the account")
@@ -174,7 +174,7 @@ def test_32_processes_and_half_of_them_killed_at_once(job: tuple[Server, Machine
 
     dead = list(range(0, MANY, 2))
     alive = {number: have[number] for number in range(1, MANY, 2)}
-    before = {chip["uid"]: chip["memory"] for chip in picture["chips"]}
+    before = {chip["chip"]: chip["memory"] for chip in picture["chips"]}
     jobs.kill(dead)
     states = ["exited" if number in dead else "tracked" for number in range(MANY)]
     pids = [program.pid for program in jobs.programs]
@@ -187,12 +187,12 @@ def test_32_processes_and_half_of_them_killed_at_once(job: tuple[Server, Machine
     for number in dead:
         machine.laid.end(pids[number])
     after = wait_until(buried, "the deaths")
-    expected = {uid: alive.get(number, (0, 0)) for number, uid in enumerate(jobs.uids)}
+    expected = {chip_id: alive.get(number, (0, 0)) for number, chip_id in enumerate(jobs.chip_ids)}
     assert by_chip(after) == expected, "all that the dead had is given back, and nothing else"
-    now = {chip["uid"]: chip["memory"] for chip in after["chips"]}
+    now = {chip["chip"]: chip["memory"] for chip in after["chips"]}
     for number in alive:
-        uid = jobs.uids[number]
-        assert figures(now[uid]) == figures(before[uid])
+        chip_id = jobs.chip_ids[number]
+        assert figures(now[chip_id]) == figures(before[chip_id])
     assert_sums(after, alive)
 
     for number in alive:
@@ -234,11 +234,11 @@ def test_a_galaxy_of_one_process(server: Server, folder: Path) -> None:
     }
     with Program(wheel("3.12"), str(folder / "galaxy"), "galaxy", folder, environment=environment) as program:
         for record in program.records():
-            have = dict.fromkeys(map(str, program.uids.values()), (0, 0))
+            have = dict.fromkeys(map(str, program.chip_ids.values()), (0, 0))
             for mesh in record["meshes"]:
                 for number in mesh["chips"]:
-                    uid = str(program.uids[number])
-                    have[uid] = total([have[uid], taken(mesh)])
+                    chip_id = str(program.chip_ids[number])
+                    have[chip_id] = total([have[chip_id], taken(mesh)])
             assert len(have) == MANY
             assert len(set(have.values())) == {"whole": 1, "rows": high, "free": 1}[record["what"]]
             wait_until(partial(agrees, server, have), record["what"])

@@ -44,7 +44,7 @@ def start(folder: Path) -> Iterator[Start]:
         program = Program(
             *(using or wheel(PYTHON), "ttnn_counters", board, own, "--acts", ",".join(acts)),
             *("--trace-region-size", str(12 * 65536)),
-            uid_seed=programs[0].uid_seed if programs else None,
+            chip_id_seed=programs[0].chip_id_seed if programs else None,
         )
         programs.append(program)
         return program
@@ -56,8 +56,8 @@ def start(folder: Path) -> Iterator[Start]:
 
 def files(program: Program, counters: Counters | None = None, holders: tuple[Json, ...] = ()) -> list[Json]:
     """What the counters say of the program's chips, in the order of the chips."""
-    found = {file["uid"]: file for file in (counters or Counters()).look(holders)["files"]}
-    return [found[str(uid)] for uid in program.uids.values()]
+    found = {file["chip"]: file for file in (counters or Counters()).look(holders)["files"]}
+    return [found[str(chip_id)] for chip_id in program.chip_ids.values()]
 
 
 def said(record: Json) -> Json:
@@ -88,7 +88,7 @@ def test_the_counters_agree_with_ttnn(start: Start) -> None:
             continue
         assert without_cb(file["live"]) == said(record), record["act"]
         (slot,) = file["slots"]
-        assert (slot["state"], slot["pid"], slot["process"], slot["uid"]) == (
+        assert (slot["state"], slot["pid"], slot["process"], slot["user_id"]) == (
             "live",
             program.pid,
             program.pid,
@@ -108,7 +108,7 @@ def test_each_chip_of_an_n300_has_a_file(start: Start) -> None:
     assert sorted(record["chips"]) == [0, 1]
     near, far = files(program)
     assert (near["metal_id"], far["metal_id"]) == (0, 1)
-    assert near["uid"] != far["uid"]
+    assert near["chip"] != far["chip"]
     for file in (near, far):
         assert without_cb(file["live"]) == said(record) == {"dram": TENSOR, "l1": TENSOR, "l1_small": 0, "trace": 0}
         assert [slot["process"] for slot in file["slots"]] == [program.pid]
@@ -205,7 +205,7 @@ def test_another_user_is_told_whose_the_file_is(start: Start) -> None:
         (file,) = json.loads(text.read())
     os.waitpid(reader, 0)
     assert (file["state"], file["owner"], file["slots"], file["live"]) == ("unreadable", 0, [], None)
-    assert f"/dev/shm/tt_device_{program.uids[0]}_memory is for root (uid 0) alone" in file["why"]
+    assert f"/dev/shm/tt_device_{program.chip_ids[0]}_memory is for root (uid 0) alone" in file["why"]
 
 
 def test_a_pid_namespace(start: Start, folder: Path) -> None:
@@ -226,10 +226,10 @@ def test_a_pid_namespace(start: Start, folder: Path) -> None:
     (file,) = files(program, counters)
     (slot,) = file["slots"]
     assert (slot["pid"], slot["state"], file["live"]["dram"]) == (1, "reused", 0), "by its number it would be init's"
-    holder = {"pid": outer, "start": None, "uid": os.getuid(), "inner_pid": inner}
+    holder = {"pid": outer, "start": None, "chip": os.getuid(), "inner_pid": inner}
     (file,) = files(program, counters, (holder,))
     (slot,) = file["slots"]
-    assert (slot["pid"], slot["process"], slot["state"], slot["uid"]) == (1, outer, "live", os.getuid())
+    assert (slot["pid"], slot["process"], slot["state"], slot["user_id"]) == (1, outer, "live", os.getuid())
     assert (file["live"]["dram"], file["stale"]["dram"]) == (TENSOR, 0)
     program.process.kill()
     program.process.wait()

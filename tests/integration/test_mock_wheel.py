@@ -40,7 +40,7 @@ def test_the_same_seed_gives_the_same_program(folder: Path) -> None:
 @pytest.mark.parametrize(("board", "chips"), [("n150", 1), ("n300", 2), ("t3k", 8), ("p150", 1)])
 def test_every_opened_chip_has_statistics_until_they_are_removed(board: str, chips: int, folder: Path) -> None:
     with Program(wheel("3.12"), "ttnn_random", board, folder, "--steps", "0") as program:
-        files = statistics(board, program.uid_seed)
+        files = statistics(board, program.chip_id_seed)
         for _ in program.records():
             assert [path.exists() for path in files.values()] == [True] * chips
     assert not any(path.exists() for path in files.values())
@@ -56,12 +56,12 @@ def test_two_processes_call_different_chips_device_0(folder: Path) -> None:
             program = Program(
                 *(wheel("3.12"), "ttnn_random", "n150x2", own, "--steps", "0"),
                 environment={"TT_VISIBLE_DEVICES": str(chip)},
-                uid_seed=programs[0].uid_seed if programs else None,
+                chip_id_seed=programs[0].chip_id_seed if programs else None,
             )
             programs.append(stack.enter_context(program))
         for chip, program in enumerate(programs):
             next(program.records())
-            files = statistics("n150x2", program.uid_seed)
+            files = statistics("n150x2", program.chip_id_seed)
             assert [str(path) in program.mapped for path in files.values()] == [chip == 0, chip == 1]
 
 
@@ -98,7 +98,7 @@ def test_nothing_is_written_outside_the_folder(folder: Path) -> None:
     with Program(wheel("3.10"), "ttnn_random", "n150", folder, "--steps", "3") as program:
         for _ in program.records():
             mapped = {line.split()[-1] for line in program.mapped.splitlines() if str(SHARED_MEMORY) in line}
-            assert mapped <= {str(path) for path in statistics("n150", program.uid_seed).values()}
+            assert mapped <= {str(path) for path in statistics("n150", program.chip_id_seed).values()}
     assert {path.name for path in folder.iterdir()} == {
         *("cache", "home", "logs", "tmp"),
         *("n150.yaml", "ttnn_random.err"),

@@ -344,7 +344,7 @@ def test_every_figure_is_ttnns_own(folder: Path, python: str) -> None:
         ran = bench.run("ttnn_endings")
         plain = bench.plain("ttnn_endings")
     peak, kept = ran.records
-    data, uid = ran.data, bench.uids[0]
+    data, chip_id = ran.data, bench.chip_ids[0]
     assert ran.out == plain.out
     assert data["schema"] == "ttmem.run/1"
     assert data["command"] == bench.command("ttnn_endings")
@@ -353,11 +353,11 @@ def test_every_figure_is_ttnns_own(folder: Path, python: str) -> None:
     assert 0 < data["duration_s"] < PATIENCE
     assert data["events"] > 2 * len(peak["buffers"])
     assert taken(peak) > taken(kept) > (0, 0)
-    assert reserved(memory_of(data["peak"], uid)) == taken(peak)
-    assert reserved(memory_of(data["final"], uid)) == taken(kept)
-    assert [chip["uid"] for picture in ("peak", "final") for chip in data[picture]["chips"]] == [uid, uid]
+    assert reserved(memory_of(data["peak"], chip_id)) == taken(peak)
+    assert reserved(memory_of(data["final"], chip_id)) == taken(kept)
+    assert [chip["chip"] for picture in ("peak", "final") for chip in data[picture]["chips"]] == [chip_id, chip_id]
     check_left(data, kept)
-    check_pictures(data, uid)
+    check_pictures(data, chip_id)
 
 
 def check_left(data: dict[str, Any], kept: dict[str, Any]) -> None:
@@ -374,9 +374,9 @@ def check_left(data: dict[str, Any], kept: dict[str, Any]) -> None:
     )
 
 
-def check_pictures(data: dict[str, Any], uid: str) -> None:
+def check_pictures(data: dict[str, Any], chip_id: str) -> None:
     """What is said twice is said the same: the allocations left, the final picture, and the peaks by kind."""
-    final, peak = memory_of(data["final"], uid), memory_of(data["peak"], uid)
+    final, peak = memory_of(data["final"], chip_id), memory_of(data["peak"], chip_id)
     for kind, said in (
         ("dram", final["dram"]["used"]),
         ("l1", final["l1"]["buffers"]),
@@ -435,7 +435,7 @@ def test_the_summary_says_what_the_data_says(runs: Callable[[str], Ran]) -> None
     ] == f"ttmem run: exit 0 after {ran.data['duration_s']:.1f} s; {ran.data['events']} records, none lost; " + (
         "100 % complete"
     )
-    assert lines[3].split() == ["chip", ran.data["final"]["chips"][0]["uid"], "n150"]
+    assert lines[3].split() == ["chip", ran.data["final"]["chips"][0]["chip"], "n150"]
     table = {line[2:24].rstrip(): line[24:].split() for line in lines[5:12]}
     assert list(table) == [
         *("DRAM buffers", "L1 buffers", "circular buffers", "dataflow buffers", "kernels"),
@@ -561,7 +561,7 @@ def test_buffers_of_cached_programs_are_no_leak(bench: Bench) -> None:
     assert {allocation["cause"] for allocation in ran.data["left"] if allocation["kind"] == "l1_small"} == {
         "program cache, likely"
     }
-    assert reserved(memory_of(ran.data["final"], bench.uids[0])) == taken(cached)
+    assert reserved(memory_of(ran.data["final"], bench.chip_ids[0])) == taken(cached)
     assert ran.code == 0, ran.err
 
 
@@ -580,20 +580,20 @@ def test_all_processes_of_a_command_count(two_chips: Bench) -> None:
     """A shell that runs Python that runs workers, each with a chip that it calls device 0."""
     command = ["sh", "-c", f"{shlex.join(two_chips.command('ttnn_workers'))}; exit 9"]
     with Watched(two_chips, command) as running:
-        records = [next(running.records()) for _ in two_chips.uids]
+        records = [next(running.records()) for _ in two_chips.chip_ids]
         running.wait_for_agents(2)  # while both hold theirs: each agent's words are read at once and to the end
         ran = running.ran
     assert ran.code == 9
     assert taken(records[0]) != taken(records[1])
     for number, record in enumerate(records):
-        uid = two_chips.uids[number]
-        assert reserved(memory_of(ran.data["peak"], uid)) == taken(record)
-        assert reserved(memory_of(ran.data["final"], uid)) == taken(record)
-        left = [allocation for allocation in ran.data["left"] if allocation["chip"] == uid]
+        chip_id = two_chips.chip_ids[number]
+        assert reserved(memory_of(ran.data["peak"], chip_id)) == taken(record)
+        assert reserved(memory_of(ran.data["final"], chip_id)) == taken(record)
+        left = [allocation for allocation in ran.data["left"] if allocation["chip"] == chip_id]
         assert addresses(left) == record["buffers"]
         assert {(allocation["pid"], allocation["device"]) for allocation in left} == {(record["pid"], 0)}
     assert {process["pid"] for process in ran.data["final"]["processes"]} == {record["pid"] for record in records}
-    assert all(f"chip {uid}  n150" in ran.err for uid in two_chips.uids.values())
+    assert all(f"chip {chip_id}  n150" in ran.err for chip_id in two_chips.chip_ids.values())
 
 
 def test_a_run_inside_a_run(bench: Bench) -> None:
@@ -611,7 +611,7 @@ def test_a_process_that_becomes_another_program(bench: Bench) -> None:
     kept = ran.records[-1]
     assert [record["what"] for record in ran.records] == ["first", "second"]
     assert addresses(ran.data["left"]) == kept["buffers"]
-    assert reserved(memory_of(ran.data["final"], bench.uids[0])) == taken(kept)
+    assert reserved(memory_of(ran.data["final"], bench.chip_ids[0])) == taken(kept)
 
 
 # -- beside a server ------------------------------------------------------------------------------------------------
@@ -620,11 +620,11 @@ def test_a_process_that_becomes_another_program(bench: Bench) -> None:
 def test_the_server_says_the_same(bench: Bench, server: Server) -> None:
     with bench.in_step("ttnn_endings", TTMEM_SOCKET=server.path) as running:
         for record in running.records():
-            last = figures(wait_for_account(server, record, bench.uids[0]))
+            last = figures(wait_for_account(server, record, bench.chip_ids[0]))
         ran = running.ran
     assert ran.code == 0
-    assert figures(memory_of(ran.data["final"], bench.uids[0])) == last
-    mine, theirs = memory_of(ran.data["peak"], bench.uids[0]), server.chip(bench.uids[0])
+    assert figures(memory_of(ran.data["final"], bench.chip_ids[0])) == last
+    mine, theirs = memory_of(ran.data["peak"], bench.chip_ids[0]), server.chip(bench.chip_ids[0])
     assert mine["dram"]["used"] == theirs["dram"]["peak"]
 
 
@@ -639,7 +639,7 @@ def test_what_was_recorded_can_be_played_again(bench: Bench) -> None:
     assert (process["pid"], process["state"]) == (ran.data["left"][0]["pid"], "exited")
     peaks = json.loads(ttmem("replay", str(path), "--peaks", "--json").out)
     told = {one["kind"]: one["bytes"] for one in peaks if "kind" in one and one["kind"] in ("dram", "l1")}
-    mine = memory_of(ran.data["peak"], bench.uids[0])
+    mine = memory_of(ran.data["peak"], bench.chip_ids[0])
     assert told == {"dram": mine["dram"]["used"], "l1": mine["l1"]["buffers"]}
     largest = next(one["largest"] for one in peaks if one.get("kind") == "dram")
     assert all(allocation["line"] for allocation in largest)
@@ -651,7 +651,7 @@ def test_a_server_named_by_option(bench: Bench, server: Server) -> None:
     (process,) = wait_until(
         lambda: [p for p in server.snapshot()["processes"] if p["state"] == "exited"], "the process's end"
     )
-    assert process["chips"][0]["peak_dram"] == memory_of(ran.data["peak"], bench.uids[0])["dram"]["used"]
+    assert process["chips"][0]["peak_dram"] == memory_of(ran.data["peak"], bench.chip_ids[0])["dram"]["used"]
 
 
 def test_a_server_that_comes_late_knows_everything(bench: Bench, serve: Callable[..., Server]) -> None:
@@ -661,22 +661,22 @@ def test_a_server_that_comes_late_knows_everything(bench: Bench, serve: Callable
             if record["what"] == "kept":
                 server = serve("--quiet")
                 assert server.path == path
-                last = wait_for_account(server, record, bench.uids[0])
+                last = wait_for_account(server, record, bench.chip_ids[0])
         ran = running.ran
-    assert figures(memory_of(ran.data["final"], bench.uids[0])) == figures(last)
+    assert figures(memory_of(ran.data["final"], bench.chip_ids[0])) == figures(last)
     assert last["completeness"] == 1.0
 
 
 def test_a_server_killed_and_started_again_knows_everything(bench: Bench, server: Server) -> None:
     with bench.in_step("ttnn_endings", TTMEM_SOCKET=server.path) as running:
         for record in running.records():
-            wait_for_account(server, record, bench.uids[0])
+            wait_for_account(server, record, bench.chip_ids[0])
             assert server.stop(signal.SIGKILL) == -signal.SIGKILL
             server.start()
-            last = wait_for_account(server, record, bench.uids[0])
+            last = wait_for_account(server, record, bench.chip_ids[0])
         ran = running.ran
     assert ran.code == 0
-    assert figures(memory_of(ran.data["final"], bench.uids[0])) == figures(last)
+    assert figures(memory_of(ran.data["final"], bench.chip_ids[0])) == figures(last)
 
 
 # -- ttmem env ------------------------------------------------------------------------------------------------------
@@ -695,7 +695,7 @@ def test_env_makes_a_shells_programs_report(bench: Bench, server: Server) -> Non
     last = server.process_of(process["pid"])
     assert last is not None
     assert last["allocations"] > len(kept["buffers"]) > 0
-    assert last["chips"][0]["uid"] == bench.uids[0]
+    assert last["chips"][0]["chip"] == bench.chip_ids[0]
 
 
 def test_env_finds_the_server_and_keeps_what_is_preloaded(server: Server) -> None:

@@ -215,7 +215,7 @@ def test_device_metadata_without_opening_a_device(folder: Path, serve: Serve, le
         assert second["dram_size_per_channel"] == 4278190080
         client.say("alloc 1 4096 0 0x1000")
         client.query(1)
-        chips = {chip["uid"]: chip for chip in server.snapshot()["chips"]}
+        chips = {chip["chip"]: chip for chip in server.snapshot()["chips"]}
         assert chips["assumed:1"]["pci"] == "0000:02:00.0"
         assert chips["assumed:1"]["memory"]["dram"]["capacity"] == 8 * 4278190080
         assert chips["0000:01:00.0"]["memory"]["dram"]["used"] is None  # nobody reported: not known, not 0

@@ -76,21 +76,21 @@ def test_every_step(name: str, machine: str, server: Server, folder: Path) -> No
                 assert_account(server, step)
             if not repeated and (not large or step.held or number % 3 == 0):
                 assert_cores(server, running.machine, step)
-            for uid, truth in step.chips.items():
-                highest[uid] = highest.get(uid, Counter()) | Counter(truth["used"])
+            for chip_id, truth in step.chips.items():
+                highest[chip_id] = highest.get(chip_id, Counter()) | Counter(truth["used"])
         assert running.codes == [-signal.SIGKILL if name == "crash" else 0] * len(running.processes)
     assert highest
     snapshot = wait_for_end(server, running)
-    left = {chip["uid"]: (used_of(chip["memory"]), reserved_of(chip["memory"])) for chip in snapshot["chips"]}
-    assert left == {uid: ({}, {}) for uid in highest}
+    left = {chip["chip"]: (used_of(chip["memory"]), reserved_of(chip["memory"])) for chip in snapshot["chips"]}
+    assert left == {chip_id: ({}, {}) for chip_id in highest}
     assert allocations(server) == []
     assert not any(snapshot["anomalies"].values()), snapshot["anomalies"]
 
     peaks = peaks_of(server)
     if name in EXACT_PEAKS:
         assert peaks == highest
-    for uid, truth in highest.items():
-        assert all(peaks[uid][kind] >= size for kind, size in truth.items()), (peaks[uid], truth)
+    for chip_id, truth in highest.items():
+        assert all(peaks[chip_id][kind] >= size for kind, size in truth.items()), (peaks[chip_id], truth)
 
 
 def test_a_leak_is_what_is_left(server: Server, folder: Path) -> None:
@@ -100,14 +100,14 @@ def test_a_leak_is_what_is_left(server: Server, folder: Path) -> None:
         first = running.step_to("round 1 done")
         held = running.step_to(HELD)
         assert_account(server, held)
-        for uid, truth in held.chips.items():
-            before, once = opened.chips[uid], first.chips[uid]
+        for chip_id, truth in held.chips.items():
+            before, once = opened.chips[chip_id], first.chips[chip_id]
             for measure in ("used", "reserved"):
                 leak = once[measure]["dram"] - before[measure]["dram"]
                 assert leak > 0
                 left = {**before[measure], "dram": before[measure]["dram"] + WORKLOADS["leak"].rounds * leak}
                 assert truth[measure] == left
-            leaked = allocations(server, chip=uid, tag="logits")
+            leaked = allocations(server, chip=chip_id, tag="logits")
             assert len(leaked) == WORKLOADS["leak"].rounds
             assert {allocation["size"] for allocation in leaked} == {once["used"]["dram"] - before["used"]["dram"]}
 
@@ -120,9 +120,11 @@ def test_a_killed_process_leaves_its_picture(server: Server, folder: Path) -> No
         running.go_on()
         assert running.codes == [-signal.SIGKILL]
     snapshot = wait_for_end(server, running)
-    assert {chip["uid"]: used_of(chip["memory"]) for chip in snapshot["chips"]} == {uid: {} for uid in last.chips}
+    assert {chip["chip"]: used_of(chip["memory"]) for chip in snapshot["chips"]} == {
+        chip_id: {} for chip_id in last.chips
+    }
     pid = running.processes[0].pid
-    assert kinds_of(snapshot) == {pid: {uid: truth["used"] for uid, truth in last.chips.items()}}
+    assert kinds_of(snapshot) == {pid: {chip_id: truth["used"] for chip_id, truth in last.chips.items()}}
     kept = server.get(f"/processes/{pid}")["processes"][0]["largest"]
     names = ("chip", "kind", "address", "size", "tag")
     assert [[allocation[n] for n in names] for allocation in kept] == [
@@ -181,11 +183,13 @@ def test_fragmentation_is_seen_before_it_hurts(server: Server, folder: Path) -> 
         base, end = l1_bank(chip["memory"])
         banks = chip["memory"]["l1"]["banks"]
         allocated = chip["memory"]["l1"]["reserved"] // banks
-        taken = sorted((t["address"], t["reserved"] // banks) for t in allocations(server, chip=chip["uid"], kind="l1"))
+        taken = sorted(
+            (t["address"], t["reserved"] // banks) for t in allocations(server, chip=chip["chip"], kind="l1")
+        )
         starts = [base, *(address + size for address, size in taken)]
         ends = [*(address for address, _ in taken), end]
         holes = [after - before for before, after in zip(starts, ends)]
-        floor = server.get(f"/headroom?chip={chip['uid']}")["chips"][0]["floor"]
+        floor = server.get(f"/headroom?chip={chip['chip']}")["chips"][0]["floor"]
         assert floor == taken[0][0]
         assert sum(holes) == end - base - allocated
 
@@ -253,10 +257,10 @@ def test_sub_meshes_have_addresses_of_their_own(server: Server, folder: Path) ->
     assert at["left"][0] == at["runtime"][0]  # the sub-mesh's allocator knows nothing of the mesh's
     assert len(at["left"]) == 2
     assert at["right"] == []  # on other chips
-    for uid, truth in seen["programs"].chips.items():
-        assert truth["reserved"]["l1"] == 2 * seen["mesh"].chips[uid]["reserved"]["l1"]
-        assert ({"dfb", "scratchpad"} <= set(truth["used"])) == (uid in LEFT)
-        assert set(seen["left closed"].chips[uid]["used"]) & {"dfb", "scratchpad"} == set()
+    for chip_id, truth in seen["programs"].chips.items():
+        assert truth["reserved"]["l1"] == 2 * seen["mesh"].chips[chip_id]["reserved"]["l1"]
+        assert ({"dfb", "scratchpad"} <= set(truth["used"])) == (chip_id in LEFT)
+        assert set(seen["left closed"].chips[chip_id]["used"]) & {"dfb", "scratchpad"} == set()
     assert seen["right closed"].chips["sim-t3k-0"]["reserved"] == seen["mesh"].chips["sim-t3k-0"]["reserved"]
     assert not any(server.snapshot()["anomalies"].values())
 

@@ -118,7 +118,7 @@ def test_with_a_server(server: Server, legacy: Callable[..., LegacyClient], env:
     found = smi(env, TTMEM_SOCKET=server.path)
     assert f"server pid {server.process.pid}" in " ".join(found.stdout.splitlines()[:2])
     data = json.loads(smi(env, "--json", "-d", "assumed:0", "--api", server.api).stdout)
-    assert [chip["uid"] for chip in data["chips"]] == ["assumed:0"]
+    assert [chip["chip"] for chip in data["chips"]] == ["assumed:0"]
     assert [process["pid"] for process in data["processes"]] == [client.pid]
     (row,) = csv.DictReader(io.StringIO(smi(env, "--csv", "-d", "assumed:0", "--api", server.api).stdout))
     assert (row["chip"], row["dram_used_bytes"], row["temperature_c"]) == ("assumed:0", "1048576", "")

@@ -48,7 +48,7 @@ def smi(root: Path, code: int = 0) -> Json:
         (machines.p150, [chip(0, "p150a")]),
         (machines.dead_chip, [chip(0), chip(1, None, state="off the bus")]),
         (machines.old_driver, [chip(0, None, state="no files", held=None if os.geteuid() else False)]),
-        (machines.foreign_uid, [chip(0, held=True)]),
+        (machines.foreign_user, [chip(0, held=True)]),
         (machines.containers, [chip(0, held=True), chip(1, held=True)]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -80,9 +80,9 @@ def test_processes_of_another_user_and_of_containers(folder: Path) -> None:
 
 
 def test_another_user(folder: Path) -> None:
-    machines.foreign_uid(folder)
+    machines.foreign_user(folder)
     (process,) = smi(folder)["processes"]
-    assert (process["pid"], process["uid"], process["command"]) == (4711, 1234, "python3 train.py --epochs 3")
+    assert (process["pid"], process["user_id"], process["command"]) == (4711, 1234, "python3 train.py --epochs 3")
 
 
 def test_no_driver(folder: Path) -> None:

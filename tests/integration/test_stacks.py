@@ -98,7 +98,7 @@ def test_every_buffer_bears_its_operation_stack_and_shape(
             (agent,) = collector.agents.values()
             for note in record["noted"]:
                 allocations = found(agent, note)
-                assert len(allocations) == len(program.uids)
+                assert len(allocations) == len(program.chip_ids)
                 for allocation in allocations:
                     tag, shape, stack = of_buffer(allocation)
                     known = None if note["shape"] is None else f"{note['shape']} {note['dtype']} {note['layout']}"
@@ -113,7 +113,7 @@ def test_every_buffer_bears_its_operation_stack_and_shape(
                     stack = (stack_of(part) or "").split("\n")
                     assert (operation_of(part), stack) == (note["operation"], expected(note, stack, depth))
             seen |= {ident for holding in agent.source.holdings.values() for ident in holding.programs}
-        assert count >= 100 * len(program.uids)
+        assert count >= 100 * len(program.chip_ids)
         assert agent.ring.text("trouble") == ""
         assert not any(agent.fold.counters().values())
 

@@ -122,13 +122,13 @@ def board_named(name: str) -> Board:
         raise ValueError(f"no board {name!r}; there are {', '.join(BOARDS)}") from None
 
 
-def descriptor(name: str, uids: Mapping[int, int]) -> str:
+def descriptor(name: str, chip_ids: Mapping[int, int]) -> str:
     """The machine in the form that TT_METAL_MOCK_CLUSTER_DESC_PATH wants, with a unique id for each chip."""
     board = board_named(name)
     kind = board.kind
     lines = ["arch:", *(f"  {chip}: {kind.arch}" for chip in board.chips), "chips:"]
     lines += (f"  {chip}: [{x}, {y}, 0, 0]" for chip, (x, y) in sorted(board.places.items()))
-    lines += ("chip_unique_ids:", *(f"  {chip}: {uids[chip]}" for chip in board.chips))
+    lines += ("chip_unique_ids:", *(f"  {chip}: {chip_ids[chip]}" for chip in board.chips))
     lines += ("ethernet_connections:", *_connections(board.links)) if board.links else ("ethernet_connections: []",)
     lines += ("chips_with_mmio:", *(f"  - {chip}: {number}" for number, chip in enumerate(board.on_pcie)))
     if board.buses:

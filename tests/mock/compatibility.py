@@ -130,12 +130,14 @@ def _buffers(of: Wheel, folder: Path) -> tuple[set[str], str]:
     # Older versions cannot build programs in two threads at once.
     arguments = ("--steps", str(STEPS), "--seed", "11", "--threads", "0")
     seed = secrets.randbits(63)
-    with Program(of, "ttnn_random", "n150", folder, *arguments, uid_seed=seed) as program:
+    with Program(of, "ttnn_random", "n150", folder, *arguments, chip_id_seed=seed) as program:
         alone = [*program.records()]
         said = program.errors.read_text()
     with Collector(folder) as collector:
         environment = collector.environment
-        with Program(of, "ttnn_random", "n150", folder, *arguments, uid_seed=seed, environment=environment) as program:
+        with Program(
+            of, "ttnn_random", "n150", folder, *arguments, chip_id_seed=seed, environment=environment
+        ) as program:
             oracle = Oracle(collector, program)
             watched = []
             for record in program.records():

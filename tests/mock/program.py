@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.mock.wheel import ROOT, Wheel, remove_statistics, uids
+from tests.mock.wheel import ROOT, Wheel, chip_ids, remove_statistics
 from tests.support import PATIENCE
 
 
@@ -34,11 +34,11 @@ class Program:
         folder: Path,
         *arguments: str,
         environment: Mapping[str, str] | None = None,
-        uid_seed: int | None = None,
+        chip_id_seed: int | None = None,
     ) -> None:
         self.board = board
-        self.uid_seed = secrets.randbits(63) if uid_seed is None else uid_seed
-        self.uids = uids(board, self.uid_seed)
+        self.chip_id_seed = secrets.randbits(63) if chip_id_seed is None else chip_id_seed
+        self.chip_ids = chip_ids(board, self.chip_id_seed)
         self.errors = folder / f"{name}.err"
         reports, report_fd = os.pipe()
         ack_fd, self._acks = os.pipe()
@@ -52,7 +52,7 @@ class Program:
                         *("--board", board, "--report-fd", str(report_fd), "--ack-fd", str(ack_fd)),
                         *arguments,
                     ],
-                    env={**wheel.environment(board, folder, self.uid_seed), **(environment or {})},
+                    env={**wheel.environment(board, folder, self.chip_id_seed), **(environment or {})},
                     cwd=folder,
                     stdin=subprocess.DEVNULL,
                     stdout=errors,
@@ -101,7 +101,7 @@ class Program:
             self.process.kill()
             self.process.wait(PATIENCE)
         self._close_pipes()
-        remove_statistics(self.board, self.uid_seed)
+        remove_statistics(self.board, self.chip_id_seed)
 
     def _close_pipes(self) -> None:
         self._reports.close()

@@ -42,15 +42,15 @@ class Wheel(NamedTuple):
     """An interpreter that can `import ttnn`.
 
     >>> ttnn = wheel("3.12")
-    >>> subprocess.run([ttnn.python, "program.py"], env=ttnn.environment("n150", folder, uid_seed=1), check=True)
-    >>> remove_statistics("n150", uid_seed=1)
+    >>> subprocess.run([ttnn.python, "program.py"], env=ttnn.environment("n150", folder, chip_id_seed=1), check=True)
+    >>> remove_statistics("n150", chip_id_seed=1)
     """
 
     python: str
     package: Path
     version: str = VERSION
 
-    def environment(self, board: str, folder: Path, uid_seed: int, cache: Path | None = None) -> dict[str, str]:
+    def environment(self, board: str, folder: Path, chip_id_seed: int, cache: Path | None = None) -> dict[str, str]:
         """The whole environment of a process on that machine; everything it writes goes into the folder.
 
         `cache` is where kernels are kept, by default in the folder. Processes may share one, also at the same time:
@@ -60,7 +60,7 @@ class Wheel(NamedTuple):
         for name in ("home", "tmp", "logs"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         described = folder / f"{board}.yaml"
-        described.write_text(descriptor(board, uids(board, uid_seed)))
+        described.write_text(descriptor(board, chip_ids(board, chip_id_seed)))
         return {
             **{key: value for key, value in os.environ.items() if not key.startswith(_DROPPED)},
             **{name: value for before, name, value in _SETTINGS if _number(self.version) < before},
@@ -76,23 +76,25 @@ class Wheel(NamedTuple):
         }
 
 
-def uids(board: str, uid_seed: int) -> dict[int, int]:
+def chip_ids(board: str, chip_id_seed: int) -> dict[int, int]:
     """The unique id of each chip: another for each seed, and the same whenever asked."""
-    return {chip: _uid(f"{uid_seed}/{chip}") for chip in board_named(board).chips}
+    return {chip: _chip_id(f"{chip_id_seed}/{chip}") for chip in board_named(board).chips}
 
 
-def _uid(name: str) -> int:
+def _chip_id(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
-def statistics(board: str, uid_seed: int) -> dict[int, Path]:
+def statistics(board: str, chip_id_seed: int) -> dict[int, Path]:
     """Where ttnn keeps each chip's shared-memory statistics."""
-    return {chip: SHARED_MEMORY / f"tt_device_{uid}_memory" for chip, uid in uids(board, uid_seed).items()}
+    return {
+        chip: SHARED_MEMORY / f"tt_device_{chip_id}_memory" for chip, chip_id in chip_ids(board, chip_id_seed).items()
+    }
 
 
-def remove_statistics(board: str, uid_seed: int) -> None:
+def remove_statistics(board: str, chip_id_seed: int) -> None:
     """Those files outlive the processes; ttnn never removes them."""
-    for path in statistics(board, uid_seed).values():
+    for path in statistics(board, chip_id_seed).values():
         path.unlink(missing_ok=True)
 
 

@@ -45,7 +45,7 @@ def main() -> None:
         Mark(f"mark{EVIL}"),
     )
     # A server may refuse such a chip; then there is nothing to show of it.
-    chip = ChipInfo(f"uid{EVIL}", board=f"board{EVIL}", pci="0000:66:00.0", geometry=geometry)
+    chip = ChipInfo(f"chip_id{EVIL}", board=f"board{EVIL}", pci="0000:66:00.0", geometry=geometry)
     odd = connect(path, DeviceOpened(1, chip), Allocated(1, Kind.DRAM, 4096, 4096, extra=Extra(4096, **text)))
     print("ready", flush=True)
     sys.stdin.readline()

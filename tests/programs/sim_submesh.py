@@ -66,7 +66,7 @@ def main() -> None:
             "did": did,
             "held": False,
             "applied": client.flush(PATIENCE),
-            "truth": {uid: held.json() for uid, held in truth.held(devices.opened()).items()},
+            "truth": {chip_id: held.json() for chip_id, held in truth.held(devices.opened()).items()},
         }
         print(json.dumps(line), flush=True)
         sys.stdin.readline()

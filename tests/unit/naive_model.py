@@ -394,7 +394,7 @@ class NaiveAccount:
     # -- chips and devices ---------------------------------------------------------------------------------------
 
     def _on_DeviceOpened(self, voice: Voice, event: ev.DeviceOpened) -> None:
-        party, number, new = voice.party, event.device, event.chip.uid
+        party, number, new = voice.party, event.device, event.chip.id
         if number < 0:
             party.anomalies["rejected"] += 1
             return
@@ -602,19 +602,19 @@ class NaiveAccount:
         if number < 0:
             return False
         if number not in voice.party.numbers:
-            uid = voice.party.numbers[number] = f"assumed:{number}"
-            if uid not in self.chips:
-                same = (c for c in self.chips.values() if c.kmd == number and not c.uid.startswith("assumed:"))
-                self.chips[uid] = next(same, ChipInfo(uid))._replace(uid=uid)
+            chip_id = voice.party.numbers[number] = f"assumed:{number}"
+            if chip_id not in self.chips:
+                same = (c for c in self.chips.values() if c.kmd == number and not c.id.startswith("assumed:"))
+                self.chips[chip_id] = next(same, ChipInfo(chip_id))._replace(id=chip_id)
         voice.heard.add(number)
         return True
 
     def _describe(self, news: ChipInfo) -> None:
-        old = self.chips.get(news.uid, ChipInfo(news.uid))
+        old = self.chips.get(news.id, ChipInfo(news.id))
         known = {
             name: value for name, value in news._asdict().items() if value is not None and value is not Arch.UNKNOWN
         }
-        self.chips[news.uid] = old._replace(**known)
+        self.chips[news.id] = old._replace(**known)
 
     def _geometry(self, chip: str) -> Geometry | None:
         info = self.chips[chip]

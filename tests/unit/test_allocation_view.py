@@ -94,8 +94,9 @@ class Screen:
 
 def event(number: int, name: str = "Allocated", **values: Any) -> Json:
     return {
-        "time": NOW - 20 + number / 10, "event": name, "pid": 4711, "uid": 0, "device": 0, "chip": "u0", "kind": "l1",
-        "id": hex(4096 + number), "size": MIB, "refs": 1, "program": None, "tag": f"op {number}.", **values,
+        "time": NOW - 20 + number / 10, "event": name, "pid": 4711, "user_id": 0, "device": 0, "chip": "u0",
+        "kind": "l1", "id": hex(4096 + number), "size": MIB, "refs": 1, "program": None, "tag": f"op {number}.",
+        **values,
     }  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ttmem.account.ledger import Ledger
-from ttmem.analyze import breakdown as groups
-from ttmem.analyze.breakdown import KEYS, Groups
+from ttmem.analyze import breakdown
+from ttmem.analyze.breakdown import KEYS, Breakdown
 from ttmem.model.events import Allocated, Event, Extra, ProgramCompiled
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import BUFFER_KINDS, Confidence, Kind
@@ -19,23 +19,25 @@ from ttmem.model.kinds import BUFFER_KINDS, Confidence, Kind
 STACK = "/v/site-packages/ttnn/decorators.py:1 __call__\n/me/model.py:{} forward\n/me/main.py:9 <module>"
 
 
-def ledger_of(*events: Event, uid: int = 0, ledger: Ledger | None = None) -> Ledger:
+def ledger_of(*events: Event, user_id: int = 0, ledger: Ledger | None = None) -> Ledger:
     ledger = ledger or Ledger()
-    source = ledger.source(0.0, ProcessInfo(100 + uid, 1, uid=uid), "agent", Confidence.EXACT)
+    source = ledger.source(0.0, ProcessInfo(100 + user_id, 1, user_id=user_id), "agent", Confidence.EXACT)
     for event in events:
         ledger.apply(0.0, source, event)
     return ledger
 
 
 def grouped(ledger: Ledger, by: str, **more: Any) -> dict[str | None, dict[str, Any]]:
-    found = Groups(by, **more)
+    found = Breakdown(by, **more)
     for allocation in ledger.allocations():
         found.add(allocation)
-    result = found.result()
-    assert len(result) == len(found)
-    assert found.bytes == sum(group["bytes"] for group in result)
-    assert [group["bytes"] for group in result] == sorted((group["bytes"] for group in result), reverse=True)
-    return {group[by]: group for group in result}
+    document = found.document()
+    assert (document["schema"], document["by"]) == ("ttmem.breakdown/1", by)
+    result = document["rows"]
+    assert document["count"] == len(result)
+    assert document["bytes"] == sum(row["bytes"] for row in result)
+    assert [row["bytes"] for row in result] == sorted((row["bytes"] for row in result), reverse=True)
+    return {row[by]: row for row in result}
 
 
 def buffer(address: int, size: int, line: int | None = None, **extra: Any) -> Allocated:
@@ -54,7 +56,7 @@ def test_each_way() -> None:
         Allocated(0, Kind.KERNEL, 0x200, 2, 7, 0, Extra(None, 3, 0, "reader (NCRISC: 2 B)")),
         Allocated(0, Kind.CB, 0x3000, 16, 7, 0, Extra(None, 3, 0, None, shared=True)),
     )
-    sizes = {by: {key: group["bytes"] for key, group in grouped(ledger, by).items()} for by in KEYS}
+    sizes = {by: {key: row["bytes"] for key, row in grouped(ledger, by).items()} for by in KEYS}
     lines = {n: f"/me/model.py:{n} forward" for n in (1, 2, 5)}
     assert sizes["op"] == {"ttnn.add": 64 + 16 + 4 + 2, "ttnn.relu": 32, None: 8}
     assert sizes["line"] == {lines[1]: 96, lines[2]: 16, lines[5]: 6, None: 8}
@@ -69,24 +71,24 @@ def test_each_way() -> None:
 
 
 def test_what_somebody_may_not_see_is_counted_without_its_name() -> None:
-    ledger = ledger_of(buffer(0x1000, 64, 1, tag="ttnn.add"), uid=1000)
-    ledger_of(buffer(0x1000, 32, 2, tag="ttnn.secret"), uid=1001, ledger=ledger)
+    ledger = ledger_of(buffer(0x1000, 64, 1, tag="ttnn.add"), user_id=1000)
+    ledger_of(buffer(0x1000, 32, 2, tag="ttnn.secret"), user_id=1001, ledger=ledger)
     for by in KEYS:
-        seen = grouped(ledger, by, may_see=lambda uid: uid == 1000)
-        assert sum(group["bytes"] for group in seen.values()) == 96
+        seen = grouped(ledger, by, may_see=lambda user_id: user_id == 1000)
+        assert sum(row["bytes"] for row in seen.values()) == 96
         assert "secret" not in repr(seen)
         assert "model.py:2" not in repr(seen)
-    assert grouped(ledger, "op", may_see=lambda uid: uid == 1000)[None]["bytes"] == 32
-    assert grouped(ledger, "kind", may_see=lambda uid: False)["dram"]["bytes"] == 96
+    assert grouped(ledger, "op", may_see=lambda user_id: user_id == 1000)[None]["bytes"] == 32
+    assert grouped(ledger, "kind", may_see=lambda user_id: False)["dram"]["bytes"] == 96
 
 
-def test_more_groups_than_are_kept_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_are_kept_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which has all that was left over, not the last of it."""
-    monkeypatch.setattr(groups, "MOST", 3)
+    monkeypatch.setattr(breakdown, "MOST_ROWS", 3)
     ledger = ledger_of(*(buffer(0x1000 * n, 10 + n, n, tag=f"op {n}") for n in range(1, 9)))
     found = grouped(ledger, "op")
-    assert {key: group["count"] for key, group in found.items()} == {"op 1": 1, "op 2": 1, "op 3": 1, None: 5}
-    assert sum(group["bytes"] for group in found.values()) == sum(10 + n for n in range(1, 9))
+    assert {key: row["count"] for key, row in found.items()} == {"op 1": 1, "op 2": 1, "op 3": 1, None: 5}
+    assert sum(row["bytes"] for row in found.values()) == sum(10 + n for n in range(1, 9))
 
 
 allocations = st.lists(
@@ -106,14 +108,14 @@ allocations = st.lists(
 @given(allocations)
 def test_nothing_is_lost_and_nothing_counts_twice(rows: list[tuple[Any, ...]]) -> None:
     ledger = Ledger()
-    for at, (kind, size, tag, line, shape, reserved, uid) in enumerate(rows):
+    for at, (kind, size, tag, line, shape, reserved, user_id) in enumerate(rows):
         event = buffer(0x1000 * (at + 1), size, line, kind=kind, tag=tag, shape=shape, reserved=reserved)
-        ledger_of(event, uid=uid, ledger=ledger)
+        ledger_of(event, user_id=user_id, ledger=ledger)
     for by in KEYS:
-        for may_see in (lambda uid: True, lambda uid: uid == 1):
+        for may_see in (lambda user_id: True, lambda user_id: user_id == 1):
             found = grouped(ledger, by, may_see=may_see).values()
-            assert sum(group["bytes"] for group in found) == sum(row[1] for row in rows)
-            assert sum(group["count"] for group in found) == len(rows)
-            assert max((group["largest"] for group in found), default=0) == max((row[1] for row in rows), default=0)
-            for group in found:
-                assert sum(group["kinds"].values()) == group["bytes"]
+            assert sum(row["bytes"] for row in found) == sum(row[1] for row in rows)
+            assert sum(row["count"] for row in found) == len(rows)
+            assert max((row["largest"] for row in found), default=0) == max((row[1] for row in rows), default=0)
+            for row in found:
+                assert sum(row["kinds"].values()) == row["bytes"]

@@ -27,14 +27,14 @@ def model_of() -> Model:
     return model
 
 
-def group(by: str, key: str | None, size: int, **kinds: int) -> Json:
+def row(by: str, key: str | None, size: int, **kinds: int) -> Json:
     return {by: key, "count": 3, "bytes": size, "reserved": None, "largest": size, "kinds": kinds or {"dram": size}}
 
 
-def answer(model: Model, view: Allocations, groups: list[Json], by: str) -> None:
+def answer(model: Model, view: Allocations, rows: list[Json], by: str) -> None:
     (path,) = view.wants(model)
-    total = sum(one["bytes"] for one in groups)
-    model.answers[path] = Answer({"by": by, "groups": groups, "count": len(groups), "bytes": total}, None, 0.0)
+    total = sum(one["bytes"] for one in rows)
+    model.answers[path] = Answer({"by": by, "rows": rows, "count": len(rows), "bytes": total}, None, 0.0)
 
 
 def shown(model: Model, view: Allocations, size: Size = SIZE, ascii: bool = False) -> list[str]:
@@ -46,7 +46,7 @@ def test_g_goes_through_all_and_back() -> None:
     asked = []
     for _ in BY:
         (path,) = view.wants(model)
-        asked.append(path.partition("by=")[2].partition("&")[0] if path.startswith("/groups?") else "")
+        asked.append(path.partition("by=")[2].partition("&")[0] if path.startswith("/breakdown?") else "")
         assert view.press("g", model)
     assert tuple(asked) == BY
     assert view.wants(model)[0].startswith("/allocations?")
@@ -55,9 +55,9 @@ def test_g_goes_through_all_and_back() -> None:
 def test_the_largest_has_its_share_and_a_bar() -> None:
     model, view = model_of(), Allocations()
     view.by = "op"
-    answer(model, view, [group("op", "ttnn.matmul", 3 << 20, l1=1 << 20, cb=2 << 20), group("op", None, 1 << 20)], "op")
+    answer(model, view, [row("op", "ttnn.matmul", 3 << 20, l1=1 << 20, cb=2 << 20), row("op", None, 1 << 20)], "op")
     lines = shown(model, view)
-    assert "4.0 MiB by operation, 2 groups" in lines[0]
+    assert "4.0 MiB by operation, 2 rows" in lines[0]
     assert "OPERATION" in lines[1]
     first, second = lines[2:4]
     assert first.split()[:3] == ["3.0", "MiB", "75%"]
@@ -68,14 +68,14 @@ def test_the_largest_has_its_share_and_a_bar() -> None:
     assert all(line.isascii() for line in shown(model, view, ascii=True))
 
 
-def test_a_share_is_one_of_all_groups_not_of_those_listed() -> None:
+def test_a_share_is_one_of_all_rows_not_of_those_listed() -> None:
     model, view = model_of(), Allocations()
     view.by = "op"
     (path,) = view.wants(model)
-    listed = [group("op", "ttnn.matmul", 3 << 20)]
-    model.answers[path] = Answer({"by": "op", "groups": listed, "count": 1010, "bytes": 30 << 20}, None, 0.0)
+    listed = [row("op", "ttnn.matmul", 3 << 20)]
+    model.answers[path] = Answer({"by": "op", "rows": listed, "count": 1010, "bytes": 30 << 20}, None, 0.0)
     lines = shown(model, view)
-    assert "30.0 MiB by operation, 1,010 groups, the 1 largest below" in lines[0]
+    assert "30.0 MiB by operation, 1,010 rows, the 1 largest below" in lines[0]
     assert lines[2].split()[:3] == ["3.0", "MiB", "10%"]
 
 
@@ -83,7 +83,7 @@ def test_a_share_is_one_of_all_groups_not_of_those_listed() -> None:
 def test_the_smallest_has_a_bar_as_well(ascii: bool) -> None:
     model, view = model_of(), Allocations()
     view.by = "op"
-    answer(model, view, [group("op", "large", 1 << 40), group("op", "small", 1), group("op", "none", 0)], "op")
+    answer(model, view, [row("op", "large", 1 << 40), row("op", "small", 1), row("op", "none", 0)], "op")
     bars = [line.split("%", 1)[1][1:17].strip() for line in shown(model, view, ascii=ascii)[2:5]]
     assert bars == (["#" * 16, "#", ""] if ascii else ["█" * 15 + "▉", "▏", ""])
 
@@ -94,7 +94,7 @@ def test_it_fits(by: str, size: Size) -> None:
     model, view = model_of(), Allocations()
     view.by = by
     key = "/home/somebody/" + "x" * 300 + ".py:3 forward" if by == "line" else "y" * 300
-    answer(model, view, [group(by, key if by != "kind" else "dram", 5)] * 100, by)
+    answer(model, view, [row(by, key if by != "kind" else "dram", 5)] * 100, by)
     lines = shown(model, view, size)
     assert len(lines) == size.height
     assert max(map(len, lines)) <= size.width
@@ -103,7 +103,7 @@ def test_it_fits(by: str, size: Size) -> None:
 def test_a_line_is_shown_without_most_of_its_path() -> None:
     model, view = model_of(), Allocations()
     view.by = "line"
-    answer(model, view, [group("line", "/home/me/llama/model.py:42 forward", 5)], "line")
+    answer(model, view, [row("line", "/home/me/llama/model.py:42 forward", 5)], "line")
     assert " llama/model.py:42 forward" in shown(model, view)[2]
 
 
@@ -112,7 +112,7 @@ def test_enter_opens_an_operation_and_a_kind() -> None:
     for by, key, asked in (("op", "ttnn.add", "tag=ttnn.add"), ("kind", "l1", "kind=l1")):
         view.press("escape", model)
         view.by = by
-        answer(model, view, [group(by, "other" if by == "op" else "dram", 9), group(by, key, 5)], by)
+        answer(model, view, [row(by, "other" if by == "op" else "dram", 9), row(by, key, 5)], by)
         shown(model, view)
         view.press("down", model)
         shown(model, view)
@@ -125,14 +125,14 @@ def test_enter_opens_an_operation_and_a_kind() -> None:
 def test_what_cannot_be_opened_says_so() -> None:
     model, view = model_of(), Allocations()
     view.by = "shape"
-    answer(model, view, [group("shape", "[1, 32] bfloat16 tile", 5)], "shape")
+    answer(model, view, [row("shape", "[1, 32] bfloat16 tile", 5)], "shape")
     shown(model, view)
     view.press("enter", model)
     assert model.message == "only operations and kinds can be opened"
     assert view.by == "shape"
 
 
-def test_filters_hold_for_groups_as_well() -> None:
+def test_filters_hold_for_a_breakdown_as_well() -> None:
     model, view = model_of(), Allocations()
     view.press("f", model)
     view.by = "op"

@@ -251,8 +251,8 @@ def history_of(chips: int, seconds: range) -> History:
     for second in seconds:
         values: dict[tuple[str, str], tuple[float, float]] = {}
         for chip in machine(chips, second)["chips"]:
-            values[chip["uid"], "dram_taken"] = (level(chip["memory"]["dram"]),) * 2
-            values[chip["uid"], "l1_at_once"] = (chip["memory"]["l1"]["at_once"],) * 2
+            values[chip["chip"], "dram_taken"] = (level(chip["memory"]["dram"]),) * 2
+            values[chip["chip"], "l1_at_once"] = (chip["memory"]["l1"]["at_once"],) * 2
             values[chip["pci"], "temperature_c"] = (chip["telemetry"]["temperature_c"],) * 2
         for tier in (out.fine, out.coarse):
             tier.put(T + second, values)
@@ -290,7 +290,7 @@ def test_a_peak_between_two_looks_is_drawn_when_the_server_has_told_of_it() -> N
     for second in range(1, 26):
         model.take(machine(2, second), T + second, float(second))
         asked += [(second, path) for path in answered(view, model, server)]
-    assert asked == [(20, f"/history?step=1&since={T - 2:.0f}&chip={uid}") for uid in ("880001", "880002")]
+    assert asked == [(20, f"/history?step=1&since={T - 2:.0f}&chip={chip_id}") for chip_id in ("880001", "880002")]
     found = model.past.series("880001", "dram", T + 5, T + 10, 5)
     assert [one is not None and one[1] == most for one in found] == [False, True, False, False, False]
 

@@ -22,10 +22,10 @@ T = 1_794_800_040.0  # a whole minute
 phases = functools.partial(screens.phases, since=T)
 
 
-def picture(dram: int | None = None, uid: str = "880001", **facts: Any) -> Json:
+def picture(dram: int | None = None, chip_id: str = "880001", **facts: Any) -> Json:
     """One chip, with so much DRAM in use."""
     out = blank.picture("then", "box")
-    chip = blank.chip(uid, board="n150", arch="wormhole_b0")
+    chip = blank.chip(chip_id, board="n150", arch="wormhole_b0")
     chip.update(pci="0000:01:00.0", telemetry={**WELL})
     chip.update(facts)
     chip["memory"]["dram"]["used"] = dram
@@ -33,9 +33,9 @@ def picture(dram: int | None = None, uid: str = "880001", **facts: Any) -> Json:
     return out
 
 
-def seen(past: Past, since: float, until: float, points: int, name: str = "dram", uid: str = "880001") -> list[Any]:
+def seen(past: Past, since: float, until: float, points: int, name: str = "dram", chip_id: str = "880001") -> list[Any]:
     """The highest of each column; the last column begins at ``until``."""
-    ranges = past.series(uid, name, since, until, points)
+    ranges = past.series(chip_id, name, since, until, points)
     return [None if one is None else one[1] for one in ranges]
 
 
@@ -81,8 +81,8 @@ def test_unknown_is_not_zero() -> None:
 
 def test_a_chip_that_tells_its_unique_id_has_one_line() -> None:
     past = Past()
-    past.add(T, picture(1, uid="0000:01:00.0"))
-    past.add(T + 1, picture(2, uid="880001"))
+    past.add(T, picture(1, chip_id="0000:01:00.0"))
+    past.add(T + 1, picture(2, chip_id="880001"))
     assert seen(past, T - 1, T + 1, 2) == [1, 2]
 
 
@@ -253,7 +253,7 @@ def test_a_day_of_many_chips_takes_a_few_megabytes() -> None:
     for phase in range(2):
         one = blank.picture("then", "box")
         for number in range(8):
-            chip = picture(phase, uid=f"{number}", pci=f"0000:{number:02x}:00.0")["chips"][0]
+            chip = picture(phase, chip_id=f"{number}", pci=f"0000:{number:02x}:00.0")["chips"][0]
             memory = chip["memory"]
             memory["dram"]["trace"]["used"] = memory["l1"]["at_once"] = memory["l1"]["buffers"] = 1
             memory["l1"]["cb"]["held"] = memory["l1"]["kernels"] = 1

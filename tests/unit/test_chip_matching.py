@@ -18,10 +18,10 @@ FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 
 
 def join(
-    uids: list[str], *chips: dict[str, Any], uses: Sequence[Any] = (), before: Mapping[str, Join] | None = None
+    chip_ids: list[str], *chips: dict[str, Any], uses: Sequence[Any] = (), before: Mapping[str, Join] | None = None
 ) -> dict[str, Join]:
-    memory = {uid: (*known, (None, None)) for uid, known in (before or {}).items()}
-    return find(uids, list(chips), list(uses), memory)
+    memory = {chip_id: (*known, (None, None)) for chip_id, known in (before or {}).items()}
+    return find(chip_ids, list(chips), list(uses), memory)
 
 
 def test_a_trained_blackhole_says_its_serial_number_and_its_place_on_the_board() -> None:

@@ -246,7 +246,7 @@ JSON = st.recursive(
 FIELDS = st.fixed_dictionaries(
     {},
     optional={
-        "uid": TEXT | JSON, "pci": JSON, "kmd": JSON, "arch": st.integers(0, 4) | JSON, "board": JSON, "remote": JSON,
+        "chip": TEXT | JSON, "pci": JSON, "kmd": JSON, "arch": st.integers(0, 4) | JSON, "board": JSON, "remote": JSON,
         "geometry": st.lists(st.integers(0, 4) | JSON, min_size=11, max_size=11) | JSON,
     },
 )  # fmt: skip
@@ -264,9 +264,9 @@ def test_a_chip_described_in_nonsense(op: int, fields: Any) -> None:
     "body",
     [
         pytest.param(b"[" * 60_000, id="nested too deep"),
-        pytest.param(b'{"uid":"a","kmd":' + b"9" * 5000 + b"}", id="a number too long"),
-        pytest.param(b'{"uid":"a","kmd":1e999}', id="an infinite number"),
-        pytest.param(b'{"uid":"a","geometry":[1]}', id="a geometry too short"),
+        pytest.param(b'{"chip":"a","kmd":' + b"9" * 5000 + b"}", id="a number too long"),
+        pytest.param(b'{"chip":"a","kmd":1e999}', id="an infinite number"),
+        pytest.param(b'{"chip":"a","geometry":[1]}', id="a geometry too short"),
         pytest.param(b"\xff\xfe", id="not text"),
         pytest.param(b"", id="empty"),
     ],
@@ -280,12 +280,12 @@ def test_a_chip_without_a_name() -> None:
     with pytest.raises(NativeError) as error:
         decode(with_body(native.DEVICE_OPENED, b"{}"))
     assert "is not known to version" not in str(error.value)  # the type is; the name is what is missing
-    assert "uid" in str(error.value)
+    assert "chip" in str(error.value)
 
 
 def test_what_a_client_says_at_length_can_be_recorded() -> None:
     """Raw UTF-8 on the wire grows when it is escaped: the event file must still take it."""
-    body = '{"uid":"a","board":"%s"}' % ("\u00e9" * 25_000)
+    body = '{"chip":"a","board":"%s"}' % ("\u00e9" * 25_000)
     event = decoded(with_body(native.DEVICE_OPENED, body.encode()))
     if event is not None:
         assert decode(encode(event)) == event

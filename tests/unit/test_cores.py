@@ -30,7 +30,7 @@ def many(count: int, kind: Kind = Kind.L1) -> Account:
 
 
 async def asked(maps: Cores, core: tuple[int, int] | None = None) -> Json:
-    found: Json = json.loads(json.dumps(await maps.document("77", core, lambda uid: True)))
+    found: Json = json.loads(json.dumps(await maps.document("77", core, lambda user_id: True)))
     return found
 
 

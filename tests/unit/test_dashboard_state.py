@@ -8,8 +8,8 @@ from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.dashboard_state import Answer, Model
 
 
-def uids(model: Model) -> list[str]:
-    return [chip["uid"] for chip in model.chips]
+def chip_ids(model: Model) -> list[str]:
+    return [chip["chip"] for chip in model.chips]
 
 
 def test_nothing_is_known_at_first() -> None:
@@ -59,27 +59,27 @@ def test_no_chip_for_a_while() -> None:
 def test_only_some_chips() -> None:
     model = Model(wanted=("b",))
     model.take(picture("a", "b"), 1.0, 1.0)
-    assert (uids(model), model.message) == (["b"], None)
+    assert (chip_ids(model), model.message) == (["b"], None)
     model.pick(("a", "nine"))
-    assert uids(model) == ["a"]
+    assert chip_ids(model) == ["a"]
     assert model.message is not None
     assert "there is no chip 'nine'; there are a, b" in model.message
     model.pick(("nine",))
-    assert uids(model) == ["a", "b"], "of none of them is known, so all are shown"
+    assert chip_ids(model) == ["a", "b"], "of none of them is known, so all are shown"
     model.pick(())
-    assert uids(model) == ["a", "b"]
+    assert chip_ids(model) == ["a", "b"]
 
 
 def test_a_pause_keeps_the_picture_and_not_the_past() -> None:
     model = Model()
     model.paused = True
     model.take(picture("a"), 1.0, 1.0)
-    assert uids(model) == ["a"], "a first picture is shown all the same"
+    assert chip_ids(model) == ["a"], "a first picture is shown all the same"
     model.take(picture("a", "b"), 2.0, 2.0)
-    assert (uids(model), model.now, model.past.newest) == (["a"], 1.0, 2.0)
+    assert (chip_ids(model), model.now, model.past.newest) == (["a"], 1.0, 2.0)
     model.paused = False
     model.take(picture("a", "b"), 3.0, 3.0)
-    assert (uids(model), model.now) == (["a", "b"], 3.0)
+    assert (chip_ids(model), model.now) == (["a", "b"], 3.0)
 
 
 def test_a_pause_keeps_the_answers_too() -> None:

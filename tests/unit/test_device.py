@@ -63,7 +63,7 @@ def test_the_sizes_it_was_opened_with_are_reported(heard: Heard) -> None:
     (opening,) = [event for event in heard.events if isinstance(event, DeviceOpened)]
     geometry = opening.chip.geometry
     assert geometry is not None
-    assert (opening.device, opening.chip.uid, opening.chip.board) == (1, "sim-n150-1", "n150")
+    assert (opening.device, opening.chip.id, opening.chip.board) == (1, "sim-n150-1", "n150")
     assert (geometry.l1_small_size, geometry.trace_size, geometry.live) == (1024, 352256, True)
 
 

@@ -53,7 +53,7 @@ def test_all_that_is_known(folder: Path) -> None:
     docker, pod = answer.pop("processes")
     assert answer == {"state": "ok", "why": None, "via": "driver", "foreign": {1: 1}}
     assert docker == {
-        "pid": 4711, "start": 100_000, "uid": 0, "user": root, "name": "python", "command": "python serve.py",
+        "pid": 4711, "start": 100_000, "user_id": 0, "user": root, "name": "python", "command": "python serve.py",
         "container": "docker 3f2a91c0b7de", "job": {"id": "session 4711", "name": "python"}, "inner_pid": 17,
         "letter": "S", "holds": [0],
     }  # fmt: skip
@@ -62,8 +62,8 @@ def test_all_that_is_known(folder: Path) -> None:
 
 
 def test_a_user_without_a_name(folder: Path) -> None:
-    (row,) = look(machines.foreign_uid(folder))["processes"]
-    assert (row["uid"], row["user"], row["container"], row["inner_pid"]) == (1234, None, None, None)
+    (row,) = look(machines.foreign_user(folder))["processes"]
+    assert (row["user_id"], row["user"], row["container"], row["inner_pid"]) == (1234, None, None, None)
 
 
 def test_a_descriptor_a_line(folder: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_process_is_described_once(folder: Path) -> None:
     (process / "stat").write_text((process / "stat").read_text().replace(") S", ") D"))
     assert row() == {**first, "letter": "D"}
     machine.end(50)
-    machine.process(50, holds=[0], name="python", command="python a.py", uid=first["uid"])
+    machine.process(50, holds=[0], name="python", command="python a.py", user_id=first["user_id"])
     assert row() == {**first, "name": "python", "command": "python a.py"}
     machine.end(50)
     machine.process(50, holds=[0], name="python", command="python b.py", container=machines.DOCKER, start=200_000)
@@ -331,7 +331,7 @@ def test_a_command_that_hangs(folder: Path) -> None:
         stuck, other = answer["processes"]
         assert (answer["state"], answer["why"]) == ("ok", "the command of process 50 is slow in coming")
         assert (stuck["command"], stuck["name"], stuck["container"]) == (None, "python", "docker 3f2a91c0b7de")
-        assert (stuck["uid"], stuck["user"]) == (0, pwd.getpwuid(0).pw_name)
+        assert (stuck["user_id"], stuck["user"]) == (0, pwd.getpwuid(0).pw_name)
         assert other["command"] == "python model.py"
     (process / "cmdline").write_bytes(b"late\0")
     assert until(lambda: holders.look([0])["processes"][0]["command"] == "late")
@@ -343,7 +343,7 @@ def test_a_real_container(folder: Path) -> None:
     with with_other_devices(folder, {0: "/dev/null"}, HOLD + WAIT) as pid:
         show(folder, pid)
         (row,) = Holders(str(folder)).look([0])["processes"]
-        assert (row["pid"], row["inner_pid"], row["uid"]) == (pid, 1, os.getuid())
+        assert (row["pid"], row["inner_pid"], row["user_id"]) == (pid, 1, os.getuid())
         assert row["command"].endswith("/dev/tenstorrent/0")
 
 
@@ -358,8 +358,8 @@ def test_a_real_process_that_may_not_be_dumped(folder: Path) -> None:
         show(machine.root, process.pid)
         machine.holder(0, process.pid)
         (row,) = look(machine)["processes"]
-        assert row["uid"] == (os.getuid() or 65534)
-        assert row["user"] == pwd.getpwuid(row["uid"]).pw_name
+        assert row["user_id"] == (os.getuid() or 65534)
+        assert row["user"] == pwd.getpwuid(row["user_id"]).pw_name
 
 
 def test_the_child_of_a_real_opener_that_is_gone(folder: Path) -> None:

@@ -52,7 +52,7 @@ def test_an_index_the_machine_does_not_list() -> None:
 
 def test_an_unlisted_pci_address_comes_last() -> None:
     found = chips_of_visible([UNKNOWN, "2"], MACHINE)
-    assert [(number, chip.uid) for number, chip in found] == [(0, "0000:02:00.0"), (1, UNKNOWN)]
+    assert [(number, chip.id) for number, chip in found] == [(0, "0000:02:00.0"), (1, UNKNOWN)]
     assert found[1][1] == ChipInfo(UNKNOWN, pci=UNKNOWN)
 
 
@@ -71,8 +71,8 @@ def test_an_absurd_index_does_no_harm(digits: int) -> None:
 # -- by slots
 
 
-def counted(uid: int, metal_id: int, *pids: int, attached: int | None = None) -> Json:
-    file = counters(uid, *[slot(pid, 5) for pid in pids], metal_id=metal_id)
+def counted(chip_id: int, metal_id: int, *pids: int, attached: int | None = None) -> Json:
+    file = counters(chip_id, *[slot(pid, 5) for pid in pids], metal_id=metal_id)
     return {**file, "attached": len(pids) if attached is None else attached}
 
 

@@ -22,7 +22,7 @@ MIB = 1 << 20
 def build(
     *events: Event,
     kernels_only: bool = False,
-    may_see: Viewer = lambda uid: True,
+    may_see: Viewer = lambda user_id: True,
     anomalies: dict[str, int] | None = None,
 ) -> Any:
     ledger = Ledger()
@@ -141,7 +141,7 @@ def test_data() -> None:
 
 
 def test_tags_are_for_those_who_may_see_them() -> None:
-    hidden, shown = (build(*BUSY, may_see=lambda uid, mine=mine: uid == mine) for mine in (4321, 1000))
+    hidden, shown = (build(*BUSY, may_see=lambda user_id, mine=mine: user_id == mine) for mine in (4321, 1000))
     for said in (json.dumps(hidden), remaining_text(hidden)):
         assert "layers.0.weight" not in said
     for said in (json.dumps(shown), remaining_text(shown)):

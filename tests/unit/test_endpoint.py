@@ -98,7 +98,7 @@ def test_a_strangers_server_is_not_talked_to(listening: str, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("folder_uid", "above_uid", "above_mode", "trusted"),
+    ("folder_user_id", "above_user_id", "above_mode", "trusted"),
     [
         (4321, 0, 0o40755, True),  # /run/ttmem made by systemd for its service user
         (4321, 0, 0o41777, False),  # a folder in /tmp
@@ -108,11 +108,11 @@ def test_a_strangers_server_is_not_talked_to(listening: str, monkeypatch: pytest
     ],
 )
 def test_a_service_users_server(
-    folder_uid: int, above_uid: int, above_mode: int, trusted: bool, monkeypatch: pytest.MonkeyPatch
+    folder_user_id: int, above_user_id: int, above_mode: int, trusted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {
-        "/run/ttmem": SimpleNamespace(st_uid=folder_uid, st_mode=0o40750),
-        "/run": SimpleNamespace(st_uid=above_uid, st_mode=above_mode),
+        "/run/ttmem": SimpleNamespace(st_uid=folder_user_id, st_mode=0o40750),
+        "/run": SimpleNamespace(st_uid=above_user_id, st_mode=above_mode),
     }
     monkeypatch.setattr(endpoint.os, "stat", files.__getitem__)
     monkeypatch.setattr(endpoint.os, "getuid", lambda: 999)

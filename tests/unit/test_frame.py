@@ -212,7 +212,7 @@ def test_naming_chips(dashboard: Dashboard) -> None:
     dashboard.press("backspace")
     type_("c")
     dashboard.press("enter")
-    assert [chip["uid"] for chip in dashboard.model.chips] == ["b", "c"]
+    assert [chip["chip"] for chip in dashboard.model.chips] == ["b", "c"]
     dashboard.press("d", "d")
     dashboard.press("ctrl+u")
     type_("x")

@@ -71,8 +71,8 @@ def tracker(heard: Heard) -> GraphTracker:
     return heard.tracker
 
 
-def kernels(heard: Heard, uid: str = CHIP) -> int:
-    return heard.used(uid, Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)
+def kernels(heard: Heard, chip_id: str = CHIP) -> int:
+    return heard.used(chip_id, Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)
 
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
@@ -302,8 +302,8 @@ def test_a_launch_makes_it_the_resident_one(heard: Heard, tracker: GraphTracker)
 
 
 def opened(tracker: GraphTracker) -> str:
-    tracker.track_device_open(DEVICE, ChipInfo("uid-a", geometry=BOARDS["n150"]))
-    return "uid-a"
+    tracker.track_device_open(DEVICE, ChipInfo("chip-a", geometry=BOARDS["n150"]))
+    return "chip-a"
 
 
 def test_a_write_to_one_core_has_an_id_of_its_own(heard: Heard, tracker: GraphTracker) -> None:
@@ -318,17 +318,17 @@ def test_a_write_to_one_core_has_an_id_of_its_own(heard: Heard, tracker: GraphTr
 def test_what_was_written_follows_from_the_address(
     heard: Heard, tracker: GraphTracker, address: int, kind: Kind
 ) -> None:
-    uid = opened(tracker)
+    chip_id = opened(tracker)
     tracker.track_core_write(DEVICE, (1, 2), address, 1000, "something")
     tracker.track_core_write(DEVICE, (2, 1), address, 1000, "something")
-    assert heard.used(uid, kind) == 2000
+    assert heard.used(chip_id, kind) == 2000
 
 
 def test_a_write_again_is_the_same_and_in_another_size_replaces(heard: Heard, tracker: GraphTracker) -> None:
-    uid = opened(tracker)
+    chip_id = opened(tracker)
     for size in (1000, 1000, 1500):
         tracker.track_core_write(DEVICE, (1, 2), 20_000, size)
-    assert heard.used(uid, Kind.FIRMWARE) == 1500
+    assert heard.used(chip_id, Kind.FIRMWARE) == 1500
     assert [type(event) for event in heard.events[1:]] == [Allocated, Freed, Allocated]
     assert not heard.ledger.anomalies
 
@@ -340,7 +340,7 @@ def test_a_closed_device_is_forgotten(heard: Heard, tracker: GraphTracker) -> No
         tracker.track_core_write(DEVICE, (1, 2), 20_000, 1000)
         tracker.track_kernel_load(1000, 1, DEVICE)
         tracker.track_allocate_cb(LEFT, 105824, 100, DEVICE, program=1)
-        assert heard.used("uid-a", Kind.FIRMWARE, Kind.KERNEL, Kind.CB) == 2000 + 3200
+        assert heard.used("chip-a", Kind.FIRMWARE, Kind.KERNEL, Kind.CB) == 2000 + 3200
         tracker.track_device_close(DEVICE)
         assert heard.ledger.live_count() == 0
         opened(tracker)

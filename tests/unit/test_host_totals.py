@@ -29,9 +29,9 @@ Json = dict[str, Any]
 MIB = 1 << 20
 
 
-def chip(uid: str, serial: str | None = None, **used: int | None) -> Json:
+def chip(chip_id: str, serial: str | None = None, **used: int | None) -> Json:
     """A chip of 100 bytes of DRAM and 50 of L1, of which so much is used."""
-    row = {**blank.chip(uid, board="n300"), "serial": serial}
+    row = {**blank.chip(chip_id, board="n300"), "serial": serial}
     for pool, capacity in (("dram", 100), ("l1", 50)):
         row["memory"][pool].update(used=used.get(pool), capacity=capacity)
     row["memory"]["l1"]["at_once"] = used.get("l1")
@@ -40,7 +40,7 @@ def chip(uid: str, serial: str | None = None, **used: int | None) -> Json:
 
 def process(pid: int | None, job: str | None = None, state: str = "tracked", **dram: int | None) -> Json:
     """A process with so much DRAM of each chip."""
-    shares = [{**blank.share(uid), "dram": size} for uid, size in dram.items()]
+    shares = [{**blank.share(chip_id), "dram": size} for chip_id, size in dram.items()]
     named = {"id": job, "name": "bash"} if job else None
     return {**blank.process(pid, state), "job": named, "chips": shares}
 
@@ -179,15 +179,15 @@ def pictures(draw: st.DrawFn) -> Json:
     account, chips = Account(), [str(800 + number) for number in range(draw(st.integers(0, 4)))]
     pids = list(range(10, 10 + draw(st.integers(0, 5))))
     for pid in pids:
-        for number, uid in enumerate(chips):
+        for number, chip_id in enumerate(chips):
             if draw(st.booleans()):
-                account.tracked(pid, uid, device=number, dram=draw(_SIZES), l1=draw(_SIZES))
+                account.tracked(pid, chip_id, device=number, dram=draw(_SIZES), l1=draw(_SIZES))
         if account.ledger.processes and draw(st.integers(0, 3)) == 0:
             account.apply(account.source(pid), ProcessExited())
     files = []
-    for uid in chips:
+    for chip_id in chips:
         counted = [pid for pid in range(20, 23) if draw(st.booleans())]
-        files.append(counters(uid, *(slot(pid, draw(_SIZES), draw(_SIZES)) for pid in counted)))
+        files.append(counters(chip_id, *(slot(pid, draw(_SIZES), draw(_SIZES)) for pid in counted)))
     seen = [driver_chip(n, serial=draw(st.sampled_from([None, "01", "02"]))) for n in range(draw(st.integers(0, 3)))]
     holders = []
     for pid in (*pids, 20, 21):
@@ -228,7 +228,9 @@ def test_the_parts_add_up_to_the_whole(picture: Json) -> None:
     several = {"processes"}  # one may be on two boards
     assert {k: v for k, v in boards.items() if k not in several} == {k: v for k, v in whole.items() if k not in several}
     assert whole.get("chips", 0) == len(chips)
-    assert sorted(uid for board in found["boards"] for uid in board["chips"]) == sorted(chip["uid"] for chip in chips)
+    assert sorted(chip_id for board in found["boards"] for chip_id in board["chips"]) == sorted(
+        chip["chip"] for chip in chips
+    )
     alive = [process for process in picture["processes"] if process["state"] in ("tracked", "untracked")]
     for pool in ("dram", "l1"):
         used = sum(chip["memory"][pool]["used"] or 0 for chip in chips)
@@ -304,7 +306,7 @@ def test_more_than_fit_are_counted() -> None:
     rows = table(picture)[1:]
     assert len(rows) == 1 + 8 + 1
     assert rows[-1] == "and 3 more boards; --json has them all"
-    assert host["chips"] == [chip["uid"] for chip in picture["chips"]]
+    assert host["chips"] == [chip["chip"] for chip in picture["chips"]]
 
 
 def test_l1_of_programs_that_take_turns_is_marked() -> None:

@@ -161,7 +161,7 @@ def test_a_detailed_report_has_everything(form: str, database: Path) -> None:
     views = ACCOUNTS["n300_report.json"]["views"]
     assert [chip.info.board for chip in ledger.chips.values()] == ["n300", "n300"]
     for chip in ledger.chips.values():
-        assert chip.uid.isdecimal()
+        assert chip.id.isdecimal()
         assert chip.geometry is not None
         assert (chip.geometry.live, chip.geometry.arch, chip.geometry.cores) == (True, Arch.WORMHOLE_B0, 56)
         assert chip.geometry.l1_small_size == views["L1_SMALL"]["total_per_bank"]
@@ -211,10 +211,10 @@ def test_what_is_written_is_what_was_folded(folder: Path) -> None:
     with open(out, "rb") as file:
         JournalReader(file).replay(again)
     assert [
-        (chip.uid, [(t.used, t.reserved, t.peak.value, t.peak.time) for t in chip.totals()])
+        (chip.id, [(t.used, t.reserved, t.peak.value, t.peak.time) for t in chip.totals()])
         for chip in again.chips.values()
     ] == [
-        (chip.uid, [(t.used, t.reserved, t.peak.value, t.peak.time) for t in chip.totals()])
+        (chip.id, [(t.used, t.reserved, t.peak.value, t.peak.time) for t in chip.totals()])
         for chip in ledger.chips.values()
     ]
     said = summary(translation, ledger, count)
@@ -581,11 +581,11 @@ def test_chips_of_a_database_have_no_names_if_it_counted_them_anew() -> None:
     recording = recorded(*nodes, start("b"), buffer("allocate", 4096), end())
     recording.meshes = {1: {2}}
     recording.descriptor = "chip_unique_ids:\n  2: 12345\n  6: 66666\n"
-    assert Machine(recording, None).info(2).uid == "12345"
+    assert Machine(recording, None).info(2).id == "12345"
     recording.renumbered = True
-    assert Machine(recording, None).info(2).uid == "assumed:2"
+    assert Machine(recording, None).info(2).id == "assumed:2"
     recording.executed = {1: {2}}
-    assert Machine(recording, None).info(2).uid == "12345"
+    assert Machine(recording, None).info(2).id == "12345"
 
 
 def test_a_descriptor_that_is_none() -> None:

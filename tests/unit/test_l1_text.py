@@ -34,12 +34,12 @@ STYLES = {"60": Style(60), "100": Style(100), "160": Style(160), "100-colour": S
           "100-ascii": Style(100, ascii=True)}  # fmt: skip
 
 
-def answer(account: Account, core: str | None = None, board: str | None = "n150", uid: int = 0) -> Json:
+def answer(account: Account, core: str | None = None, board: str | None = "n150", user_id: int = 0) -> Json:
     """What the server would say of the account's chip."""
     chip = account.ledger.chips["77"]
     chip.info = chip.info._replace(board=board)
     wanted = None if core is None else parse_core(core)
-    found = asyncio.run(Cores(account.ledger).document("77", wanted, lambda owner: uid == 0))
+    found = asyncio.run(Cores(account.ledger).document("77", wanted, lambda owner: user_id == 0))
     found = json.loads(json.dumps(found))
     return found
 
@@ -135,7 +135,7 @@ def test_the_highest_of_all_cached_programs_may_be_on_other_cores() -> None:
 
 
 def test_what_another_user_may_not_see_is_not_told() -> None:
-    told = json.dumps(answer(decode(), "3,2", uid=1000))
+    told = json.dumps(answer(decode(), "3,2", user_id=1000))
     assert not re.search("kv_cache|weights|halo|ttnn::|reader|c_0", told)
     assert "None" not in render(json.loads(told), "0", Style(100))
 

@@ -43,9 +43,9 @@ class Scene:
     def __init__(self, limits: Limits = Limits()) -> None:
         self.ledger = Ledger(limits)
 
-    def process(self, pid: int = 42, *, ago: float = NOW, uid: int = 1000, source: str = "client") -> Source:
+    def process(self, pid: int = 42, *, ago: float = NOW, user_id: int = 1000, source: str = "client") -> Source:
         confidence = Confidence.EXACT if source == "agent" else Confidence.REPORTED
-        return self.ledger.source(NOW - ago, ProcessInfo(pid, 7, uid, "python"), source, confidence)
+        return self.ledger.source(NOW - ago, ProcessInfo(pid, 7, user_id, "python"), source, confidence)
 
     def tell(self, source: Source, ago: float, *events: Event) -> None:
         for event in events:
@@ -191,13 +191,13 @@ def test_leaks_are_grouped_by_process_chip_kind_and_tag_or_size(scene: Scene) ->
 
 
 def test_tags_of_others_are_not_shown_and_group_nothing(scene: Scene) -> None:
-    mine, others = scene.process(1, uid=1000), scene.process(2, uid=2000)
+    mine, others = scene.process(1, user_id=1000), scene.process(2, user_id=2000)
     for source in (mine, others):
         scene.tell(source, 500, buffer(0x1000, 100, tag="secret a"), buffer(0x2000, 100, tag="secret b"))
         scene.tell(source, 500, buffer(0x3000, 1, Kind.TRACE, tag="secret c"))
-    dying = scene.process(3, uid=2000)
+    dying = scene.process(3, user_id=2000)
     scene.tell(dying, 400, buffer(0x1000, 10, tag="secret d"), ProcessExited())
-    found = scene.find(may_see=lambda uid: uid == 1000)
+    found = scene.find(may_see=lambda user_id: user_id == 1000)
     assert sorted((g["pid"], g["tag"] or "", g["count"]) for g in found["leaks"]) == [
         (1, "secret a", 1),
         (1, "secret b", 1),
@@ -366,18 +366,18 @@ def test_a_process_nobody_can_see_has_no_pid(scene: Scene) -> None:
 
 def test_the_route_shows_readers_the_tags_they_may_see(scene: Scene) -> None:
     """Only their own, or all if they are root; and by default what is 60 s old is a leak."""
-    scene.tell(scene.process(uid=1000), 61, buffer(0x1000, 100, tag="secret"))
-    scene.tell(scene.process(uid=1000), 59, buffer(0x2000, 100, tag="secret"))
+    scene.tell(scene.process(user_id=1000), 61, buffer(0x1000, 100, tag="secret"))
+    scene.tell(scene.process(user_id=1000), 59, buffer(0x2000, 100, tag="secret"))
     stub = SimpleNamespace(catch_up=lambda: None, now=lambda: NOW)
     api = Api(scene.ledger, stub, None, None, stub, None, lambda: {"since": 400.0})  # type: ignore[arg-type]
 
-    def ask(uid: int | None, **query: str) -> Any:
-        answer = asyncio.run(api.handle(Request("GET", "/leaks", query, uid)))
+    def ask(user_id: int | None, **query: str) -> Any:
+        answer = asyncio.run(api.handle(Request("GET", "/leaks", query, user_id)))
         assert isinstance(answer.body, bytes)
         return json.loads(answer.body)
 
-    for uid, tag in ((1000, "secret"), (0, "secret"), (2000, None), (None, None)):
-        found = ask(uid)
+    for user_id, tag in ((1000, "secret"), (0, "secret"), (2000, None), (None, None)):
+        found = ask(user_id)
         assert [group["tag"] for group in found["leaks"]] == [tag]
         assert (found["verdict"]["count"], found["tracked_s"]) == (1, 600.0)
         assert (found["time"], found["since"]) == ("1970-01-01T00:16:40.000Z", "1970-01-01T00:06:40.000Z")

@@ -263,12 +263,12 @@ class Both:
     # -- comparing -----------------------------------------------------------------------------------------------
 
     def totals(self) -> Iterator[tuple[Key, Total]]:
-        for uid, chip in self.ledger.chips.items():
-            yield from ((("kind", uid, kind), chip.kinds[kind]) for kind in KINDS)
-            yield from ((("pool", uid, pool), chip.pools[pool]) for pool in Pool)
+        for chip_id, chip in self.ledger.chips.items():
+            yield from ((("kind", chip_id, kind), chip.kinds[kind]) for kind in KINDS)
+            yield from ((("pool", chip_id, pool), chip.pools[pool]) for pool in Pool)
         for party in self.model.parties.values():
-            for uid, share in self.processes[party].shares.items():
-                yield from ((("share", party, uid, pool), share.pools[pool]) for pool in Pool)
+            for chip_id, share in self.processes[party].shares.items():
+                yield from ((("share", party, chip_id, pool), share.pools[pool]) for pool in Pool)
 
     def compare(self) -> None:
         """Everything that can be asked at any moment."""
@@ -293,13 +293,13 @@ class Both:
         counted = Counter[Key]()
         for allocation in allocations:
             if counts(allocation):
-                counted["kind", allocation.holding.chip.uid, allocation.kind] += allocation.counted
+                counted["kind", allocation.holding.chip.id, allocation.kind] += allocation.counted
         assert +counted == +Counter({key: total.used for key, total in sums.items() if key[0] == "kind"})
 
     def compare_residency(self) -> None:
-        for uid, chip in self.ledger.chips.items():
+        for chip_id, chip in self.ledger.chips.items():
             for kind in (Kind.CB, Kind.DFB, Kind.KERNEL):
-                assert (uid, kind, chip.resident_bytes(kind)) == (uid, kind, self.model.resident(uid, kind))
+                assert (chip_id, kind, chip.resident_bytes(kind)) == (chip_id, kind, self.model.resident(chip_id, kind))
 
     def compare_phases(self) -> None:
         for party, process in self.processes.items():
@@ -344,13 +344,13 @@ class Both:
                     self._compare_share_peak(key, total.recent if recent else total.peak, best)
 
     def _compare_share_peak(self, key: Key, peak: Peak, best: dict[Key, Best]) -> None:
-        _, party, uid, pool = key
+        _, party, chip_id, pool = key
         expected = best.get(key, Best(0, 0.0, []))
         assert (key, peak.value) == (key, expected.value)
         if peak.value:
             assert (key, peak.time) == (key, expected.time)
             live = [
-                t for h in self.processes[party].holdings() if h.chip.uid == uid for t in h.allocations()
+                t for h in self.processes[party].holdings() if h.chip.id == chip_id for t in h.allocations()
                 if counts(t) and POOL_OF[t.kind] is pool
             ]  # fmt: skip
             same_largest(key, [face(t) for t in peak.largest(live)], expected.items)
@@ -371,8 +371,8 @@ class Both:
             }  # fmt: skip
             assert +Counter(leaves) == +held
             shares = {
-                ("share", picture.party, uid, pool): share.pools[pool].used
-                for uid, share in process.shares.items() for pool in Pool
+                ("share", picture.party, chip_id, pool): share.pools[pool].used
+                for chip_id, share in process.shares.items() for pool in Pool
             }  # fmt: skip
             assert +Counter(shares) == +Counter({key: total.used for key, total in picture.sums.items()})
 
@@ -661,11 +661,11 @@ def test_case_of_a_full_process(told: list[Told]) -> None:
     )
 
 
-def held_and_resident(uid: str, *told: Told) -> tuple[int, int | None]:
+def held_and_resident(chip_id: str, *told: Told) -> tuple[int, int | None]:
     both = Both()
     for process, source, event in told:
         both.tell(process, source, False, event)
-    chip = both.ledger.chips[uid]
+    chip = both.ledger.chips[chip_id]
     return chip.kinds[CB].used, chip.resident_bytes(CB)
 
 
@@ -691,7 +691,7 @@ def test_a_chip_that_moves_takes_along_only_what_its_own_sources_see() -> None:
     both.tell(0, "legacy", False, ev.Allocated(0, L1, 0x1000, 64))
     both.tell(1, "agent", False, ev.Allocated(0, L1, 0x1000, 64))
     both.tell(0, "legacy", False, ev.DeviceOpened(0, A))
-    missing = {chip["uid"]: chip["memory"]["missing"] for chip in snapshot(both.ledger, time="", host="")["chips"]}
+    missing = {chip["chip"]: chip["memory"]["missing"] for chip in snapshot(both.ledger, time="", host="")["chips"]}
     assert "dfb" in missing["A"]
     assert "dfb" not in missing["assumed:0"]
 

@@ -50,7 +50,7 @@ BUFFER_EXTRAS = st.none() | st.tuples(st.sampled_from([None, 128, 256]), st.just
     lambda fields: Extra(*fields)
 )
 PART_EXTRAS = st.none() | st.tuples(CORES, st.booleans()).map(lambda fields: Extra(cores=fields[0], shared=fields[1]))
-CHIPS = [ChipInfo("uid-a", geometry=BOARDS["n150"]), ChipInfo("uid-b", geometry=BOARDS["p150"]), ChipInfo("uid-c")]
+CHIPS = [ChipInfo("chip-a", geometry=BOARDS["n150"]), ChipInfo("chip-b", geometry=BOARDS["p150"]), ChipInfo("chip-c")]
 
 COMING = st.one_of(
     st.tuples(DEVICES, st.sampled_from(BUFFERS), ADDRESSES, SIZES, st.just(0), st.just(0), BUFFER_EXTRAS).map(
@@ -106,7 +106,7 @@ class Server:
     def totals(self) -> dict[str, Any]:
         """Every total that is not empty, and every live allocation with its references."""
         chips = {
-            chip.uid: [(total.used, total.count, total.reserved, total.known) for total in chip.totals()]
+            chip.id: [(total.used, total.count, total.reserved, total.known) for total in chip.totals()]
             for chip in self.ledger.chips.values()
             if any(total.count for total in chip.totals())
         }

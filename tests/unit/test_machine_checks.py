@@ -297,8 +297,8 @@ def test_a_slot_of_the_dead_that_outlived_the_totals(folder: Path) -> None:
 
 def test_what_one_job_left_on_many_chips_is_one_finding(folder: Path) -> None:
     laid_out = machines.t3k(folder)
-    for uid in range(4):
-        laid_out.shm_file(880001 + uid, content(slot(4712, 1 << 20)))
+    for chip_id in range(4):
+        laid_out.shm_file(880001 + chip_id, content(slot(4712, 1 << 20)))
     laid_out.shm_file(880009, content(slot(4713, 1 << 20)))
     first, second = look(memory.shm_files, folder)
     assert first.found == "4.0 MiB of processes that are dead (pid 4712) are still in these 4 files"

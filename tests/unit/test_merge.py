@@ -28,8 +28,8 @@ def nothing() -> Json:
     return blank.picture("now", "box")
 
 
-def by_uid(picture: Json) -> dict[str, Json]:
-    rows = {chip["uid"]: chip for chip in picture["chips"]}
+def by_chip(picture: Json) -> dict[str, Json]:
+    rows = {chip["chip"]: chip for chip in picture["chips"]}
     assert len(rows) == len(picture["chips"]), "a chip has one row"
     return rows
 
@@ -65,7 +65,7 @@ def test_a_machine_that_shows_nothing_changes_nothing() -> None:
 def test_without_a_server_chips_come_from_the_driver() -> None:
     merged = merge(nothing(), machine(driver_chip(1, "p150a", arch="blackhole"), driver_chip(0)))
     first, second = merged["chips"]
-    assert (first["uid"], first["kmd"], first["pci"], first["board"], first["remote"]) == (
+    assert (first["chip"], first["kmd"], first["pci"], first["board"], first["remote"]) == (
         FIRST,
         0,
         FIRST,
@@ -93,7 +93,7 @@ def test_a_chip_with_a_unique_id_and_its_place_are_one_row() -> None:
     account.tracked(7, "77", dram=MIB)
     merged = merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0)]))
     (chip,) = merged["chips"]
-    assert (chip["uid"], chip["unique_id"], chip["pci"], chip["kmd"]) == ("77", "77", FIRST, 0)
+    assert (chip["chip"], chip["unique_id"], chip["pci"], chip["kmd"]) == ("77", "77", FIRST, 0)
     assert chip["joined_by"] == "holder"
     assert chip["memory"]["dram"]["used"] == MIB
     assert chip["telemetry"]["power_w"] == 18.0
@@ -116,15 +116,15 @@ def test_a_remote_chip_is_listed_beside_its_local_one() -> None:
     account.tracked(7, "78", device=1, dram=2 * MIB, remote=True)
     merged = merge(account.picture(), machine(driver_chip(0, "n300"), processes=[holder(7, 0)]))
     local, remote = merged["chips"]
-    assert (local["uid"], local["pci"], local["joined_by"]) == ("77", FIRST, "holder")
-    assert (remote["uid"], remote["pci"], remote["kmd"], remote["telemetry"]) == ("78", None, None, None)
+    assert (local["chip"], local["pci"], local["joined_by"]) == ("77", FIRST, "holder")
+    assert (remote["chip"], remote["pci"], remote["kmd"], remote["telemetry"]) == ("78", None, None, None)
     assert remote["remote"] is True
 
 
 def test_remote_chips_that_tt_umd_has_found() -> None:
     far = {**driver_chip(0, pci=None), "kmd": None, "unique_id": "78", "remote": True}
     merged = merge(nothing(), machine(driver_chip(0), far, {**far, "unique_id": "79"}))
-    assert [(row["uid"], row["kmd"], row["remote"]) for row in merged["chips"]] == [
+    assert [(row["chip"], row["kmd"], row["remote"]) for row in merged["chips"]] == [
         (FIRST, 0, False),
         ("78", None, True),
         ("79", None, True),
@@ -132,7 +132,7 @@ def test_remote_chips_that_tt_umd_has_found() -> None:
     account = Account()
     account.tracked(7, "78", device=1, dram=MIB, remote=True)
     account.tracked(7, "55", device=2)
-    rows = by_uid(merge(account.picture(), machine(driver_chip(0), far)))
+    rows = by_chip(merge(account.picture(), machine(driver_chip(0), far)))
     assert set(rows) == {FIRST, "55", "78"}
     assert rows["55"]["telemetry"] is None
     assert (rows["78"]["telemetry"]["power_w"], rows["78"]["memory"]["dram"]["used"]) == (18.0, MIB)
@@ -143,7 +143,7 @@ def test_only_a_device_number_stands_for_the_chip_of_that_number() -> None:
     account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
     account.apply(account.source(7, "legacy"), Allocated(0, Kind.DRAM, 1, MIB))
     (chip,) = merge(account.picture(), machine(driver_chip(0)))["chips"]
-    assert (chip["uid"], chip["identity"], chip["kmd"]) == ("assumed:0", "assumed", 0)
+    assert (chip["chip"], chip["identity"], chip["kmd"]) == ("assumed:0", "assumed", 0)
     assert chip["telemetry"] is not None
 
 
@@ -164,7 +164,7 @@ def test_without_a_server_the_counters_of_living_processes_are_the_use() -> None
     merged = merge(nothing(), machine(driver_chip(0), processes=[holder(7, 0)], shm=[file]))
     (chip,) = merged["chips"]
     memory = chip["memory"]
-    assert (chip["uid"], chip["unique_id"], chip["joined_by"]) == (FIRST, "77", "holder")
+    assert (chip["chip"], chip["unique_id"], chip["joined_by"]) == (FIRST, "77", "holder")
     assert memory["dram"]["used"] == 3 * MIB + 500
     assert memory["dram"]["trace"]["used"] == 500
     assert memory["l1"]["used"] == memory["l1"]["at_once"] == 2 * MIB + 5000
@@ -189,9 +189,9 @@ def test_without_a_server_the_counters_of_living_processes_are_the_use() -> None
     assert notes(merged) == ["shm-stale"]
 
 
-def left(uid: int, pid: int, size: int = MIB, **more: Any) -> Json:
+def left(chip_id: int, pid: int, size: int = MIB, **more: Any) -> Json:
     """Counters in which only the dead still have something."""
-    return counters(uid, {**slot(pid, size, size, state="dead"), **more})
+    return counters(chip_id, {**slot(pid, size, size, state="dead"), **more})
 
 
 def test_counters_of_the_dead_alone_make_no_rows() -> None:
@@ -229,7 +229,7 @@ def test_nobody_is_told_to_remove_what_may_be_in_use() -> None:
 def test_a_chip_that_a_living_process_uses_keeps_the_dead_beside_it() -> None:
     files = [counters(77, slot(7, MIB), slot(9, 5, state="dead")), left(78, 8)]
     merged = merge(nothing(), machine(shm=files))
-    assert [chip["uid"] for chip in merged["chips"]] == ["77"]
+    assert [chip["chip"] for chip in merged["chips"]] == ["77"]
     assert {pid: row["state"] for pid, row in by_pid(merged).items()} == {7: "untracked", 9: "stale"}
     assert notes(merged) == ["shm-stale", "shm-stale"]
 
@@ -239,7 +239,7 @@ def test_a_tracked_process_is_believed_and_an_untracked_one_added() -> None:
     account.tracked(7, "77", dram=4 * MIB)
     file = counters(77, slot(7, 3 * MIB, 0, 0, 0, 700), slot(8, MIB))
     merged = merge(account.picture(), machine(driver_chip(0), processes=[holder(8, 0)], shm=[file]))
-    chip = by_uid(merged)["77"]
+    chip = by_chip(merged)["77"]
     assert chip["memory"]["dram"]["used"] == 5 * MIB
     assert chip["memory"]["confidence"] == {"exact": 4 * MIB, "reported": MIB, "estimated": 0}
     assert chip["memory"]["dram"]["peak"] is None, "of both together it is not known"
@@ -276,7 +276,7 @@ def test_what_a_weak_source_cannot_see_is_taken_from_the_counters() -> None:
     account.apply(source, Allocated(0, Kind.CB, 1, 4096, 5))
     file = counters(0, slot(7, MIB, 0, 0, 0, 9999), metal_id=0)
     (chip,) = merge(account.picture(), machine(shm=[file]))["chips"]
-    assert chip["uid"] == "assumed:0", "the file has no unique id in its name, only the device's number"
+    assert chip["chip"] == "assumed:0", "the file has no unique id in its name, only the device's number"
     assert chip["memory"]["dram"]["used"] == MIB
     assert chip["memory"]["l1"]["cb"]["held"] == 4096, "tracked"
 
@@ -289,7 +289,7 @@ def test_a_process_that_the_server_saw_die_is_not_listed_twice() -> None:
     merged = merge(account.picture(), machine(shm=[counters(77, slot(7, MIB, state="dead"))]))
     (process,) = merged["processes"]
     assert (process["state"], process["chips"][0]["shm"]["dram"]) == ("exited", MIB)
-    assert by_uid(merged)["77"]["memory"]["dram"]["used"] == 0
+    assert by_chip(merged)["77"]["memory"]["dram"]["used"] == 0
 
 
 def test_an_idle_file_makes_no_chip() -> None:
@@ -298,7 +298,7 @@ def test_an_idle_file_makes_no_chip() -> None:
     assert lost["chips"] == []
     assert "processes that are gone or found no slot, on a chip" in lost["notes"][0]["text"]
     assert "5 B dram, not counted. When no job runs, rm " in lost["notes"][0]["text"]
-    assert [c["uid"] for c in merge(nothing(), machine(shm=[counters(77, slot(7))]))["chips"]] == ["77"]
+    assert [c["chip"] for c in merge(nothing(), machine(shm=[counters(77, slot(7))]))["chips"]] == ["77"]
 
 
 def test_the_remote_chip_of_an_n300_that_only_its_counters_tell_of() -> None:
@@ -306,7 +306,7 @@ def test_the_remote_chip_of_an_n300_that_only_its_counters_tell_of() -> None:
     merged = merge(nothing(), machine(driver_chip(0, "n300"), processes=[holder(7, 0)], shm=files))
     local, remote = merged["chips"]
     assert (local["unique_id"], local["joined_by"], local["remote"]) == ("77", "order", False)
-    assert (remote["uid"], remote["board"], remote["remote"]) == ("78", "n300", True)
+    assert (remote["chip"], remote["board"], remote["remote"]) == ("78", "n300", True)
     assert remote["memory"]["dram"]["capacity"] == BOARDS["n300"].dram_capacity
     assert remote["telemetry"] is None
 
@@ -408,18 +408,18 @@ def test_a_process_that_has_nothing_of_a_kind_leaves_the_rest_known() -> None:
         Allocated(0, Kind.DRAM, 0x100000, 2 * MIB, extra=Extra(4 * MIB)),
     )
     look = machine(driver_chip(0), shm=[counters(77, slot(8, MIB))])
-    memory = by_uid(merge(account.picture(), look))["77"]["memory"]
+    memory = by_chip(merge(account.picture(), look))["77"]["memory"]
     assert (memory["dram"]["used"], memory["dram"]["reserved"]) == (3 * MIB, None), "of the other MiB it is not known"
     assert (memory["l1"]["used"], memory["l1"]["reserved"], memory["l1"]["at_once"]) == (2 * MIB, 4 * MIB, 4 * MIB)
     look = machine(driver_chip(0), shm=[counters(77, slot(8, 0, MIB))])
-    memory = by_uid(merge(account.picture(), look))["77"]["memory"]
+    memory = by_chip(merge(account.picture(), look))["77"]["memory"]
     assert (memory["l1"]["reserved"], memory["l1"]["at_once"]) == (None, 5 * MIB)
     assert (memory["l1"]["at_once_parts"]["l1"], memory["l1"]["buffers"]) == (5 * MIB, 3 * MIB)
 
 
 def test_command_lines_are_for_those_who_may_see_them() -> None:
-    look = machine(driver_chip(0), processes=[holder(9, 0, uid=5)])
-    (row,) = merge(nothing(), look, may_see=lambda uid: uid != 5)["processes"]
+    look = machine(driver_chip(0), processes=[holder(9, 0, user_id=5)])
+    (row,) = merge(nothing(), look, may_see=lambda user_id: user_id != 5)["processes"]
     assert (row["name"], row["command"]) == ("python", None)
 
 
@@ -434,7 +434,7 @@ def test_who_died_since_the_machine_was_looked_at_uses_nothing() -> None:
     merged = merge(account.picture(), look, before=before)
     (process,) = merged["processes"]
     assert (process["state"], process["holds"], process["chips"][0]["shm"]["dram"]) == ("exited", [], MIB)
-    assert by_uid(merged)["77"]["memory"]["dram"]["used"] == 0
+    assert by_chip(merged)["77"]["memory"]["dram"]["used"] == 0
     (again,) = [p for p in merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0, start=101)]))[
         "processes"] if p["state"] == "untracked"]  # fmt: skip
     assert again["start"] == 101, "another process of that number"
@@ -442,22 +442,22 @@ def test_who_died_since_the_machine_was_looked_at_uses_nothing() -> None:
 
 def test_a_slot_that_several_share_is_not_counted_beside_what_one_of_them_reports() -> None:
     """In two containers each is process 17: tt-metal has one slot for both."""
-    shared = {**slot(17, 5 * MIB), "process": None, "start": None, "uid": None, "shared": [7, 8]}
+    shared = {**slot(17, 5 * MIB), "process": None, "start": None, "user_id": None, "shared": [7, 8]}
     account = Account()
     look = machine(driver_chip(0), processes=[holder(7, 0), holder(8, 0)], shm=[counters(77, shared)])
     (chip,) = [c for c in merge(account.picture(), look)["chips"] if c["memory"]["dram"]["used"] is not None]
     assert chip["memory"]["dram"]["used"] == 5 * MIB, "nobody reports: it is all that is known"
     account.tracked(7, "77", dram=4 * MIB)
     merged = merge(account.picture(), look)
-    assert by_uid(merged)["77"]["memory"]["dram"]["used"] == 4 * MIB
-    assert {"pid": 8, "missing": list(blank.KINDS)} in by_uid(merged)["77"]["memory"]["unseen"]
+    assert by_chip(merged)["77"]["memory"]["dram"]["used"] == 4 * MIB
+    assert {"pid": 8, "missing": list(blank.KINDS)} in by_chip(merged)["77"]["memory"]["unseen"]
 
 
 def test_two_slots_that_several_share() -> None:
     one, two = ({**slot(n, MIB), "process": None, "start": None, "shared": [n + 100, n + 200]} for n in (1, 2))
     merged = merge(nothing(), machine(shm=[counters(77, one, two)]))
     assert [share["kinds"]["dram"] for p in merged["processes"] for share in p["chips"]] == [MIB, MIB]
-    assert by_uid(merged)["77"]["memory"]["dram"]["used"] == 2 * MIB
+    assert by_chip(merged)["77"]["memory"]["dram"]["used"] == 2 * MIB
 
 
 def test_numbers_that_the_driver_deals_out_anew() -> None:
@@ -468,8 +468,8 @@ def test_numbers_that_the_driver_deals_out_anew() -> None:
     hot, cold = driver_chip(0, pci=SECOND), driver_chip(1, pci=FIRST)
     hot["telemetry"]["temperature_c"] = 70.0
     merged = merge(account.picture(), machine(hot, cold, processes=[holder(9, 0)]))
-    rows = by_uid(merged)
-    assert {uid: row["kmd"] for uid, row in rows.items()} == {FIRST: 1, SECOND: 0}
+    rows = by_chip(merged)
+    assert {chip_id: row["kmd"] for chip_id, row in rows.items()} == {FIRST: 1, SECOND: 0}
     assert rows[SECOND]["telemetry"]["temperature_c"] == 70.0
     assert by_pid(merged)[9]["holds"] == [SECOND]
 
@@ -477,7 +477,7 @@ def test_numbers_that_the_driver_deals_out_anew() -> None:
 def test_a_chip_that_is_gone_has_not_the_telemetry_of_who_has_its_number_now() -> None:
     account = Account()
     account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
-    rows = by_uid(merge(account.picture(), machine(driver_chip(0, pci=SECOND))))
+    rows = by_chip(merge(account.picture(), machine(driver_chip(0, pci=SECOND))))
     assert (rows[FIRST]["telemetry"], rows[FIRST]["kmd"]) == (None, None)
     assert (rows[SECOND]["telemetry"]["power_w"], rows[SECOND]["kmd"]) == (18.0, 0)
 
@@ -486,13 +486,13 @@ def test_a_chip_that_never_said_its_address_goes_by_its_number() -> None:
     account = Account()
     account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
     (row,) = merge(account.picture(), machine(driver_chip(0, pci=None)))["chips"]
-    assert (row["uid"], row["telemetry"]["power_w"]) == (FIRST, 18.0)
+    assert (row["chip"], row["telemetry"]["power_w"]) == (FIRST, 18.0)
 
 
 def test_a_holder_of_the_same_number_is_another_process() -> None:
     account = Account()
     account.tracked(7, "77", dram=MIB)
-    rows = by_uid(merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0, start=999)])))
+    rows = by_chip(merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0, start=999)])))
     assert (rows["77"]["pci"], rows[FIRST]["unique_id"]) == (None, None)
 
 
@@ -500,7 +500,7 @@ def test_who_is_closing_its_chips_shows_nothing() -> None:
     account = Account()
     account.tracked(7, "77", dram=MIB)
     leaving = {**holder(7, 1), "settled": False}
-    rows = by_uid(merge(account.picture(), machine(driver_chip(0), driver_chip(1), processes=[leaving])))
+    rows = by_chip(merge(account.picture(), machine(driver_chip(0), driver_chip(1), processes=[leaving])))
     assert rows["77"]["joined_by"] is None
 
 
@@ -528,7 +528,7 @@ def test_a_source_in_trouble_leaves_to_the_counters_what_it_cannot_see() -> None
     account.tracked(7, "77", dram=MIB)
     account.apply(account.source(7), Sees(1 << Kind.DRAM, "no hook for circular buffers"))
     account.ledger.chips["77"].covered = frozenset({Kind.DRAM})
-    chip = by_uid(merge(account.picture(), machine(shm=[counters(77, slot(7, 5, 6, 0, 0, 4096))])))["77"]
+    chip = by_chip(merge(account.picture(), machine(shm=[counters(77, slot(7, 5, 6, 0, 0, 4096))])))["77"]
     assert (chip["memory"]["dram"]["used"], chip["memory"]["l1"]["cb"]["held"]) == (MIB, 4096)
 
 
@@ -577,21 +577,23 @@ pids = st.integers(2, 9)
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[Account, Json]:
     account = Account()
-    uids = ["70", "71", "72"]
+    chip_ids = ["70", "71", "72"]
     for pid in draw(st.sets(pids, max_size=4)):
-        for number, uid in enumerate(draw(st.lists(st.sampled_from(uids), unique=True, min_size=1, max_size=3))):
-            account.tracked(pid, uid, device=number, dram=draw(st.integers(0, MIB)), l1=draw(st.integers(0, MIB)))
+        for number, chip_id in enumerate(
+            draw(st.lists(st.sampled_from(chip_ids), unique=True, min_size=1, max_size=3))
+        ):
+            account.tracked(pid, chip_id, device=number, dram=draw(st.integers(0, MIB)), l1=draw(st.integers(0, MIB)))
     chips = [driver_chip(kmd) for kmd in range(draw(st.integers(0, 3)))]
     holders = [holder(pid, *draw(st.sets(st.integers(0, 2), min_size=1))) for pid in draw(st.sets(pids, max_size=4))]
     files = []
-    for uid in draw(st.sets(st.sampled_from([*uids, "0", "73"]))):
+    for chip_id in draw(st.sets(st.sampled_from([*chip_ids, "0", "73"]))):
         states = st.sampled_from(["live", "live", "dead", "reused", "garbage"])
         slots = [slot(pid, *draw(sizes), state=draw(states)) for pid in draw(st.sets(pids, max_size=4))]
         slots += [
             {**slot(17, *draw(sizes)), "process": None, "start": None, "shared": sorted(sharers)}
             for sharers in draw(st.lists(st.sets(pids, min_size=2, max_size=3), max_size=2))
         ]
-        files.append(counters(uid, *slots, metal_id=draw(st.integers(0, 3))))
+        files.append(counters(chip_id, *slots, metal_id=draw(st.integers(0, 3))))
     for pid in draw(st.sets(pids, max_size=2)):
         source = account.source(pid, draw(st.sampled_from(["legacy", "l1_tracker", "client"])))
         account.apply(
@@ -610,17 +612,17 @@ def test_laws(world: tuple[Account, Json]) -> None:
     before = copy.deepcopy((picture, look))
     merged = merge(picture, look)
     assert (picture, look) == before, "it changes nothing it is given"
-    rows = by_uid(merged)
+    rows = by_chip(merged)
     assert {row["kmd"] for row in merged["chips"] if row["kmd"] is not None} == {c["kmd"] for c in look["chips"]}
     for process in picture["processes"]:
-        assert {share["uid"] for share in process["chips"]} <= set(rows)
-    for uid, row in rows.items():
+        assert {share["chip"] for share in process["chips"]} <= set(rows)
+    for chip_id, row in rows.items():
         shares = [
             share
             for process in merged["processes"]
             if process["state"] in ("tracked", "untracked")
             for share in process["chips"]
-            if share["uid"] == uid
+            if share["chip"] == chip_id
         ]
         for pool in ("dram", "l1"):
             assert (row["memory"][pool]["used"] or 0) == sum(share[pool] or 0 for share in shares)

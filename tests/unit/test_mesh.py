@@ -44,7 +44,7 @@ def buffer_on(place: Place, size: int = 4096, kind: Kind = Kind.L1) -> Buffer:
 
 
 def used(heard: Heard, *kinds: Kind) -> list[int]:
-    return [heard.used(uid, *kinds) for uid in CHIPS]
+    return [heard.used(chip_id, *kinds) for chip_id in CHIPS]
 
 
 def ids(mesh: MeshDevice) -> list[int]:

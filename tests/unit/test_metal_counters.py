@@ -36,12 +36,12 @@ class Place:
         self.time = 0.0
         self.counters = Counters(str(root), 0.5, lambda: self.time)
 
-    def write(self, data: bytes, uid: int | str = UID) -> Path:
-        return self.machine.shm_file(uid, data)
+    def write(self, data: bytes, chip_id: int | str = UID) -> Path:
+        return self.machine.shm_file(chip_id, data)
 
     def process(self, pid: int, maps: Path | str | None = None, **more: Any) -> Path:
         text = mapping(maps) if isinstance(maps, Path) else maps or ""
-        return self.machine.process(pid, maps=LIBRARY + text, uid=os.getuid(), **more)
+        return self.machine.process(pid, maps=LIBRARY + text, user_id=os.getuid(), **more)
 
     def end(self, pid: int) -> None:
         (self.machine.root / f"proc/{pid}/fd").chmod(0o700)
@@ -62,7 +62,7 @@ LIBRARY = "7f0000000000-7f0000001000 r-xp 00000000 fd:00 131 /usr/lib/x86_64-lin
 
 
 def holder(pid: int, inner_pid: int | None = None, **more: Any) -> dict[str, Any]:
-    return {"pid": pid, "start": START, "uid": 1000, "name": "python", "inner_pid": inner_pid, **more}
+    return {"pid": pid, "start": START, "user_id": 1000, "name": "python", "inner_pid": inner_pid, **more}
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_live_process(place: Place, version: int) -> None:
         "why": None,
         "files": [
             {
-                "uid": "880001",
+                "chip": "880001",
                 "path": "/dev/shm/tt_device_880001_memory",
                 "owner": os.getuid(),
                 "state": "ok",
@@ -101,7 +101,7 @@ def test_a_live_process(place: Place, version: int) -> None:
                         "pid": 4711,
                         "process": 4711,
                         "start": START,
-                        "uid": os.getuid(),
+                        "user_id": os.getuid(),
                         "user": pwd.getpwuid(os.getuid()).pw_name,
                         "name": "python",
                         **sums(11, 22, 33, 44, 55),
@@ -123,7 +123,7 @@ def test_the_last_slot_and_the_widest_numbers(place: Place) -> None:
     path = place.write(content(*[free] * 63, slot(4711, PIB, PIB, PIB, PIB, PIB), number=65535), 2**64 - 1)
     place.process(4711, path)
     file = place.file()
-    assert (file["uid"], file["state"], file["metal_id"]) == ("18446744073709551615", "ok", 65535)
+    assert (file["chip"], file["state"], file["metal_id"]) == ("18446744073709551615", "ok", 65535)
     assert file["live"] == sums(*[PIB] * 5)
 
 
@@ -187,23 +187,23 @@ def test_no_folder_and_no_files(folder: Path) -> None:
 
 
 def test_other_names_are_not_counters(place: Place) -> None:
-    for uid in ("", "x", "-1", "1x", "+1", "1_2", "٣"):
-        place.write(content(), uid)
+    for chip_id in ("", "x", "-1", "1x", "+1", "1_2", "٣"):
+        place.write(content(), chip_id)
     (place.machine.root / "dev/shm/xtt_device_1_memory").write_bytes(content())
     (place.machine.root / "dev/shm/tt_device_1_memory.bak").write_bytes(content())
     assert place.counters.look()["state"] == "absent"
 
 
-@pytest.mark.parametrize("uid", ["18446744073709551616", "01", "00", "9" * 200])
-def test_numbers_that_no_chip_has(place: Place, uid: str) -> None:
-    place.write(content(slot(4711, 5)), uid)
+@pytest.mark.parametrize("chip_id", ["18446744073709551616", "01", "00", "9" * 200])
+def test_numbers_that_no_chip_has(place: Place, chip_id: str) -> None:
+    place.write(content(slot(4711, 5)), chip_id)
     file = place.file()
-    assert (file["state"], file["uid"], file["slots"]) == ("garbage", uid, [])
+    assert (file["state"], file["chip"], file["slots"]) == ("garbage", chip_id, [])
 
 
 def test_chip_0_has_a_plain_number(place: Place) -> None:
     place.write(content(slot(4711, 5)), 0)
-    assert (place.file()["uid"], place.file()["state"]) == ("0", "ok")
+    assert (place.file()["chip"], place.file()["state"]) == ("0", "ok")
 
 
 @pytest.mark.parametrize(
@@ -271,17 +271,17 @@ def test_a_file_that_goes_away_between_two_steps(place: Place, monkeypatch: pyte
 
 
 def test_too_many_files(place: Place) -> None:
-    for uid in range(1100):
-        place.write(b"", uid)
+    for chip_id in range(1100):
+        place.write(b"", chip_id)
     found = place.counters.look()
     assert len(found["files"]) == 1024
     assert "1100" in found["why"]
 
 
 def test_files_are_sorted_by_name(place: Place) -> None:
-    for uid in (2, 10, 1):
-        place.write(content(), uid)
-    assert [file["uid"] for file in place.counters.look()["files"]] == ["10", "1", "2"]
+    for chip_id in (2, 10, 1):
+        place.write(content(), chip_id)
+    assert [file["chip"] for file in place.counters.look()["files"]] == ["10", "1", "2"]
 
 
 # Who stands behind a slot
@@ -417,7 +417,7 @@ def test_a_chip_opened_later_is_found_at_once(place: Place) -> None:
 
 
 def test_one_question_serves_all_chips(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [place.write(content(slot(4711, 5)), uid) for uid in range(4)]
+    paths = [place.write(content(slot(4711, 5)), chip_id) for chip_id in range(4)]
     place.process(4711, "".join(mapping(path) for path in paths[:3]))
     asked = []
     ask = shm._mapped_files
@@ -457,7 +457,7 @@ def test_a_container(place: Place) -> None:
     assert place.only()["state"] == "dead", "nobody said who could be 17 elsewhere"
     only = place.only(holder(4711), holder(91234, 17))
     assert (only["state"], only["pid"], only["process"], only["start"]) == ("live", 17, 91234, START)
-    assert only["uid"] == os.getuid()
+    assert only["user_id"] == os.getuid()
     assert "17" in only["why"]
 
 
@@ -566,7 +566,7 @@ def test_defect_9_a_number_is_used_again(place: Place) -> None:
     path = place.write(content(slot(4711, 5)))
     place.process(4711, path, name="python3", start=round((NOW + 60 - machines.BOOTED) * machines.TICKS))
     only = place.only()
-    assert (only["state"], only["process"], only["uid"]) == ("reused", None, None)
+    assert (only["state"], only["process"], only["user_id"]) == ("reused", None, None)
     assert "python3" in only["why"]
     assert place.file()["stale"]["dram"] == 5
 
@@ -616,15 +616,15 @@ def test_defect_12_the_file_of_another_user(place: Place) -> None:
     assert [file["state"] for file in _look_as(65534, root)["files"]] == ["unreadable", "unreadable"]
 
 
-def _look_as(uid: int, root: Path) -> Any:
+def _look_as(user_id: int, root: Path) -> Any:
     """By a process of another user, which the code is handed to as it may not look for it."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.setgroups([])
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
+            os.setresgid(user_id, user_id, user_id)
+            os.setresuid(user_id, user_id, user_id)
             os.write(writing, json.dumps(Counters(str(root)).look()).encode())
         finally:
             os._exit(0)
@@ -778,7 +778,7 @@ class _Machine:
 
     def slot(self, *, file: int, process: int, mode: int = 0o600, maps: bool = True) -> dict[str, Any]:
         path = self.place.machine.shm_file(UID, content(slot(4711, PIB)), mode=mode, owner=file)
-        folder = self.place.machine.process(4711, uid=process, maps=mapping(path))
+        folder = self.place.machine.process(4711, user_id=process, maps=mapping(path))
         if not maps:
             _forbid(folder)
         return self.place.only()
@@ -806,8 +806,8 @@ def test_whose_file_and_whose_process(place: Place, file: int, process: int, mod
 def test_many_files_of_one_user_hide_none_of_another(place: Place) -> None:
     if os.getuid():
         pytest.skip("only root may give files away")
-    for uid in range(100_000, 103_000):
-        place.machine.shm_file(uid, b"", owner=1001)
+    for chip_id in range(100_000, 103_000):
+        place.machine.shm_file(chip_id, b"", owner=1001)
     path = place.write(content(slot(4711, 5)))
     place.process(4711, path)
     found = place.counters.look()
@@ -826,10 +826,10 @@ def test_new_files_cost_a_process_one_reading_of_its_mappings_a_look(
     path = place.write(content(slot(4711, 5)))
     place.process(4711, path)
     for look in range(3):
-        for uid in range(50):
-            place.write(content(slot(4711, 7)), look * 50 + uid + 1)
+        for chip_id in range(50):
+            place.write(content(slot(4711, 7)), look * 50 + chip_id + 1)
         files = place.counters.look()["files"]
-        assert [file["live"]["dram"] for file in files if file["uid"] == str(UID)] == [5]
+        assert [file["live"]["dram"] for file in files if file["chip"] == str(UID)] == [5]
     assert len(readings) == 3
     for _ in range(3):
         place.counters.look()
@@ -838,7 +838,7 @@ def test_new_files_cost_a_process_one_reading_of_its_mappings_a_look(
 
 def test_a_file_that_is_mapped_while_we_look(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between its mappings and the file; the next look must ask again, not one a minute later."""
-    first, second = (place.write(content(slot(4711, size)), uid) for uid, size in ((1, 5), (2, 6)))
+    first, second = (place.write(content(slot(4711, size)), chip_id) for chip_id, size in ((1, 5), (2, 6)))
     process = place.process(4711, first)
     real = place.counters._file
 
@@ -874,7 +874,7 @@ def test_many_whose_mappings_hang_take_no_longer_than_one(place: Place) -> None:
 def test_a_user_whose_name_never_comes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answer = threading.Event(), threading.Event()
 
-    def user(uid: int) -> str | None:
+    def user(user_id: int) -> str | None:
         asked.set()
         answer.wait()
         return "ann"

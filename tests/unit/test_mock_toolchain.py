@@ -158,9 +158,9 @@ def test_an_unknown_board_is_named() -> None:
 
 
 def test_unique_ids_differ_by_seed_and_chip() -> None:
-    ids = [uid for seed in range(100) for uid in mock_wheel.uids("t3k", seed).values()]
+    ids = [chip_id for seed in range(100) for chip_id in mock_wheel.chip_ids("t3k", seed).values()]
     assert len(set(ids)) == 800
-    assert mock_wheel.uids("t3k", 3) == mock_wheel.uids("t3k", 3)
+    assert mock_wheel.chip_ids("t3k", 3) == mock_wheel.chip_ids("t3k", 3)
     assert max(ids) >= 1 << 63, "ids are unsigned"
 
 

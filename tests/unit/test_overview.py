@@ -127,9 +127,9 @@ def test_a_click_chooses_a_chip() -> None:
 
 def test_who_is_on_the_chosen_chip() -> None:
     picture = many(3)
-    for pid, uid, l1 in ((10, "chip-1", 5), (11, "chip-2", 90), (12, "chip-2", 40), (13, "chip-2", 95)):
+    for pid, chip_id, l1 in ((10, "chip-1", 5), (11, "chip-2", 90), (12, "chip-2", 40), (13, "chip-2", 95)):
         process = {**blank.process(pid, "tracked"), "name": f"job{pid}"}
-        process["chips"] = [{**blank.share(uid), "l1": l1 * MIB, "dram": (100 - l1) * MIB}]
+        process["chips"] = [{**blank.share(chip_id), "l1": l1 * MIB, "dram": (100 - l1) * MIB}]
         picture["processes"].append(process)
     view, model = Overview(), model_of(picture)
     model.selected = "chip-2"
@@ -189,9 +189,9 @@ def test_no_wall_is_known(answer: list[Json]) -> None:
 def test_who_eats_l1_stands_beside_the_headroom() -> None:
     """The most first, on this chip alone, and no more than there is room for."""
     picture = many(2)
-    for pid, uid, cb in ((10, "chip-1", 90), (11, "chip-0", 5), (12, "chip-0", 40)):
+    for pid, chip_id, cb in ((10, "chip-1", 90), (11, "chip-0", 5), (12, "chip-0", 40)):
         process = {**blank.process(pid, "tracked"), "name": f"job{pid}"}
-        process["chips"] = [{**blank.share(uid), "kinds": {"dram": 7 * MIB, "l1": MIB, "cb": cb * MIB}}]
+        process["chips"] = [{**blank.share(chip_id), "kinds": {"dram": 7 * MIB, "l1": MIB, "cb": cb * MIB}}]
         picture["processes"].append(process)
     picture["chips"][0]["memory"]["l1"]["used"] = 45 * MIB
     view, model = Overview(), model_of(picture)

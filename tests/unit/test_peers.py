@@ -55,7 +55,7 @@ def kill_unreaped(child: subprocess.Popen[bytes]) -> None:
 def test_find_describes(owners: Owners, spawn: Spawn) -> None:
     child = spawn()
     owner = owners.find(child.pid, 1234)
-    assert (owner.info.pid, owner.info.uid) == (child.pid, 1234)
+    assert (owner.info.pid, owner.info.user_id) == (child.pid, 1234)
     assert isinstance(owner.info.start, int)
     assert owner.pidfd is not None
     assert not os.get_inheritable(owner.pidfd)
@@ -113,7 +113,7 @@ def test_a_pid_that_is_gone(owners: Owners, spawn: Spawn) -> None:
     child.kill()
     child.wait()
     owner = owners.find(child.pid, 77)
-    assert (owner.gone, owner.info.start, owner.info.uid, owner.pidfd) == (True, None, 77, None)
+    assert (owner.gone, owner.info.start, owner.info.user_id, owner.pidfd) == (True, None, 77, None)
     assert owners.died() == [owner]
     assert owners.died() == [], "named once"
     owners.bury(owner)
@@ -197,7 +197,7 @@ def test_without_pidfds_proc_tells(spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 def test_a_foreign_sender_is_its_connection(owners: Owners) -> None:
     one, two = owners.foreign(7, 1000), owners.foreign(8, 1000)
     assert isinstance(one, Owner)
-    assert (one.info.pid, one.info.start, one.info.uid, one.info.connection) == (0, None, 1000, 7)
+    assert (one.info.pid, one.info.start, one.info.user_id, one.info.connection) == (0, None, 1000, 7)
     assert one.info.key != two.info.key
     assert len(owners) == 0
     assert owners.died() == []

@@ -36,7 +36,7 @@ class Run:
 
     def __init__(self, limits: Limits = Limits()) -> None:
         self.ledger = Ledger(limits)
-        self.source = self.ledger.source(0.0, ProcessInfo(42, 1, uid=1000), "client", Confidence.REPORTED)
+        self.source = self.ledger.source(0.0, ProcessInfo(42, 1, user_id=1000), "client", Confidence.REPORTED)
         self.process = self.source.process
         self.time = 0.0
 
@@ -206,9 +206,9 @@ def test_a_deep_nest_has_no_endless_path() -> None:
 
 def test_names_are_the_users_own() -> None:
     run = Run().tell(PhaseBegan(1, "secret"), PhaseBegan(2, "open"), PhaseEnded(1))
-    hidden = phases_json(run.process, lambda uid: uid == 7)
+    hidden = phases_json(run.process, lambda user_id: user_id == 7)
     assert [entry["path"] for entry in (*hidden["open"], *hidden["ended"])] == [None, None]
-    shown = phases_json(run.process, lambda uid: uid == 1000)
+    shown = phases_json(run.process, lambda user_id: user_id == 1000)
     assert [entry["path"] for entry in (*shown["open"], *shown["ended"])] == ["open", "secret"]
 
 

@@ -38,7 +38,7 @@ from ttmem.model.kinds import Confidence, Kind
 from ttmem.model.printable import printable, printable_bytes, printable_data, printable_lines
 from ttmem.server import metrics
 from ttmem.server.daemon import Options, Server
-from ttmem.show import breakdown_table as groups
+from ttmem.show import breakdown_table as breakdown_table
 from ttmem.show import doctor_text as doctor
 from ttmem.show import explain_text as explain
 from ttmem.show import l1_text as l1view
@@ -95,7 +95,7 @@ OURS = frozenset({"kind", "by", "state", "level", "role", "why", "where", "pool"
 
 
 def _chip_of(chips: int) -> str:
-    return str(world(chips).picture["chips"][0]["uid"])
+    return str(world(chips).picture["chips"][0]["chip"])
 
 
 def _peaks() -> Any:
@@ -131,8 +131,11 @@ DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
     "peaks": (_peaks, replay._peaks),
     "import": (_import, import_._text),
     **{
-        f"groups by {by}": (lambda by=by: world(1).get(f"/groups?by={by}"), lambda found, style: groups.render(found))
-        for by in groups.WORDS
+        f"breakdown by {by}": (
+            lambda by=by: world(1).get(f"/breakdown?by={by}"),
+            lambda found, style: breakdown_table.render(found),
+        )
+        for by in breakdown_table.WORDS
     },
 }
 
@@ -148,7 +151,7 @@ def test_every_field_of_every_document(name: str) -> None:
             try:
                 text = render(hostile, style)
             except (KeyError, ValueError):  # one place alone; a chip's id is also what other places refer to
-                assert field.rpartition(".")[2] in OURS | {"uid", "[]"}, field
+                assert field.rpartition(".")[2] in OURS | {"chip", "[]"}, field
                 continue
             assert_printable(text, (name, field))
             seen += "evil" in text
@@ -213,7 +216,7 @@ def _reports(code: int) -> Iterator[Any]:
             story._began, ProcessInfo(7, 1, name=HOSTILE, command=HOSTILE), HOSTILE, Confidence.EXACT
         )
         story.tell(source, 0, Sees((1 << Kind.FIRMWARE) - 1, f"first {HOSTILE}\nsecond"))
-        opened = story.process(42, f"uid{HOSTILE}")
+        opened = story.process(42, f"chip_id{HOSTILE}")
         one = buffer(Kind.DRAM, 0x1000, 64, HOSTILE)
         extra = one.extra
         assert extra is not None
@@ -281,7 +284,7 @@ def test_metrics_page() -> None:
     about = {"accepted": 3, "clients": 2, "since": 5.0, "version": "1.2.3"}
     for chip in place.ledger.chips.values():
         before = chip.info
-        chip.info = before._replace(uid=f"uid{HOSTILE}", board=HOSTILE, pci=HOSTILE)
+        chip.info = before._replace(id=f"chip_id{HOSTILE}", board=HOSTILE, pci=HOSTILE)
         try:
             for field, picture in poisoned(place.picture):
                 page = metrics.page(metrics.Totals(place.ledger, pids=True), about, place.picture, picture)

@@ -156,8 +156,8 @@ def test_programs_that_take_turns_in_l1_are_marked() -> None:
 def test_bars_are_in_proportion_and_in_the_colours_of_kinds(charts: str) -> None:
     """Two chips alike share a bar; programs that take turns may have more L1 than there is: they fill it."""
     shares = [
-        {**blank.share(uid), "kinds": kinds, "source": "server"}
-        for uid, kinds in (
+        {**blank.share(chip_id), "kinds": kinds, "source": "server"}
+        for chip_id, kinds in (
             ("u0", {"dram": 6 * GIB, "trace": 3 * GIB, "l1": 60 * MIB, "cb": 60 * MIB}),
             ("u1", {"dram": 6 * GIB, "trace": 3 * GIB, "l1": 60 * MIB, "cb": 60 * MIB}),
             ("u2", {"dram": 3 * GIB}),
@@ -226,7 +226,7 @@ def test_a_chosen_process_without_kinds_has_no_bars() -> None:
 def test_columns_are_as_wide_as_what_is_in_them() -> None:
     """The chips are not cut, and neither is the command: what a short name leaves is theirs."""
     one = process(7, dram=GIB, command="python -m serve --model llama --batch 32 --devices all of them")
-    one["chips"] = [{**one["chips"][0], "uid": f"u{number}"} for number in (0, 2)]
+    one["chips"] = [{**one["chips"][0], "chip": f"u{number}"} for number in (0, 2)]
     row = Screen(picture_of(one), Size(200, 30)).rows()[2]
     assert " 0,2 " in row
     assert one["command"] in row
@@ -329,7 +329,7 @@ def test_the_chosen_process_stays_chosen() -> None:
 def test_what_is_below_an_opened_process() -> None:
     kinds = {"dram": 3 * GIB, "trace": MIB, "l1": 2 * MIB, "cb": 0, "host": 4096}
     share = {"dram": 3 * GIB + MIB, "l1": 2 * MIB, "kinds": kinds, "source": "server"}
-    shares = [{**blank.share(uid), **share} for uid in ("u2", "u0", "u1")]
+    shares = [{**blank.share(chip_id), **share} for chip_id in ("u2", "u0", "u1")]
     shares.append({**blank.share("u3"), "dram": 7 * GIB, "source": "shm"})
     rows = Screen(picture_of(process(7, chips=shares))).press("x")
     below = [row.split() for row in rows[3:9]]

@@ -43,7 +43,7 @@ class Story:
         self.collector = Collector(self.warnings.append)
         self._began = self.collector.clock.now() - 10
 
-    def process(self, pid: int, uid: str = "4711") -> Source:
+    def process(self, pid: int, chip_id: str = "4711") -> Source:
         source = self.collector.ledger.source(
             self._began, ProcessInfo(pid=pid, start=1, name="python"), "agent", Confidence.EXACT
         )
@@ -51,7 +51,7 @@ class Story:
             source,
             0,
             Sees((1 << Kind.FIRMWARE) - 1, None),
-            DeviceOpened(0, ChipInfo(uid, board="n150", geometry=GEOMETRY)),
+            DeviceOpened(0, ChipInfo(chip_id, board="n150", geometry=GEOMETRY)),
         )
         return source
 

@@ -109,7 +109,10 @@ def test_a_mesh_is_its_chips(agent: Agent, reader: Reader) -> None:
     agent.allocate(0, 100)
     agent.allocate(1, 30, kind=Kind.CB, place=1, program=4)
     reader.follow()
-    used = {uid: [chip.kinds[kind].used for kind in (Kind.DRAM, Kind.CB)] for uid, chip in reader.ledger.chips.items()}
+    used = {
+        chip_id: [chip.kinds[kind].used for kind in (Kind.DRAM, Kind.CB)]
+        for chip_id, chip in reader.ledger.chips.items()
+    }
     assert used == {"555": [100, 0], "777": [100, 30]}
 
 

@@ -48,7 +48,7 @@ def settled(picture: Json) -> Json:
     """Without what depends on the moment and on this machine's list of users."""
     users = {0: "root", 1000: "ann", 1234: "eve"}
     for process in picture["processes"]:
-        process["user"] = users.get(process["uid"], process["user"])
+        process["user"] = users.get(process["user_id"], process["user"])
     for chip in picture["chips"]:
         if chip["telemetry"] and chip["telemetry"]["age_s"]:
             chip["telemetry"]["age_s"] = 12.0
@@ -71,7 +71,7 @@ def n150(root: Path) -> Json:
 def n300(root: Path) -> Json:
     """A chip on PCIe and the one behind it."""
     sums = [(3 * GIB, 12 * MIB, 0, 0, 2 * MIB)] * 2
-    counted(machines.n300(root), 4711, sums, command="python resnet.py --batch 16", uid=1000, holds=[0])
+    counted(machines.n300(root), 4711, sums, command="python resnet.py --batch 16", user_id=1000, holds=[0])
     return alone(root)
 
 
@@ -80,7 +80,7 @@ def t3k(root: Path) -> Json:
     machine = machines.t3k(root)
     machine.set(2, temp1_input=69000)
     sums = [((8 + number) * GIB, 20 * MIB, 0, 64 * MIB, 0) for number in range(4)]
-    counted(machine, 4711, sums, command="python llama.py --tp 4", uid=1000, holds=[0, 1, 2, 3])
+    counted(machine, 4711, sums, command="python llama.py --tp 4", user_id=1000, holds=[0, 1, 2, 3])
     return alone(root)
 
 
@@ -113,8 +113,8 @@ def old_driver(root: Path) -> Json:
     return alone(root)
 
 
-def foreign_uid(root: Path) -> Json:
-    machines.foreign_uid(root)
+def foreign_user(root: Path) -> Json:
+    machines.foreign_user(root)
     return alone(root)
 
 
@@ -151,7 +151,7 @@ def stale(root: Path) -> Json:
     return alone(root)
 
 
-_MACHINES = (n150, n300, t3k, galaxy, p150, dead_chip, in_reset, old_driver, foreign_uid, containers, no_driver, stale)
+_MACHINES = (n150, n300, t3k, galaxy, p150, dead_chip, in_reset, old_driver, foreign_user, containers, no_driver, stale)
 PICTURES = {make.__name__: make for make in (*_MACHINES, tracked, crowded)}
 STYLES = {
     "60": Style(60),

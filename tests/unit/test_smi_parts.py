@@ -28,8 +28,8 @@ Json = dict[str, Any]
 def test_a_chip_by_each_of_its_names(name: str, folder: Path) -> None:
     found = only(t3k(folder), [name])
     assert [chip["kmd"] for chip in found["chips"]] == [2]
-    assert [(process["pid"], [share["uid"] for share in process["chips"]]) for process in found["processes"]] == [
-        (4711, [found["chips"][0]["uid"]])
+    assert [(process["pid"], [share["chip"] for share in process["chips"]]) for process in found["processes"]] == [
+        (4711, [found["chips"][0]["chip"]])
     ]
 
 
@@ -55,7 +55,7 @@ def test_a_name_of_two_chips() -> None:
     picture["chips"] = [{**blank.chip("a"), "kmd": 5}, blank.chip("5")]
     with pytest.raises(UnknownChip, match="'5' is the name of 2 chips"):
         only(picture, ["5"])
-    assert [chip["uid"] for chip in only(picture, ["kmd:5"])["chips"]] == ["a"]
+    assert [chip["chip"] for chip in only(picture, ["kmd:5"])["chips"]] == ["a"]
 
 
 def rows_of(picture: Json) -> list[dict[str, str]]:

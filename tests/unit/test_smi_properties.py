@@ -59,13 +59,15 @@ def filled(draw: Any, part: Json) -> None:
 
 @st.composite
 def chips(draw: Any, number: int, words: st.SearchStrategy[str]) -> Json:
-    uid = draw(st.sampled_from([f"0000:{number:02x}:00.0", f"kmd:{number}", f"assumed:{number}", str(10**19 + number)]))
-    chip = blank.chip(uid, board=draw(st.sampled_from([None, "n150", "p150a"]) | words))
-    if not uid.startswith("assumed"):
+    chip_id = draw(
+        st.sampled_from([f"0000:{number:02x}:00.0", f"kmd:{number}", f"assumed:{number}", str(10**19 + number)])
+    )
+    chip = blank.chip(chip_id, board=draw(st.sampled_from([None, "n150", "p150a"]) | words))
+    if not chip_id.startswith("assumed"):
         chip.update(
             kmd=draw(st.sampled_from([None, number])), pci=draw(st.sampled_from([None, f"0000:{number:02x}:00.0"]))
         )
-    chip["identity"] = "assumed" if uid.startswith("assumed") else "known"
+    chip["identity"] = "assumed" if chip_id.startswith("assumed") else "known"
     chip["remote"] = draw(st.sampled_from([None, False, True]))
     if draw(st.booleans()):
         state = draw(st.sampled_from(["ok", "in reset", "off the bus", "gone", "hangs", "no files"]))
@@ -80,17 +82,17 @@ def chips(draw: Any, number: int, words: st.SearchStrategy[str]) -> Json:
 def pictures(draw: Any, words: st.SearchStrategy[str] = anything) -> Json:
     picture = blank.picture("2026-01-02T03:04:05.678901Z", draw(words))
     picture["chips"] = [draw(chips(number, words)) for number in range(draw(st.integers(0, 3)))]
-    uids = [chip["uid"] for chip in picture["chips"]] + ["elsewhere"]
+    chip_ids = [chip["chip"] for chip in picture["chips"]] + ["elsewhere"]
     for number in range(draw(st.integers(0, 4))):
         state = draw(st.sampled_from(["tracked", "untracked", "stale", "exited"]))
         process = blank.process(draw(st.none() | st.integers(1, 1 << 22)), state)
         for key in ("user", "name", "command", "container"):
             process[key] = draw(st.none() | words)
         process["uncertain"] = draw(doubts)
-        process["holds"] = draw(st.lists(st.sampled_from(uids), unique=True))
+        process["holds"] = draw(st.lists(st.sampled_from(chip_ids), unique=True))
         process["exited"] = float(number) if state == "exited" else None
-        for uid in draw(st.lists(st.sampled_from(uids), unique=True)):
-            share = blank.share(uid)
+        for chip_id in draw(st.lists(st.sampled_from(chip_ids), unique=True)):
+            share = blank.share(chip_id)
             share.update({name: draw(sizes) for name in ("dram", "l1", "peak_dram", "peak_l1")})
             if draw(st.booleans()):
                 share["shm"] = {kind: draw(sizes) or 0 for kind in ("dram", "l1", "l1_small", "trace", "cb")}

@@ -55,9 +55,9 @@ class Account:
         return render(picture, style)
 
 
-def opened(board: str, uid: str, device: int = 0) -> DeviceOpened:
+def opened(board: str, chip_id: str, device: int = 0) -> DeviceOpened:
     geometry = BOARDS[board]._replace(live=True)
-    return DeviceOpened(device, ChipInfo(uid, kmd=0, arch=geometry.arch, board=board, geometry=geometry))
+    return DeviceOpened(device, ChipInfo(chip_id, kmd=0, arch=geometry.arch, board=board, geometry=geometry))
 
 
 def machine() -> Account:
@@ -67,7 +67,7 @@ def machine() -> Account:
         ChipFound(ChipInfo("0000:41:00.0", "0000:41:00.0", 1, Arch.WORMHOLE_B0, "n300", False)),
         ChipFound(ChipInfo("0000:c1:00.0", "0000:c1:00.0", 2)),
     )
-    model = account.process(4242, uid=1000, name="python3")
+    model = account.process(4242, user_id=1000, name="python3")
     account.apply(
         model,
         opened("p150", "17716556166399396846"),
@@ -86,7 +86,7 @@ def machine() -> Account:
     )
     old = account.process(17, "legacy")
     account.apply(old, Allocated(5, Kind.DRAM, 0x1000, 3 * MIB), Freed(5, None, 0x9999))
-    dead = account.process(23, uid=0, name="a name that is too long")
+    dead = account.process(23, user_id=0, name="a name that is too long")
     account.apply(dead, opened("p150", "17716556166399396846"), Allocated(0, Kind.L1, 0x100000, 2 * MIB))
     account.apply(dead, ProcessExited(), time=50.0)
     return account
@@ -396,7 +396,7 @@ def test_chips_of_which_a_process_tells_nothing_are_in_no_sum() -> None:
     picture = snapshot(Ledger(), time="", host="box", server=SERVER)
     picture["chips"] = [{**blank.chip(f"u{number}"), "kmd": number} for number in range(32)]
     shares = [{**blank.share(f"u{number}"), "dram": (number + 1) * GIB, "l1": MIB} for number in range(9)]
-    holds = [chip["uid"] for chip in picture["chips"]]
+    holds = [chip["chip"] for chip in picture["chips"]]
     picture["processes"] = [{**blank.process(7, "untracked"), "holds": holds, "chips": shares}]
     rows = [row.split() for row in section(render(picture), "PID")[1:]]
     assert rows[-2] == ["2", "more,", "sum", "3.0", "GiB", "2.0", "MiB"]

@@ -47,7 +47,7 @@ SCHEMA: dict[str, Any] = {
     "sources": [{"name": str, "state": str}],
     "chips": [
         {
-            "uid": str,
+            "chip": str,
             "pci?": str,
             "kmd?": int,
             "arch?": str,
@@ -96,14 +96,14 @@ SCHEMA: dict[str, Any] = {
         {
             "pid?": int,
             "start?": int,
-            "uid?": int,
+            "user_id?": int,
             "user?": str,
             "name?": str,
             "command?": str,
             "container?": str,
             "state": str,
             "chips": [
-                {"uid": str, "metal_id?": int, "dram?": int, "l1?": int, "peak_dram?": int, "peak_l1?": int},
+                {"chip": str, "metal_id?": int, "dram?": int, "l1?": int, "peak_dram?": int, "peak_l1?": int},
             ],
             "uncertain": [{"reason": str, "count": int}],
             "anomalies": dict.fromkeys(ANOMALIES, int),
@@ -202,8 +202,8 @@ def test_server_and_sources_are_passed_on() -> None:
 
 def test_everything_known() -> None:
     (chip,) = busy().picture()["chips"]
-    assert {key: chip[key] for key in ("uid", "pci", "kmd", "arch", "board", "remote", "identity")} == {
-        "uid": "777",
+    assert {key: chip[key] for key in ("chip", "pci", "kmd", "arch", "board", "remote", "identity")} == {
+        "chip": "777",
         "pci": "0000:01:00.0",
         "kmd": 3,
         "arch": "blackhole",
@@ -270,7 +270,7 @@ def test_a_source_knows_only_its_kinds() -> None:
     assert memory["dram"]["reserved"] is None
     assert memory["dram"]["capacity"] is None
     assert memory["confidence"] == {"exact": 0, "reported": 64, "estimated": 0}
-    assert (chip["uid"], chip["identity"]) == ("assumed:0", "assumed")
+    assert (chip["chip"], chip["identity"]) == ("assumed:0", "assumed")
 
 
 def test_reserved_is_unknown_if_it_is_of_one_allocation() -> None:
@@ -296,7 +296,7 @@ def test_an_assumed_chip_stands_for_the_machines() -> None:
     account.apply(None, *(ChipFound(ChipInfo(f"0000:0{n}:00.0", kmd=n, board="n150")) for n in (0, 1)))
     account.apply(account.source(name="legacy"), Allocated(1, Kind.DRAM, 0x1000, 64))
     chips = account.picture()["chips"]
-    assert [(chip["uid"], chip["kmd"], chip["identity"]) for chip in chips] == [
+    assert [(chip["chip"], chip["kmd"], chip["identity"]) for chip in chips] == [
         ("0000:00:00.0", 0, "known"),
         ("assumed:1", 1, "assumed"),
     ]
@@ -306,14 +306,14 @@ def test_processes() -> None:
     account = busy()
     foreign = account.ledger.source(11.0, ProcessInfo(0, connection=5), "legacy", Confidence.REPORTED)
     account.apply(foreign, Allocated(1, Kind.L1, 0x1000, 64), Freed(1, None, 0x9999))
-    one, two = account.picture(user_of=lambda uid: f"user{uid}")["processes"]
-    assert (one["pid"], one["start"], one["uid"], one["user"], one["command"], one["state"]) == (
+    one, two = account.picture(user_of=lambda user_id: f"user{user_id}")["processes"]
+    assert (one["pid"], one["start"], one["user_id"], one["user"], one["command"], one["state"]) == (
         42, 7, 1000, "user1000", "python model.py", "tracked",
     )  # fmt: skip
     (share,) = one["chips"]
-    assert (share["uid"], share["metal_id"], share["dram"], share["peak_dram"]) == ("777", 0, 9 * MIB, 10 * MIB)
+    assert (share["chip"], share["metal_id"], share["dram"], share["peak_dram"]) == ("777", 0, 9 * MIB, 10 * MIB)
     assert sum(share["kinds"].values()) == share["dram"] + share["l1"] + share["host"] + share["system"]
-    assert (two["pid"], two["start"], two["uid"], two["user"]) == (None, None, None, None)
+    assert (two["pid"], two["start"], two["user_id"], two["user"]) == (None, None, None, None)
     assert two["anomalies"]["unknown_free"] == 1
     assert one["anomalies"]["unknown_free"] == 0
 
@@ -335,8 +335,8 @@ def test_an_exited_process_shows_what_it_held() -> None:
 def test_command_lines_are_for_those_who_may_see_them(allowed: bool) -> None:
     asked = []
 
-    def may_see(uid: int | None) -> bool:
-        asked.append(uid)
+    def may_see(user_id: int | None) -> bool:
+        asked.append(user_id)
         return allowed
 
     (process,) = busy().picture(may_see=may_see)["processes"]

@@ -86,14 +86,14 @@ def test_a_broken_link_is_no_pci_address(folder: Path) -> None:
     entry = lay_out(folder, 4, None, None, "n150")
     (entry / "device").symlink_to(folder / "gone")
     (chip,) = sysfs.chips(str(folder))
-    assert (chip.uid, chip.pci) == ("kmd:4", None)
+    assert (chip.id, chip.pci) == ("kmd:4", None)
 
 
 @pytest.mark.parametrize("name", ["x", "0000:01:00", "0000:01:00.00", "0000:01:0g.0", "virtual"])
 def test_a_link_to_elsewhere_is_no_pci_address(folder: Path, name: str) -> None:
     lay_out(folder, 4, name, "0x401e", "n150")
     (chip,) = sysfs.chips(str(folder))
-    assert (chip.uid, chip.pci, chip.arch) == ("kmd:4", None, Arch.WORMHOLE_B0)
+    assert (chip.id, chip.pci, chip.arch) == ("kmd:4", None, Arch.WORMHOLE_B0)
 
 
 def test_a_bus_of_a_large_domain(folder: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_record_from_a_client_is_checked_when_it_is_decoded() -> None:
     event = ev.Allocated(0, Kind.DRAM, 1, 1, extra=ev.Extra(1 << 63))
     with pytest.raises(InvalidValue, match="reserved bytes"):
         decode(encode(event))
-    grid = b'{"uid":"7","geometry":[2,1048576,1048576,1499136,0,0,0,0,0,0,true]}'
+    grid = b'{"chip":"7","geometry":[2,1048576,1048576,1499136,0,0,0,0,0,0,true]}'
     with pytest.raises(InvalidValue, match="grid width: 1048576"):
         decode(body_record(DEVICE_OPENED, 0, grid))
 

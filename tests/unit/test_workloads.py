@@ -40,7 +40,7 @@ def steps_of(name: str, machine: str, part: int = 0, parts: int = 1) -> Iterator
 
 
 def held(place: Place) -> dict[str, dict[str, Any]]:
-    return {uid: one.json() for uid, one in truth.held([place]).items()}
+    return {chip_id: one.json() for chip_id, one in truth.held([place]).items()}
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -60,7 +60,7 @@ def test_runs_to_its_end_and_leaves_nothing(name: str, machine: str, monkeypatch
             elif did == HELD:
                 most = held(places[-1])
                 assert most.keys() == before.keys()
-                assert all(most[uid]["reserved"] != before[uid]["reserved"] for uid in before)
+                assert all(most[chip_id]["reserved"] != before[chip_id]["reserved"] for chip_id in before)
                 chips += most
             elif did == TIDY.get(name):
                 assert held(places[-1]) == before

@@ -60,7 +60,7 @@ def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> 
         settling.resettle(old, kind)
     settling.finish()
     if not any(holding.chip is old for holding in process.holdings()):
-        process.shares.pop(old.uid, None)
+        process.shares.pop(old.id, None)
     process.phases.other_totals()
 
 
@@ -76,9 +76,9 @@ class _Settling:
 
     def settle(self, chip: Chip, kind: Kind, source: Source) -> _Settling:
         """A source speaks about a kind on a chip: it is believed unless one at least as strong spoke before."""
-        share = self._process.shares.get(chip.uid)
+        share = self._process.shares.get(chip.id)
         if share is None:
-            share = self._process.shares[chip.uid] = Share(chip)
+            share = self._process.shares[chip.id] = Share(chip)
         voice = share.voices[kind]
         if voice is None or voice.confidence < source.confidence:
             share.voices[kind] = source
@@ -93,7 +93,7 @@ class _Settling:
 
     def resettle(self, chip: Chip, kind: Kind) -> None:
         """A source left a chip: if it was the voice and is gone from there altogether, the next strongest is."""
-        share = self._process.shares.get(chip.uid)
+        share = self._process.shares.get(chip.id)
         left = self._reporting(chip, kind)
         if share is None or any(holding.source is share.voices[kind] for holding in left):
             return

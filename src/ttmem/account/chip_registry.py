@@ -6,11 +6,11 @@ from __future__ import annotations
 from ttmem.account.entities import Chip
 from ttmem.account.totals import WholeTotal
 from ttmem.model.geometry import board_geometry
-from ttmem.model.identity import ChipInfo, assumed_uid
+from ttmem.model.identity import ChipInfo, assumed_chip_id
 
 
 class Chips(dict[str, Chip]):
-    """Chips by uid, up to a limit."""
+    """Chips by id, up to a limit."""
 
     def __init__(self, limit: int, whole: WholeTotal | None) -> None:
         """``whole`` is a total in which the buffers of all of them are to count."""
@@ -18,8 +18,8 @@ class Chips(dict[str, Chip]):
         self._limit = limit
         self._whole = whole
 
-    def has_room_for(self, uid: str) -> bool:
-        return uid in self or len(self) < self._limit
+    def has_room_for(self, chip_id: str) -> bool:
+        return chip_id in self or len(self) < self._limit
 
     @property
     def crowded(self) -> bool:
@@ -32,16 +32,16 @@ class Chips(dict[str, Chip]):
 
     def assumed(self, number: int, user: int | None = None) -> Chip:
         """Device N of a process that did not say more: taken for the machine's chip N, and marked as assumed."""
-        uid = assumed_uid(number)
+        chip_id = assumed_chip_id(number)
         here = next((chip.info for chip in self.values() if chip.info.kmd == number and not chip.assumed), None)
-        return self._named(ChipInfo(uid) if here is None else here._replace(uid=uid), user)
+        return self._named(ChipInfo(chip_id) if here is None else here._replace(id=chip_id), user)
 
     def described(self, info: ChipInfo, *, user: int | None = None, believed: bool = True) -> Chip:
         """The chip of that name. News replaces what was known of it, or only adds to it if it is not ``believed``."""
         chip = self._named(info, user)
         first, second = (info, chip.info) if believed else (chip.info, info)
         chip.info = ChipInfo(
-            info.uid,
+            info.id,
             first.pci or second.pci,
             second.kmd if first.kmd is None else first.kmd,
             first.arch or second.arch,
@@ -54,12 +54,12 @@ class Chips(dict[str, Chip]):
 
     def forget(self, chip: Chip) -> None:
         """A chip on which nobody holds anything."""
-        if not chip.holdings and self.get(chip.uid) is chip:
-            del self[chip.uid]
+        if not chip.holdings and self.get(chip.id) is chip:
+            del self[chip.id]
 
     def _named(self, info: ChipInfo, user: int | None) -> Chip:
-        chip = self.get(info.uid)
+        chip = self.get(info.id)
         if chip is None:
-            chip = self[info.uid] = Chip(info, self._whole)
+            chip = self[info.id] = Chip(info, self._whole)
             chip.named_by = user
         return chip

@@ -16,11 +16,11 @@ def found(books: Books, time: float, source: Source | None, event: ChipFound) ->
 
 def opened(books: Books, time: float, source: Source, event: DeviceOpened) -> None:
     process, number = source.process, event.device
-    if not books.may_number(process, number) or not books.may_name(process, event.chip.uid):
+    if not books.may_number(process, number) or not books.may_name(process, event.chip.id):
         books.anomaly(process, "rejected")
         return
-    believed = not _held_by_another_user(books, process, event.chip.uid)
-    chip = books.chips.described(event.chip, user=process.info.uid, believed=believed)
+    believed = not _held_by_another_user(books, process, event.chip.id)
+    chip = books.chips.described(event.chip, user=process.info.user_id, believed=believed)
     old = process.numbers.get(number)
     process.numbers[number] = chip
     if old is not None and old is not chip:
@@ -29,11 +29,11 @@ def opened(books: Books, time: float, source: Source, event: DeviceOpened) -> No
             books.forget_chip(old)
 
 
-def _held_by_another_user(books: Books, process: Process, uid: str) -> bool:
+def _held_by_another_user(books: Books, process: Process, chip_id: str) -> bool:
     """While one user's process holds memory of a chip, another user's does not redefine how large the chip is."""
-    chip = books.chips.get(uid)
+    chip = books.chips.get(chip_id)
     others = () if chip is None else (holding.source.process for holding in chip.holdings)
-    return any(other.exited is None and other.info.uid != process.info.uid for other in others)
+    return any(other.exited is None and other.info.user_id != process.info.user_id for other in others)
 
 
 def closed(books: Books, time: float, source: Source, event: DeviceClosed) -> None:

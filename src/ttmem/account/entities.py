@@ -40,12 +40,12 @@ class Chip:
         self.covered: frozenset[Kind] = frozenset()  # what the sources heard so far would have reported
 
     @property
-    def uid(self) -> str:
-        return self.info.uid
+    def id(self) -> str:
+        return self.info.id
 
     @property
     def assumed(self) -> bool:
-        return self.info.uid.startswith(ASSUMED)
+        return self.info.id.startswith(ASSUMED)
 
     def totals(self) -> Iterator[Total]:
         yield from self.kinds

@@ -249,13 +249,13 @@ class Phases:
 
     def _walk(self) -> Iterator[tuple[Corner, Total]]:
         """Every total of the process in which something counts or did."""
-        for uid, share in self._process.shares.items():
+        for chip_id, share in self._process.shares.items():
             for pool in sorted({POOL_OF[kind] for kind, voice in zip(KINDS, share.voices) if voice is not None}):
-                yield Corner(uid, None, pool.label), share.pools[pool]
+                yield Corner(chip_id, None, pool.label), share.pools[pool]
         for holding in self._process.holdings():
             for kind, leaf in zip(KINDS, holding.leaves):
                 if leaf is not None and leaf.counts:
-                    yield Corner(holding.chip.uid, holding.number, kind.label), leaf
+                    yield Corner(holding.chip.id, holding.number, kind.label), leaf
 
 
 def _place(corner: Corner) -> Json:
@@ -274,12 +274,14 @@ def phases_head(process: Process, not_listed: int = 0) -> Json:
     }
 
 
-def phase_entries(process: Process, may_see: Viewer = lambda uid: True) -> Iterator[tuple[str, Json, Iterator[Json]]]:
+def phase_entries(
+    process: Process, may_see: Viewer = lambda user_id: True
+) -> Iterator[tuple[str, Json, Iterator[Json]]]:
     """A process's phases one by one: "open" or "ended", what is known of each, its rows. Others may work in between.
 
     ``may_see`` says whose words the reader may be shown.
     """
-    phases, visible = process.phases, may_see(process.info.uid)
+    phases, visible = process.phases, may_see(process.info.user_id)
     for key, phase in list(phases.open.items()):
         if phases.open.get(key) is phase:
             path = phase.path if visible else None
@@ -296,7 +298,7 @@ def phase_entries(process: Process, may_see: Viewer = lambda uid: True) -> Itera
         yield "ended", entry, phases.rows_of(done)
 
 
-def phases_json(process: Process, may_see: Viewer = lambda uid: True) -> Json:
+def phases_json(process: Process, may_see: Viewer = lambda user_id: True) -> Json:
     """All of that at once."""
     out: Json = {**phases_head(process), "open": [], "ended": []}
     for state, entry, rows in phase_entries(process, may_see):

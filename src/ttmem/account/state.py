@@ -16,7 +16,7 @@ from ttmem.account.dead_processes import Graveyard
 from ttmem.account.entities import Chip, Process, Source
 from ttmem.account.totals import WholeTotal
 from ttmem.model.events import MAX_SIZE, Failed
-from ttmem.model.identity import ProcessInfo, assumed_uid
+from ttmem.model.identity import ProcessInfo, assumed_chip_id
 from ttmem.model.kinds import KINDS, Confidence
 
 
@@ -79,9 +79,9 @@ class Books:
             return None
         chip = process.numbers.get(number)
         if chip is None:
-            if not self.may_name(process, assumed_uid(number)):
+            if not self.may_name(process, assumed_chip_id(number)):
                 return None
-            chip = process.numbers[number] = self.chips.assumed(number, process.info.uid)
+            chip = process.numbers[number] = self.chips.assumed(number, process.info.user_id)
         holding = source.holdings[number] = Holding(source, number, chip)
         chip.holdings.append(holding)
         chip.covered |= source.covered
@@ -91,11 +91,13 @@ class Books:
         """Can that be a device of the process? It may not have more of them than the cap."""
         return number >= 0 and (number in process.numbers or len(process.numbers) < self.limits.devices_per_process)
 
-    def may_name(self, process: Process, uid: str) -> bool:
+    def may_name(self, process: Process, chip_id: str) -> bool:
         """Is there room for a chip of that name? One user may not take all of it."""
-        if uid in self.chips:
+        if chip_id in self.chips:
             return True
-        return self.chips.has_room_for(uid) and self.chips.named_by(process.info.uid) < self.limits.chips_per_user
+        return (
+            self.chips.has_room_for(chip_id) and self.chips.named_by(process.info.user_id) < self.limits.chips_per_user
+        )
 
     def forget_chip(self, chip: Chip) -> None:
         """A chip that was only assumed to exist goes when nobody means it any more."""
@@ -107,8 +109,8 @@ class Books:
         """Keep the last picture of a dead process. Above the limit, whoever has most of them loses the oldest."""
         self.departed.append(process)
         if len(self.departed) > self.limits.departed:
-            most = Counter(dead.info.uid for dead in self.departed).most_common(1)[0][0]
-            self.departed.remove(next(dead for dead in self.departed if dead.info.uid == most))
+            most = Counter(dead.info.user_id for dead in self.departed).most_common(1)[0][0]
+            self.departed.remove(next(dead for dead in self.departed if dead.info.user_id == most))
 
     def anomaly(self, process: Process, name: str, count: int = 1) -> Allocation | None:
         """Count something odd; the event was about no allocation."""

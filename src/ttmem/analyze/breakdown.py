@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocations put together by what made them: the operation, the line of Python, the shape, the program, the kind."""
+"""Live allocations summed by what made them: operation, line of Python, stack, shape, program or kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ttmem.model.kinds import KINDS
 
 Json = dict[str, Any]
 Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
-MOST = 100_000  # groups; what comes later is one group
+SCHEMA = "ttmem.breakdown/1"
+MOST_ROWS = 100_000  # further keys share the row without a key
 
 
 def _program(allocation: Allocation) -> str | None:
@@ -34,47 +35,50 @@ KEYS: dict[str, Callable[[Allocation], str | None]] = {
 _OPEN = ("kind",)  # nobody's secret
 
 
-class Groups:
+class Breakdown:
     """Takes allocations one by one, so that a server with a million of them can do it in slices."""
 
-    def __init__(self, by: str, may_see: Viewer = lambda uid: True) -> None:
+    def __init__(self, by: str, may_see: Viewer = lambda user_id: True) -> None:
         self._by = by
         self._key = KEYS[by]
         self._may_see = may_see
-        self._groups: dict[str | None, _Group] = {}
+        self._rows: dict[str | None, _Row] = {}
         self._seen: dict[int | None, bool] = {}
 
     def add(self, allocation: Allocation) -> None:
         if not counts(allocation):
             return
         key = self._key(allocation) if self._by in _OPEN or self._visible(allocation) else None
-        if key not in self._groups:
-            if len(self._groups) >= MOST:
+        if key not in self._rows:
+            if len(self._rows) >= MOST_ROWS:
                 key = None
-            self._groups.setdefault(key, _Group())
-        self._groups[key].add(allocation)
+            self._rows.setdefault(key, _Row())
+        self._rows[key].add(allocation)
 
     def _visible(self, allocation: Allocation) -> bool:
-        uid = allocation.holding.source.process.info.uid
-        known = self._seen.get(uid)
+        user_id = allocation.holding.source.process.info.user_id
+        known = self._seen.get(user_id)
         if known is None:
-            known = self._seen[uid] = self._may_see(uid)
+            known = self._seen[user_id] = self._may_see(user_id)
         return known
 
-    def result(self, limit: int | None = None) -> list[Json]:
+    def document(self, limit: int | None = None) -> Json:
+        """The answer of GET /breakdown."""
+        return {
+            "schema": SCHEMA,
+            "by": self._by,
+            "rows": self.rows(limit),
+            "count": len(self._rows),
+            "bytes": sum(row.bytes for row in self._rows.values()),
+        }
+
+    def rows(self, limit: int | None = None) -> list[Json]:
         """The largest first. A key of None is all that has none, or whose key may not be seen."""
-        order = sorted(self._groups.items(), key=lambda item: (-item[1].bytes, item[0] or ""))
-        return [group.json(self._by, key) for key, group in order[:limit]]
-
-    @property
-    def bytes(self) -> int:
-        return sum(group.bytes for group in self._groups.values())
-
-    def __len__(self) -> int:
-        return len(self._groups)
+        order = sorted(self._rows.items(), key=lambda item: (-item[1].bytes, item[0] or ""))
+        return [row.json(self._by, key) for key, row in order[:limit]]
 
 
-class _Group:
+class _Row:
     __slots__ = ("bytes", "count", "kinds", "largest", "reserved", "unknown")
 
     def __init__(self) -> None:

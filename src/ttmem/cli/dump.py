@@ -57,7 +57,7 @@ def _by(args: argparse.Namespace) -> int:
     from ttmem.show.breakdown_table import render
 
     try:
-        found = get_document(f"/groups?by={args.by}&limit=10000", None, socket_path=args.api, timeout=60.0)
+        found = get_document(f"/breakdown?by={args.by}&limit=10000", None, socket_path=args.api, timeout=60.0)
     except ApiError as error:
         raise CommandError(str(error)) from None
     with Answered("dump"):

@@ -121,7 +121,7 @@ def _text(found: dict[str, Any], style: Style) -> str:
 def _table(rows: list[tuple[Any, str, Any]], style: Style) -> list[str]:
     return table(
         [
-            Column("CHIP", [chip["uid"] for chip, _, _ in rows], 0),
+            Column("CHIP", [chip["chip"] for chip, _, _ in rows], 0),
             Column("KIND", [kind for _, kind, _ in rows], 0, gap=2),
             Column("AT THE END", [human(total["used"]) for _, _, total in rows], 0, right=True, gap=2),
             Column("PEAK", [human(total["peak"]) for _, _, total in rows], 0, right=True, gap=2),

@@ -90,7 +90,7 @@ def _asked(args: argparse.Namespace, picture: Json) -> tuple[Json, dict[str, str
         chip = _chosen(args.chip, picture["chips"], picture)
     except UnknownChip as error:
         raise CommandError(str(error)) from None
-    return chip, {"chip": chip["uid"], **({} if args.core is None else {"core": args.core})}
+    return chip, {"chip": chip["chip"], **({} if args.core is None else {"core": args.core})}
 
 
 def _text(args: argparse.Namespace, picture: Json, chip: Json, found: Json) -> str:
@@ -99,7 +99,7 @@ def _text(args: argparse.Namespace, picture: Json, chip: Json, found: Json) -> s
     style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
     names = Names(picture["chips"], style)
     board = f" {chip['board']}" if chip["board"] else ""
-    text = render(found, names.full(chip["uid"]).strip() + board, style)
+    text = render(found, names.full(chip["chip"]).strip() + board, style)
     if chip["memory"]["uncertain"]:
         doubt = f"uncertain: the agent counted {meanings_text(chip['memory']['uncertain'])}"
         text += "\n\n" + "\n".join(wrap(doubt, style, "  ", ""))
@@ -114,7 +114,7 @@ def _cores(ledger: Ledger, query: dict[str, str]) -> Any:
     """The same document as the server's, made here."""
     try:
         core = parse_core(query["core"]) if "core" in query else None
-        return asyncio.run(Cores(ledger).document(query["chip"], core, lambda uid: True))
+        return asyncio.run(Cores(ledger).document(query["chip"], core, lambda user_id: True))
     except (ValueError, LookupError) as error:
         raise CommandError(str(error.args[0])) from None
 
@@ -122,8 +122,8 @@ def _cores(ledger: Ledger, query: dict[str, str]) -> Any:
 def _chosen(name: str | None, chips: list[dict[str, Any]], picture: dict[str, Any]) -> dict[str, Any]:
     """The chip that was named, else the one that is nearest to trouble."""
     if name is not None:
-        uid = only(picture, [name])["chips"][0]["uid"]
-        return next(chip for chip in chips if chip["uid"] == uid)
+        chip_id = only(picture, [name])["chips"][0]["chip"]
+        return next(chip for chip in chips if chip["chip"] == chip_id)
     if not chips:
         raise CommandError("there is no chip, and nobody has spoken of one; `ttmem doctor` says more")
 

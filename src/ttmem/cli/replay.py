@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ttmem.account.call_sites import short
 from ttmem.account.ledger import Ledger
-from ttmem.analyze.breakdown import Groups
+from ttmem.analyze.breakdown import Breakdown
 from ttmem.cli import CommandError, complain
 from ttmem.documents.peaks import peaks
 from ttmem.documents.snapshot import snapshot
@@ -24,7 +24,7 @@ from ttmem.model.kinds import KERNEL_KINDS
 from ttmem.model.units import human
 from ttmem.recording.event_file import JournalError, JournalReader
 from ttmem.show.breakdown_table import WORDS
-from ttmem.show.breakdown_table import render as render_groups
+from ttmem.show.breakdown_table import render as render_breakdown
 from ttmem.show.smi_screen import render
 from ttmem.show.text import Style, style_of, wrap
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--peaks", action="store_true", help="the peaks up to there instead, with what was live then")
     what.add_argument("--by", choices=tuple(WORDS), help="what is live there instead, put together by this")
-    parser.add_argument("--json", action="store_true", help="the snapshot, the peaks or the groups as data")
+    parser.add_argument("--json", action="store_true", help="the snapshot, the peaks or the breakdown as data")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
         found = peaks(ledger)
         print(json.dumps(found) if args.json else _peaks(found, style))
     elif args.by is not None:
-        groups = _groups(ledger, args.by)
-        print(json.dumps(groups) if args.json else render_groups(groups))
+        breakdown = _breakdown(ledger, args.by)
+        print(json.dumps(breakdown) if args.json else render_breakdown(breakdown))
     else:
         print(json.dumps(picture) if args.json else render(picture, style))
     return 0
@@ -89,13 +89,13 @@ def replay(path: str, at: str | None) -> Replay:
     return Replay(ledger, picture)
 
 
-def _groups(ledger: Ledger, by: str) -> dict[str, Any]:
-    """What the server would answer to GET /groups if this were its account, with all of the groups."""
-    groups = Groups(by)
+def _breakdown(ledger: Ledger, by: str) -> dict[str, Any]:
+    """What the server would answer to GET /breakdown if this were its account, with every row."""
+    breakdown = Breakdown(by)
     for allocation in ledger.allocations():
         if allocation.refs:
-            groups.add(allocation)
-    return {"by": by, "groups": groups.result(), "count": len(groups), "bytes": groups.bytes}
+            breakdown.add(allocation)
+    return breakdown.document()
 
 
 def _peaks(found: list[dict[str, Any]], style: Style) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from ttmem.collect.client import AllocationClient
 from ttmem.collect.ttnn_graph import Buffer, Part, Program
 from ttmem.model.geometry import Arch, Geometry
-from ttmem.model.identity import ChipInfo, assumed_uid
+from ttmem.model.identity import ChipInfo, assumed_chip_id
 from ttmem.model.kinds import Kind
 
 Place = tuple[int, int]  # kind, address
@@ -165,9 +165,9 @@ class Mesh:
     def chip_infos(self) -> Iterator[tuple[int, ChipInfo]]:
         """Each chip's number and what ttnn knows of it."""
         geometry = self._geometry()
-        uids = self._uids()
+        chip_ids = self._chip_ids()
         for chip in self.chips:
-            yield chip, ChipInfo(uids.get(chip) or assumed_uid(chip), arch=geometry.arch, geometry=geometry)
+            yield chip, ChipInfo(chip_ids.get(chip) or assumed_chip_id(chip), arch=geometry.arch, geometry=geometry)
 
     def _geometry(self) -> Geometry:
         ttnn, device = self._ttnn, self.device
@@ -192,17 +192,17 @@ class Mesh:
     def _view(self, kind: Kind) -> Any:
         return self._ttnn.get_memory_view(self.device, getattr(self._ttnn.BufferType, kind.name))
 
-    def _uids(self) -> dict[int, str]:
+    def _chip_ids(self) -> dict[int, str]:
         """Unique ids by chip, as far as this ttnn tells them."""
         ttnn, device = self._ttnn, self.device
         found = {}
         try:
             for coordinate in itertools.starmap(ttnn.MeshCoordinate, itertools.product(*map(range, device.shape))):
                 node = device.get_fabric_node_id(coordinate)
-                uid = ttnn._ttnn.cluster.get_chip_unique_id_from_fabric_node_id(
+                chip_id = ttnn._ttnn.cluster.get_chip_unique_id_from_fabric_node_id(
                     device, int(node.mesh_id), int(node.chip_id)
                 )
-                found[int(device.get_device_id(coordinate))] = str(uid)
+                found[int(device.get_device_id(coordinate))] = str(chip_id)
         except Exception:
             return {}
         return found

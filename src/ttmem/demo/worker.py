@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         line: dict[str, object] = {"did": did, "held": did == HELD, "applied": client.flush(_FLUSH_SECONDS)}
         line["launches"] = sum(place.launches for place in devices.opened())
         if args.truth:
-            line["truth"] = {uid: held.json() for uid, held in truth.held(devices.opened()).items()}
+            line["truth"] = {chip_id: held.json() for chip_id, held in truth.held(devices.opened()).items()}
         print(json.dumps(line), flush=True)
         if not sys.stdin.readline():
             steps.close()

@@ -17,11 +17,11 @@ _SECONDS = 0.5
 
 
 class Listener(NamedTuple):
-    """What is on a socket's path. ``pid`` and ``uid`` are of who listens, or the file's owner if nobody does."""
+    """What is on a socket's path. ``pid`` and ``user_id`` are of who listens, or the file's owner if nobody does."""
 
     state: str
     pid: int | None = None
-    uid: int | None = None
+    user_id: int | None = None
     why: str | None = None
 
 
@@ -32,7 +32,7 @@ class Place(NamedTuple):
     api: str
     state: str
     pid: int | None
-    uid: int | None
+    user_id: int | None
     why: str | None
     health: dict[str, Any] | None
 
@@ -66,12 +66,12 @@ def listener(path: str, *, named: bool = False) -> Listener:
     """What is on the path of a socket; OTHER is whoever listens there and may be talked to."""
     try:
         with connect(path, _SECONDS, check=False) as sock:
-            pid, uid, _ = peer(sock)
+            pid, user_id, _ = peer(sock)
     except OSError as error:
         return _silent(path, error)
-    if not named and not trusted(uid, path):
-        return Listener(FOREIGN, pid or None, uid, f"uid {uid} listens there, which is neither root nor you")
-    return Listener(OTHER, pid or None, uid)
+    if not named and not trusted(user_id, path):
+        return Listener(FOREIGN, pid or None, user_id, f"uid {user_id} listens there, which is neither root nor you")
+    return Listener(OTHER, pid or None, user_id)
 
 
 def _silent(path: str, error: OSError) -> Listener:
@@ -79,9 +79,11 @@ def _silent(path: str, error: OSError) -> Listener:
     owner = _owner(path)
     if isinstance(error, FileNotFoundError) and owner is None:
         folder = os.path.dirname(os.path.abspath(path))
-        uid = _owner(folder)
-        if uid is not None and uid not in (0, os.getuid()) and not trusted(uid, path):
-            return Listener(FOREIGN, None, uid, f"its folder {folder} belongs to uid {uid}, neither root nor you")
+        user_id = _owner(folder)
+        if user_id is not None and user_id not in (0, os.getuid()) and not trusted(user_id, path):
+            return Listener(
+                FOREIGN, None, user_id, f"its folder {folder} belongs to uid {user_id}, neither root nor you"
+            )
         return Listener(NOTHING)
     if isinstance(error, PermissionError):
         return Listener(CLOSED, None, owner, f"you may not connect to it; it belongs to uid {owner}")

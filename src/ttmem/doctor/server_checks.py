@@ -19,7 +19,7 @@ def server(scene: Scene) -> Iterator[Said]:
     looked = some([one.path for one in scene.places])
     if place is not None and place.health is not None:
         health = place.health
-        found = f"ttmem {health['version']}, pid {health['pid']}, of uid {place.uid}, on {place.path}"
+        found = f"ttmem {health['version']}, pid {health['pid']}, of uid {place.user_id}, on {place.path}"
         if health["version"] != ttmem.__version__:
             yield warning(
                 looked, f"{found}; this command is ttmem {ttmem.__version__}",
@@ -106,7 +106,9 @@ def legacy_socket(scene: Scene) -> Iterator[Said]:
     elif found.state == places.STALE:
         yield warning(path, f"{found.why}: {lost}", "restart the server without --no-legacy-path")
     else:
-        who = f"pid {found.pid or '?'} of uid {found.uid} listens there" if found.state == places.OTHER else found.why
+        who = (
+            f"pid {found.pid or '?'} of uid {found.user_id} listens there" if found.state == places.OTHER else found.why
+        )
         yield warning(
             path, f"{who}: {lost}", "stop what holds it (the old allocation server?), then restart `ttmem serve`"
         )

@@ -39,25 +39,27 @@ def place_of(chip: Json) -> str:
 def remember(before: dict[str, Memory], found: Mapping[str, Join], chips: list[Json]) -> None:
     """What was found, for a look at which those who showed it are gone."""
     cards = {place_of(chip): _card(chip) for chip in chips}
-    before.update({uid: (place, how, cards[place]) for uid, (place, how) in found.items()})
+    before.update({chip_id: (place, how, cards[place]) for chip_id, (place, how) in found.items()})
 
 
 def find(
-    uids: Iterable[str], chips: list[Json], uses: Uses, before: Mapping[str, Memory], traits: Traits | None = None
+    chip_ids: Iterable[str], chips: list[Json], uses: Uses, before: Mapping[str, Memory], traits: Traits | None = None
 ) -> dict[str, Join]:
     """The place of each unique id, as far as it can be told. ``chips`` are the driver's, in its order.
 
     What was found earlier holds on, for a process that has ended can no longer show what it held; until somebody shows
     something else, or another card is there.
     """
-    return _Search(uids, chips, before, traits or {}).run(uses)
+    return _Search(chip_ids, chips, before, traits or {}).run(uses)
 
 
 class _Search:
     """Goes from the strongest evidence to the weakest; what is found stays, and its place is taken."""
 
-    def __init__(self, uids: Iterable[str], chips: list[Json], before: Mapping[str, Memory], traits: Traits) -> None:
-        self._wanted = dict.fromkeys(uids)
+    def __init__(
+        self, chip_ids: Iterable[str], chips: list[Json], before: Mapping[str, Memory], traits: Traits
+    ) -> None:
+        self._wanted = dict.fromkeys(chip_ids)
         self._chips = {place_of(chip): chip for chip in chips}
         self._order = {place: number for number, place in enumerate(self._chips)}
         self._before = before
@@ -78,63 +80,63 @@ class _Search:
         return self._found
 
     def _used(self, numbers: dict[str, int | None]) -> dict[str, int | None]:
-        return {uid: number for uid, number in numbers.items() if uid in self._wanted}
+        return {chip_id: number for chip_id, number in numbers.items() if chip_id in self._wanted}
 
     def _held(self, holds: set[str]) -> list[str]:
         return sorted((place for place in holds if place in self._order), key=self._order.__getitem__)
 
-    def _join(self, uid: str, place: str, how: str) -> None:
-        if uid in self._found or place in self._taken or not self._disputed.isdisjoint((uid, place)):
+    def _join(self, chip_id: str, place: str, how: str) -> None:
+        if chip_id in self._found or place in self._taken or not self._disputed.isdisjoint((chip_id, place)):
             return
-        arch, there = self._traits.get(uid, (None, None))[0], self._chips[place]["arch"]
+        arch, there = self._traits.get(chip_id, (None, None))[0], self._chips[place]["arch"]
         if None in (arch, there) or arch == there:
-            self._found[uid] = place, how
+            self._found[chip_id] = place, how
             self._taken.add(place)
 
     def _by_id(self) -> None:
         ids = _Ids(self._chips)
-        for uid in self._wanted:
-            places = ids.of(int(uid)) if uid.isdecimal() else []
+        for chip_id in self._wanted:
+            places = ids.of(int(chip_id)) if chip_id.isdecimal() else []
             if len(places) == 1:
-                self._found[uid] = places[0], "id"
+                self._found[chip_id] = places[0], "id"
         self._taken |= {place for place, _ in self._found.values()}
 
     def _by_holder(self, uses: list[tuple[dict[str, int | None], list[str]]]) -> None:
         """Who uses one chip and holds one. Where two of them contradict each other, neither is believed."""
         shown = {(*numbers, *places) for numbers, places in uses if len(numbers) == len(places) == 1}
-        sure = [(uid, place) for uid, place in shown if self._is_local(uid, [place])]
+        sure = [(chip_id, place) for chip_id, place in shown if self._is_local(chip_id, [place])]
         for side in zip(*sure):
             self._disputed |= {name for name in side if side.count(name) > 1}
-        for uid, place in sure:
-            self._join(uid, place, "holder")
+        for chip_id, place in sure:
+            self._join(chip_id, place, "holder")
 
     def _by_memory(self, hows: tuple[str, ...]) -> None:
-        for uid, (place, how, card) in self._before.items():
-            if uid in self._wanted and how in hows and place in self._chips:
+        for chip_id, (place, how, card) in self._before.items():
+            if chip_id in self._wanted and how in hows and place in self._chips:
                 now = _card(self._chips[place])
                 if all(None in pair or pair[0] == pair[1] for pair in zip(card, now)):
-                    self._join(uid, place, how)
+                    self._join(chip_id, place, how)
 
     def _by_elimination(self, uses: list[tuple[dict[str, int | None], list[str]]]) -> None:
         """Of what one process uses and holds all but one is known. Nothing here rests on an assumption yet."""
         for numbers, places in uses:
-            left = [uid for uid in numbers if uid not in self._found]
+            left = [chip_id for chip_id in numbers if chip_id not in self._found]
             free = [place for place in places if place not in self._taken]
             if len(left) == len(free) == 1 and len(places) > 1 and self._is_local(left[0], places):
                 self._join(left[0], free[0], "holder")
 
     def _by_order(self, numbers: dict[str, int | None], places: list[str]) -> None:
-        known = {number: uid for uid, number in numbers.items() if number is not None}
+        known = {number: chip_id for chip_id, number in numbers.items() if number is not None}
         pairs = len(numbers) == 2 * len(places) and all(self._chips[place]["board"] == "n300" for place in places)
         if len(known) == len(numbers) and (pairs or len(numbers) == len(places)):
             for number, place in enumerate(places):
                 if number in known:
                     self._join(known[number], place, "order")
 
-    def _is_local(self, uid: str, places: list[str]) -> bool:
+    def _is_local(self, chip_id: str, places: list[str]) -> bool:
         """Is it surely one of these, and not a chip behind one of them?"""
         chips = [self._chips[place] for place in places]
-        return self._traits.get(uid, (None, None))[1] is False or all(
+        return self._traits.get(chip_id, (None, None))[1] is False or all(
             chip["arch"] == "blackhole" or chip["board"] not in (None, "n300") for chip in chips
         )
 
@@ -150,17 +152,17 @@ class _Ids:
             serial, board = _hex(chip["serial"]), (chip["board"] or "").rstrip("abc")
             blackhole = chip["arch"] == "blackhole"
             told = chip.get("unique_id")
-            for index, uid in (
+            for index, chip_id in (
                 (self._told, int(told) if told and told.isdecimal() else None),
                 (self._exact, _hex(chip["asic_id"])),
                 (self._exact, serial if not blackhole and board in _ONE_ON_PCIE else None),
                 (self._boards, serial if blackhole and board in _ONE_CHIP else None),
             ):
-                if uid is not None and place not in index.setdefault(uid, []):
-                    index[uid].append(place)
+                if chip_id is not None and place not in index.setdefault(chip_id, []):
+                    index[chip_id].append(place)
 
-    def of(self, uid: int) -> list[str]:
-        return self._told.get(uid) or self._exact.get(uid) or self._boards.get(uid >> 5) or []
+    def of(self, chip_id: int) -> list[str]:
+        return self._told.get(chip_id) or self._exact.get(chip_id) or self._boards.get(chip_id >> 5) or []
 
 
 def _card(chip: Json) -> Card:

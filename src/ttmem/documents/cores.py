@@ -111,18 +111,18 @@ class Cores:
 
     # -- the document --------------------------------------------------------------------------------------------
 
-    async def document(self, uid: str, core: tuple[int, int] | None, may_see: Sees) -> Json:
+    async def document(self, chip_id: str, core: tuple[int, int] | None, may_see: Sees) -> Json:
         """The cores of a chip, and one of them in detail; LookupError if there is no such chip or core."""
-        chip = next((chip for chip in shown_chips(self._ledger) if chip.uid == uid), None)
+        chip = next((chip for chip in shown_chips(self._ledger) if chip.id == chip_id), None)
         if chip is None:
-            raise LookupError(f"there is no chip {uid!r}; /snapshot lists those there are")
+            raise LookupError(f"there is no chip {chip_id!r}; /snapshot lists those there are")
         geometry = chip.geometry
         if geometry is None:
             why = "nobody has said what board this is"
-            return {"schema": SCHEMA, "chip": uid, "why": why, "grid": None, "cores": [], "core": None}
+            return {"schema": SCHEMA, "chip": chip_id, "why": why, "grid": None, "cores": [], "core": None}
         if core is not None and not (core[0] < geometry.grid_x and core[1] < geometry.grid_y):
             grid = f"{geometry.grid_x} x {geometry.grid_y}"
-            raise LookupError(f"there is no core {core[0]},{core[1]}; the grid of chip {uid} is {grid}")
+            raise LookupError(f"there is no core {core[0]},{core[1]}; the grid of chip {chip_id} is {grid}")
         made = await self._map(chip, geometry)
         return _Json(made.map, may_see).chip(self._age(made), core)
 
@@ -191,7 +191,7 @@ class _Json:
         detail = None if core is None else self._detail(core)
         return {
             "schema": SCHEMA,
-            "chip": chip.uid,
+            "chip": chip.id,
             "why": None if found.known else "nobody has reported what is on this chip",
             "age_s": age,
             "basis": "live" if geometry.live else "table",
@@ -295,14 +295,14 @@ class _Json:
             "device": program.holding.number,
             "program": program.ident,
             "metal_id": program.metal_id,
-            "operation": program.tag if self._may_see(process.uid) else None,
+            "operation": program.tag if self._may_see(process.user_id) else None,
             "ring": program.ring,
         }
 
     def _owner(self, allocation: Allocation) -> Json:
         process, extra = allocation.holding.source.process.info, allocation.extra
         program = allocation.holding.programs.get(allocation.program) if allocation.program else None
-        sees = self._may_see(process.uid)
+        sees = self._may_see(process.user_id)
         return {
             "pid": process.pid or None,
             "name": process.name,

@@ -67,7 +67,7 @@ class Differences:
             if known is not None and ended - known.until < _FORGOTTEN_SECONDS:
                 found[key] = known
         lasting = {key: one for key, one in found.items() if one.until - one.since >= LASTS_SECONDS}
-        self.lasting = {(pid, uid): one.amounts for (pid, _, uid), one in lasting.items()}
+        self.lasting = {(pid, chip_id): one.amounts for (pid, _, chip_id), one in lasting.items()}
         self.open = any(_differing(seen) for seen in now.values())
         self._before, self._began, self._ended, self._found = now, began, ended, found
 
@@ -86,7 +86,7 @@ def _observe(merged: Json, shm: list[Json]) -> dict[_Key, _Seen]:
                 if share["shm"]:
                     both = {kind: (share["kinds"].get(kind), share["shm"][kind]) for kind in COMPARED}
                     amounts = {kind: (mine, theirs) for kind, (mine, theirs) in both.items() if mine is not None}
-                    key = process["pid"], process["start"], share["uid"]
+                    key = process["pid"], process["start"], share["chip"]
                     out[key] = _Seen(amounts, tuple(stamps[process["pid"]]))
     return out
 

@@ -37,7 +37,7 @@ class DumpBuilder:
         """One of those that count (``live_set.counts``), which is for the caller to find out."""
         if self._kernels_only and item.kind not in KERNEL_KINDS:
             return
-        where = (item.holding.number, item.holding.chip.uid)
+        where = (item.holding.number, item.holding.chip.id)
         kinds = self._groups.get(where)
         if kinds is None:
             kinds = self._groups[where] = {}
@@ -54,14 +54,14 @@ class DumpBuilder:
             group.allocations.append(item)
 
     def result(
-        self, *, time: str, anomalies: dict[str, int], uncertain: list[Json], may_see: Viewer = lambda uid: True
+        self, *, time: str, anomalies: dict[str, int], uncertain: list[Json], may_see: Viewer = lambda user_id: True
     ) -> Json:
         devices = []
         total = 0
-        for (number, uid), kinds in sorted(self._groups.items()):
+        for (number, chip_id), kinds in sorted(self._groups.items()):
             entries = [kinds[kind].json(kind, may_see, self._limit) for kind in KINDS if kind in kinds]
             total += sum(entry["count"] for entry in entries)
-            devices.append({"device": number, "chip": uid, "kinds": entries})
+            devices.append({"device": number, "chip": chip_id, "kinds": entries})
         about = {"schema": SCHEMA, "time": time, "total": total, "devices": devices}
         return {**about, "anomalies": anomalies, "uncertain": uncertain}
 
@@ -82,7 +82,7 @@ class _Group:
             "large": {"count": self.large, "bytes": self.large_bytes},
             "small": {"count": self.count - self.large, "bytes": self.bytes - self.large_bytes},
             "allocations": [
-                {**allocation_json(item, see_tag=may_see(item.holding.source.process.info.uid)), "counted": True}
+                {**allocation_json(item, see_tag=may_see(item.holding.source.process.info.user_id)), "counted": True}
                 for item in listed
             ],
         }

@@ -38,17 +38,17 @@ def _users(processes: list[Json]) -> dict[str, set[int]]:
     for number, process in enumerate(processes):
         if process["state"] in ALIVE:
             for share in process["chips"]:
-                users.setdefault(share["uid"], set()).add(number)
-            for uid in process["holds"]:
-                users.setdefault(uid, set()).add(number)
+                users.setdefault(share["chip"], set()).add(number)
+            for chip_id in process["holds"]:
+                users.setdefault(chip_id, set()).add(number)
     return users
 
 
 def _of_chips(chips: list[Json], users: dict[str, set[int]]) -> Json:
     out: Json = {
-        "chips": [chip["uid"] for chip in chips],
+        "chips": [chip["chip"] for chip in chips],
         "idle": sum(chip["held"] is False for chip in chips),
-        "processes": len(set().union(*(users.get(chip["uid"], ()) for chip in chips))),
+        "processes": len(set().union(*(users.get(chip["chip"], ()) for chip in chips))),
     }
     for pool, names in _OF_CHIPS.items():
         out[pool] = {}
@@ -95,7 +95,7 @@ def _jobs(chips: list[Json], processes: list[Json], users: dict[str, set[int]]) 
         names[job] = names.get(job) or name  # the leader of a session may have gone since others were looked at
     alone: dict[str | None, list[Json]] = {}
     for chip in chips:
-        there = {jobs[number][0] for number in users.get(chip["uid"], ())}
+        there = {jobs[number][0] for number in users.get(chip["chip"], ())}
         if len(there) == 1:
             alone.setdefault(there.pop(), []).append(chip)
     ordered = sorted(found, key=lambda job: job is None)
@@ -116,9 +116,9 @@ def _of_processes(processes: list[Json], alone: list[Json]) -> Json:
     alive = [process for process in processes if process["state"] in ALIVE]
     shares = [share for process in alive for share in process["chips"]]
     states = [process["state"] for process in processes]
-    holds = [uid for process in alive for uid in process["holds"]]
+    holds = [chip_id for process in alive for chip_id in process["holds"]]
     out: Json = {
-        "chips": list(dict.fromkeys([*[share["uid"] for share in shares], *holds])),
+        "chips": list(dict.fromkeys([*[share["chip"] for share in shares], *holds])),
         "processes": len(alive),
         "states": {state: states.count(state) for state in STATES},
     }
@@ -138,7 +138,7 @@ def _silent(processes: list[Json], pool: str) -> set[str]:
     """The chips that one of them has something of, or has open, and of which it is not known how much."""
     found: set[str] = set()
     for process in processes:
-        told = {share["uid"] for share in process["chips"] if share[pool] is not None}
-        found.update(share["uid"] for share in process["chips"] if share[pool] is None)
-        found.update(uid for uid in process["holds"] if uid not in told)
+        told = {share["chip"] for share in process["chips"] if share[pool] is not None}
+        found.update(share["chip"] for share in process["chips"] if share[pool] is None)
+        found.update(chip_id for chip_id in process["holds"] if chip_id not in told)
     return found

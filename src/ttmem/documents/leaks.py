@@ -87,7 +87,7 @@ class LeakFinder:
         *,
         pids: frozenset[int] = frozenset(),
         chip: str | None = None,
-        may_see: Viewer = lambda uid: True,
+        may_see: Viewer = lambda user_id: True,
     ) -> None:
         self._now = now
         self._older = older
@@ -126,7 +126,7 @@ class LeakFinder:
         ]
         if not leaves or process.exited is None:
             return
-        tags = self._may_see(process.info.uid)
+        tags = self._may_see(process.info.user_id)
         largest = [t for t in process.largest_left(20) if counts(t) and self._wanted(process, t.holding.chip)]
         self._dead.append(
             {
@@ -141,10 +141,10 @@ class LeakFinder:
         )
 
     def _wanted(self, process: Process, chip: Chip) -> bool:
-        return (not self._pids or process.info.pid in self._pids) and self._chip in (None, chip.uid)
+        return (not self._pids or process.info.pid in self._pids) and self._chip in (None, chip.id)
 
     def _site(self, item: Allocation, process: Process) -> _Sum:
-        tag = item.extra.tag if item.extra is not None and self._may_see(process.info.uid) else None
+        tag = item.extra.tag if item.extra is not None and self._may_see(process.info.user_id) else None
         # An IntEnum's hash is Python code, that of its value is not.
         site: _Site = (process, item.holding.chip, int(item.kind), item.size if tag is None else tag)
         found = self._leaks.get(site)
@@ -195,7 +195,7 @@ class LeakFinder:
         return {
             "pid": process.info.pid or None,
             "name": process.info.name,
-            "chip": chip.uid,
+            "chip": chip.id,
             "kind": KINDS[kind].label,
             "tag": what if isinstance(what, str) else None,
             "size": what if isinstance(what, int) else None,
@@ -222,7 +222,7 @@ class LeakFinder:
         if not ledger.processes and not ledger.departed:
             doubts.append("no process has reported anything yet")
         troubles = {
-            source.trouble if self._may_see(process.info.uid) else HIDDEN_TROUBLE
+            source.trouble if self._may_see(process.info.user_id) else HIDDEN_TROUBLE
             for process in living
             for source in process.sources.values()
             if source.trouble

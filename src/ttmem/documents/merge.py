@@ -37,7 +37,7 @@ def merge(
     *,
     before: dict[str, joins.Memory] | None = None,
     differing: Mapping[tuple[int, str], dict[str, tuple[int, int]]] | None = None,
-    may_see: Callable[[int | None], bool] = lambda uid: True,
+    may_see: Callable[[int | None], bool] = lambda user_id: True,
 ) -> Json:
     """The snapshot of both.
 
@@ -55,9 +55,9 @@ def merge(
     unseen, held = processes.unseen(), processes.held()
     all_seen = any(source["name"] == "processes" and source["state"] == "ok" for source in machine["sources"])
     for row in rows:
-        row["memory"]["unseen"] += unseen.get(row["uid"], ())
-        row["held"] = row["uid"] in held or (False if all_seen and row["kmd"] is not None else None)
-    rows.sort(key=lambda row: (row["kmd"] is None, row["kmd"] or 0, len(row["uid"]), row["uid"]))
+        row["memory"]["unseen"] += unseen.get(row["chip"], ())
+        row["held"] = row["chip"] in held or (False if all_seen and row["kmd"] is not None else None)
+    rows.sort(key=lambda row: (row["kmd"] is None, row["kmd"] or 0, len(row["chip"]), row["chip"]))
     merged = {
         **picture,
         "sources": [*picture["sources"], *machine["sources"]],
@@ -87,7 +87,7 @@ def joined(picture: Json, machine: Json, before: Mapping[str, joins.Memory]) -> 
         pid = process["pid"]
         if process["state"] == "tracked" and pid in uses and _same(process["start"], starts[pid]):
             for share in process["chips"]:
-                uses[pid][0][share["uid"]] = share["metal_id"]
+                uses[pid][0][share["chip"]] = share["metal_id"]
     files = [file for file in machine["shm"] if not _nameless(file)]
     for file in files:
         users = [slot["process"] for slot in file["slots"] if slot["state"] == "live"]
@@ -97,10 +97,14 @@ def joined(picture: Json, machine: Json, before: Mapping[str, joins.Memory]) -> 
         number = file["metal_id"] if alike else None
         for pid in users:
             if pid in uses:
-                uses[pid][0].setdefault(file["uid"], number)
-    known = {chip["uid"]: chip for chip in picture["chips"] if chip["unique_id"] is not None}
-    local = [uid for uid in (*known, *(file["uid"] for file in files)) if uid not in known or not known[uid]["remote"]]
-    traits = {uid: (chip["arch"], chip["remote"]) for uid, chip in known.items()}
+                uses[pid][0].setdefault(file["chip"], number)
+    known = {chip["chip"]: chip for chip in picture["chips"] if chip["unique_id"] is not None}
+    local = [
+        chip_id
+        for chip_id in (*known, *(file["chip"] for file in files))
+        if chip_id not in known or not known[chip_id]["remote"]
+    ]
+    traits = {chip_id: (chip["arch"], chip["remote"]) for chip_id, chip in known.items()}
     return joins.find(local, machine["chips"], list(uses.values()), before, traits)
 
 
@@ -111,26 +115,26 @@ def _same(start: int | None, other: int | None) -> bool:
 
 def _nameless(file: Json) -> bool:
     """Is the name of the file only a device number, because tt-metal knew no unique id?"""
-    return bool(file["uid"] == str(file["metal_id"]))
+    return bool(file["chip"] == str(file["metal_id"]))
 
 
 def _chips(picture: Json, machine: Json, found: dict[str, joins.Join]) -> tuple[list[Json], dict[str, Json]]:
     """A row for every chip, and the rows by place."""
     seen = {place_of(chip): chip for chip in machine["chips"]}
     by_kmd = {chip["kmd"]: place for place, chip in seen.items() if chip["kmd"] is not None}
-    used = {share["uid"] for process in picture["processes"] for share in process["chips"]}
-    joined = {found[chip["uid"]][0] for chip in picture["chips"] if chip["uid"] in found}
+    used = {share["chip"] for process in picture["processes"] for share in process["chips"]}
+    joined = {found[chip["chip"]][0] for chip in picture["chips"] if chip["chip"] in found}
     rows: list[Json] = []
     by_place: dict[str, Json] = {}
     for chip in sorted(picture["chips"], key=lambda chip: chip["identity"] != "known"):
-        place, how = found.get(chip["uid"], (None, None))
+        place, how = found.get(chip["chip"], (None, None))
         if place is None:
-            own = next((name for name in (chip["uid"], chip["pci"]) if name in seen), None)
+            own = next((name for name in (chip["chip"], chip["pci"]) if name in seen), None)
             there = by_kmd.get(chip["kmd"])
             # Numbers are dealt out anew when chips are reset, so they count only where there is no address.
             if own is None and there is not None and None in (chip["pci"], seen[there]["pci"]):
                 own = there
-            if own in joined and chip["uid"] not in used:
+            if own in joined and chip["chip"] not in used:
                 continue  # the account knows this chip by its unique id as well
             place = own
         row = {**chip, "memory": _copy(chip["memory"]), "joined_by": None}
@@ -168,19 +172,19 @@ def _files(
 ) -> list[tuple[Json, Json]]:
     """tt-metal's counters, each with the row of its chip. A file that says nothing of anybody alive makes no new row:
     tt-metal never removes one, so a machine may have many of chips that it has no more, or of mock devices."""
-    by_uid = {row["uid"]: row for row in rows}
+    by_chip = {row["chip"]: row for row in rows}
     out = []
     for file in machine["shm"]:
-        uid = f"assumed:{file['metal_id']}" if _nameless(file) else file["uid"]
-        place, how = found.get(uid, (None, None))
-        row = by_uid.get(uid) or by_place.get(place or "")
+        chip_id = f"assumed:{file['metal_id']}" if _nameless(file) else file["chip"]
+        place, how = found.get(chip_id, (None, None))
+        row = by_chip.get(chip_id) or by_place.get(place or "")
         if row is None:
             if file["state"] != "ok" or not _alive(file):
                 continue
-            row = by_uid[uid] = _behind(file, uid, machine, by_place, {place for place, _ in found.values()})
+            row = by_chip[chip_id] = _behind(file, chip_id, machine, by_place, {place for place, _ in found.values()})
             rows.append(row)
         if not _nameless(file):
-            row["unique_id"] = row["unique_id"] or file["uid"]
+            row["unique_id"] = row["unique_id"] or file["chip"]
             row["joined_by"] = row["joined_by"] or how
         if row["shm"] is None or _alive(file):  # a chip may have gone by another name, and left a file of that name
             row["shm"] = {name: file[name] for name in _SHM}
@@ -189,7 +193,7 @@ def _files(
     return out
 
 
-def _behind(file: Json, uid: str, machine: Json, by_place: dict[str, Json], joined: set[str]) -> Json:
+def _behind(file: Json, chip_id: str, machine: Json, by_place: dict[str, Json], joined: set[str]) -> Json:
     """A chip that only its counters tell of. If who uses it holds cards of one sort, it is one of those: the remote
     chip of an n300."""
     users = {slot["process"] for slot in file["slots"] if slot["state"] == "live"}
@@ -197,7 +201,7 @@ def _behind(file: Json, uid: str, machine: Json, by_place: dict[str, Json], join
     cards = {place: row for place, row in by_place.items() if row["kmd"] in held}
     sorts = {(row["arch"], row["board"]) for row in cards.values()}
     arch, board = sorts.pop() if len(sorts) == 1 else (None, None)
-    row = blank.chip(uid, arch=arch, board=board, identity="assumed" if _nameless(file) else "known")
+    row = blank.chip(chip_id, arch=arch, board=board, identity="assumed" if _nameless(file) else "known")
     if board == "n300" and joined.issuperset(cards):
         row["remote"] = True
     return row
@@ -220,7 +224,7 @@ def _count(row: Json, file: Json, processes: _Processes) -> None:
         if process is None:
             row["memory"]["unseen"] += processes.hidden_in(slot)
             continue
-        share = processes.share(process, row["uid"])
+        share = processes.share(process, row["chip"])
         share["shm"] = {kind: slot[kind] + (share["shm"] or {}).get(kind, 0) for kind in COUNTED}
         if process["state"] not in _ALIVE:
             continue
@@ -284,12 +288,12 @@ class _Processes:
         self.rows = [{**row, "chips": [{**share, "kinds": {**share["kinds"]}} for share in row["chips"]]}
                      for row in picture["processes"]]  # fmt: skip
         self._may_see = may_see
-        self._shares = {(id(row), share["uid"]): share for row in self.rows for share in row["chips"]}
+        self._shares = {(id(row), share["chip"]): share for row in self.rows for share in row["chips"]}
         self._tracked: dict[tuple[int, frozenset[str]], frozenset[str]] = {}
         self._reported = {id(row): {kind for share in row["chips"] for kind in share["kinds"]} for row in self.rows}
         self._alive = {row["pid"]: row for row in self.rows if row["state"] == "tracked" and row["pid"]}
         self._exited = {row["pid"]: row for row in self.rows if row["state"] == "exited"}
-        by_kmd = {row["kmd"]: row["uid"] for row in by_place.values()}
+        by_kmd = {row["kmd"]: row["chip"] for row in by_place.values()}
         for process in machine["processes"]:
             row = self._row(process["pid"], process["start"])
             if row["state"] != "exited":
@@ -297,12 +301,12 @@ class _Processes:
                 self._describe(row, process)
         outside = [row for row in self.rows if row["state"] == "tracked" and row["pid"] is None]
         for kmd in machine["foreign"]:  # how many they are cannot be told: the driver counts descriptors
-            uid = by_kmd.get(kmd)
-            users = [row for row in outside if (id(row), uid) in self._shares]
+            chip_id = by_kmd.get(kmd)
+            users = [row for row in outside if (id(row), chip_id) in self._shares]
             for row in users:
-                row["holds"] = [*row["holds"], uid]
-            if uid is not None and not users:
-                row = {**blank.process(None, "untracked"), "holds": [uid]}
+                row["holds"] = [*row["holds"], chip_id]
+            if chip_id is not None and not users:
+                row = {**blank.process(None, "untracked"), "holds": [chip_id]}
                 self.rows.append({**row, "container": "outside this pid namespace"})
 
     def of_slot(self, slot: Json) -> Json | None:
@@ -331,11 +335,11 @@ class _Processes:
             return []
         return [{"pid": pid, "missing": list(blank.KINDS)} for pid in shared if not self._is_tracked(pid)]
 
-    def share(self, process: Json, uid: str) -> Json:
+    def share(self, process: Json, chip_id: str) -> Json:
         """What a process has of a chip."""
-        found: Json | None = self._shares.get((id(process), uid))
+        found: Json | None = self._shares.get((id(process), chip_id))
         if found is None:
-            found = self._shares[id(process), uid] = blank.share(uid)
+            found = self._shares[id(process), chip_id] = blank.share(chip_id)
             process["chips"].append(found)
         return found
 
@@ -359,16 +363,16 @@ class _Processes:
         found: dict[str, list[Json]] = {}
         for process in self.rows:
             if process["state"] == "untracked":
-                for uid in process["holds"]:
-                    if (id(process), uid) not in self._shares:
-                        found.setdefault(uid, []).append({"pid": process["pid"], "missing": list(blank.KINDS)})
+                for chip_id in process["holds"]:
+                    if (id(process), chip_id) not in self._shares:
+                        found.setdefault(chip_id, []).append({"pid": process["pid"], "missing": list(blank.KINDS)})
         return found
 
     def held(self) -> set[str]:
         """The chips that anybody alive has open, or has something on."""
         alive = [process for process in self.rows if process["state"] in _ALIVE]
-        found = {uid for process in alive for uid in process["holds"]}
-        return found | {share["uid"] for process in alive for share in process["chips"]}
+        found = {chip_id for process in alive for chip_id in process["holds"]}
+        return found | {share["chip"] for process in alive for share in process["chips"]}
 
     def _is_tracked(self, pid: int) -> bool:
         return pid in self._alive and self._alive[pid]["state"] == "tracked"
@@ -386,9 +390,9 @@ class _Processes:
         return row
 
     def _describe(self, row: Json, seen: Json) -> None:
-        for name in ("uid", "user", "name", "container", "job"):
+        for name in ("user_id", "user", "name", "container", "job"):
             row[name] = seen.get(name) if row[name] is None else row[name]
-        if row["command"] is None and self._may_see(seen["uid"]):
+        if row["command"] is None and self._may_see(seen["user_id"]):
             row["command"] = seen.get("command")
 
 

@@ -26,21 +26,21 @@ def of(picture: Json, machine: Json, files: Iterable[Json], differing: Differing
     """All notes, those about chips first. ``files`` are tt-metal's counters of the chips in the picture."""
     found: list[Json] = []
     for chip in picture["chips"]:
-        found += (_note(what, text, chip=chip["uid"]) for what, text in _of_chip(chip))
-    by_uid = {chip["unique_id"] or chip["uid"]: chip for chip in picture["chips"]}
+        found += (_note(what, text, chip=chip["chip"]) for what, text in _of_chip(chip))
+    by_chip = {chip["unique_id"] or chip["chip"]: chip for chip in picture["chips"]}
     shown = {file["path"] for file in files}
     orphans = [file for file in machine["shm"] if file["state"] == "ok" and file["path"] not in shown and _left(file)]
     orphaned = {file["path"] for file in orphans}
     for file in machine["shm"]:
-        chip = by_uid.get(file["uid"])
-        uid = chip["uid"] if chip else None
+        chip = by_chip.get(file["chip"])
+        chip_id = chip["chip"] if chip else None
         apart = file["path"] in orphaned
         said = (one for one in _of_file(file, chip) if not apart or one[0] != "shm-stale")
-        found += (_note(what, text, chip=uid) for what, text in said)
+        found += (_note(what, text, chip=chip_id) for what, text in said)
     if orphans:
         found.append(_note("shm-stale", _orphaned(orphans)))
-    names = {chip["uid"]: name_of(chip) for chip in picture["chips"]}
-    astray = {chip["uid"] for chip in picture["chips"] if chip["kmd"] is None and not chip["remote"]}
+    names = {chip["chip"]: name_of(chip) for chip in picture["chips"]}
+    astray = {chip["chip"] for chip in picture["chips"] if chip["kmd"] is None and not chip["remote"]}
     for process in picture["processes"]:
         found += _of_process(process, names, astray, differing)
     return found
@@ -48,7 +48,7 @@ def of(picture: Json, machine: Json, files: Iterable[Json], differing: Differing
 
 def name_of(chip: Json) -> str:
     """What people call a chip: by the driver's number, if it has one."""
-    return f"chip {chip['kmd']}" if chip["kmd"] is not None else f"chip {chip['uid']}"
+    return f"chip {chip['kmd']}" if chip["kmd"] is not None else f"chip {chip['chip']}"
 
 
 def _note(what: str, text: str, chip: str | None = None, pid: int | None = None) -> Json:
@@ -135,27 +135,29 @@ def _difference(kind: str, tracked: int, counted: int) -> str:
 def _of_process(process: Json, names: dict[str, str], astray: set[str], differing: Differing) -> Iterator[Json]:
     """``astray`` are the chips of which it is not known where they are."""
     for share in process["chips"]:
-        amounts = differing.get((process["pid"], share["uid"])) if process["state"] == "tracked" else None
+        amounts = differing.get((process["pid"], share["chip"])) if process["state"] == "tracked" else None
         if amounts:
             differs = [_difference(kind, *pair) for kind, pair in amounts.items()]
             text = (
-                f"pid {process['pid']} on {names.get(share['uid'], share['uid'])}: tt-metal's own counters say "
+                f"pid {process['pid']} on {names.get(share['chip'], share['chip'])}: tt-metal's own counters say "
                 f"{', '.join(differs)}; they miss other threads"
             )
-            yield _note("shm-differs", text, share["uid"], process["pid"])
+            yield _note("shm-differs", text, share["chip"], process["pid"])
     if process["failed"]:
         times = "once" if process["failed"] == 1 else f"{process['failed']:,} times"
         last = process["last_failure"]
         why = f", last in {last['operation']}" if last and last["operation"] else ""
         said = f": {_sentence(last['text'])}" if last else ""
         yield _note("refused", f"pid {process['pid']} was refused memory {times}{why}{said}", None, process["pid"])
-    told = {share["uid"] for share in process["chips"]}
-    silent = [uid for uid in process["holds"] if uid not in told]
+    told = {share["chip"] for share in process["chips"]}
+    silent = [chip_id for chip_id in process["holds"] if chip_id not in told]
     if process["state"] == "untracked" and silent:
         who = f"pid {process['pid']}" if process["pid"] else "somebody outside this pid namespace"
-        chips = ", ".join(names.get(uid, uid) for uid in silent[:4]) + (" ..." if len(silent) > 4 else "")
+        chips = ", ".join(names.get(chip_id, chip_id) for chip_id in silent[:4]) + (" ..." if len(silent) > 4 else "")
         text = f"{who} holds {chips} open and nothing reports what it uses there"
         if found := sorted(told & astray):
-            others = ", ".join(names.get(uid, uid) for uid in found[:4]) + (" ..." if len(found) > 4 else "")
+            others = ", ".join(names.get(chip_id, chip_id) for chip_id in found[:4]) + (
+                " ..." if len(found) > 4 else ""
+            )
             text = f"{who} holds {chips} open; whether that is {others}, on which it is counted, is not known"
         yield _note("untracked", text, silent[0] if len(silent) == 1 else None, process["pid"])

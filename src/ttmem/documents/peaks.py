@@ -52,22 +52,22 @@ class PeakFinder:
         peak = total.recent if recent else total.peak
         if peak.value:
             heap: list[tuple[int, int, Allocation]] = []
-            self._corners.append(({"chip": chip.uid, **name}, peak, heap))
+            self._corners.append(({"chip": chip.id, **name}, peak, heap))
             for kind in kinds:
-                self._by_kind.setdefault((chip.uid, kind), []).append((peak, heap))
+                self._by_kind.setdefault((chip.id, kind), []).append((peak, heap))
 
     def add(self, item: Allocation) -> None:
         """Look at one live allocation."""
         if counts(item) and self._process in (None, item.holding.source.process):
-            for peak, heap in self._by_kind.get((item.holding.chip.uid, item.kind), ()):
+            for peak, heap in self._by_kind.get((item.holding.chip.id, item.kind), ()):
                 if item.born <= peak.seq:
                     keep_largest(heap, item)
 
-    def results(self, may_see: Callable[[int | None], bool] = lambda uid: True) -> Iterator[Json]:
+    def results(self, may_see: Callable[[int | None], bool] = lambda user_id: True) -> Iterator[Json]:
         """Each peak: bytes, time, and the largest allocations of it."""
         for name, peak, heap in self._corners:
             largest = [
-                allocation(item, see_tag=may_see(item.holding.source.process.info.uid))
+                allocation(item, see_tag=may_see(item.holding.source.process.info.user_id))
                 for item in peak.largest(item for _, _, item in heap)
             ]
             yield {**name, "bytes": peak.value, "time": peak.time, "largest": largest}

@@ -61,8 +61,8 @@ class Moment:
         host: str,
         server: Json | None = None,
         sources: list[Json] | None = None,
-        user_of: Callable[[int], str | None] = lambda uid: None,
-        may_see: Callable[[int | None], bool] = lambda uid: True,
+        user_of: Callable[[int], str | None] = lambda user_id: None,
+        may_see: Callable[[int | None], bool] = lambda user_id: True,
     ) -> Json:
         """As plain data. ``may_see`` says whose command lines the reader may be shown."""
         return {
@@ -93,13 +93,13 @@ def shown_chips(ledger: Ledger) -> list[Chip]:
     """Every chip once: while somebody's "device N" is taken for machine chip N, that row stands for both."""
     stood_for = {chip.info.kmd for chip in ledger.chips.values() if chip.assumed}
     shown = [c for c in ledger.chips.values() if c.assumed or c.holdings or c.info.kmd not in stood_for or c.covered]
-    return sorted(shown, key=lambda c: (c.info.kmd is None, c.info.kmd, len(c.uid), c.uid))
+    return sorted(shown, key=lambda c: (c.info.kmd is None, c.info.kmd, len(c.id), c.id))
 
 
 def _chip(chip: Chip, physical: Json | None) -> Json:
     info, geometry = chip.info, chip.geometry
     return {
-        "uid": info.uid,
+        "chip": info.id,
         "pci": info.pci,
         "kmd": info.kmd,
         "arch": (geometry.arch.label if geometry else None) if not info.arch else info.arch.label,
@@ -107,7 +107,7 @@ def _chip(chip: Chip, physical: Json | None) -> Json:
         "remote": info.remote,
         "identity": "assumed" if chip.assumed else "known",
         **UNSEEN,
-        "unique_id": info.uid if info.uid.isdecimal() else None,
+        "unique_id": info.id if info.id.isdecimal() else None,
         "memory": memory(chip, geometry, physical),
     }
 
@@ -306,7 +306,7 @@ def _taken(process: Process) -> _Taken:
         process.count,
         [{"name": s.name, "confidence": s.confidence.label, "trouble": s.trouble} for s in process.sources.values()],
         process.numbers.copy(),
-        [(uid, _used_and_peaks(*share.pools)) for uid, share in process.shares.items()],
+        [(chip_id, _used_and_peaks(*share.pools)) for chip_id, share in process.shares.items()],
         [
             (holding.chip, [leaf.used if leaf is not None and leaf.counts else None for leaf in holding.leaves])
             for holding in process.holdings()
@@ -337,21 +337,21 @@ HIDDEN_TROUBLE = "it does not see everything; its owner and root may read why"
 
 def _process(taken: _Taken, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]) -> Json:
     info = taken.info
-    seen = may_see(info.uid)
+    seen = may_see(info.user_id)
     numbers: dict[str, list[int]] = {}
     for number, chip in taken.numbers.items():
-        numbers.setdefault(chip.uid, []).append(number)
+        numbers.setdefault(chip.id, []).append(number)
     kinds: dict[str, dict[str, int]] = {}
     for chip, sizes in taken.held:
-        here = kinds.setdefault(chip.uid, {})
+        here = kinds.setdefault(chip.id, {})
         for label, size in zip(_LABELS, sizes):
             if size is not None:
                 here[label] = here.get(label, 0) + size
     return {
         "pid": info.pid or None,
         "start": info.start,
-        "uid": info.uid,
-        "user": user_of(info.uid) if info.uid is not None else None,
+        "user_id": info.user_id,
+        "user": user_of(info.user_id) if info.user_id is not None else None,
         "name": info.name,
         "command": info.command if seen else None,
         "container": None,
@@ -365,7 +365,9 @@ def _process(taken: _Taken, user_of: Callable[[int], str | None], may_see: Calla
         if seen
         else [{**s, "trouble": s["trouble"] and HIDDEN_TROUBLE} for s in taken.sources],
         "holds": [],
-        "chips": [_share(uid, pools, numbers.get(uid, []), kinds.get(uid, {})) for uid, pools in taken.shares],
+        "chips": [
+            _share(chip_id, pools, numbers.get(chip_id, []), kinds.get(chip_id, {})) for chip_id, pools in taken.shares
+        ],
         "failed": taken.failed,
         "last_failure": _failure(*taken.last_failure) if taken.last_failure is not None and seen else None,
         "uncertain": taken.uncertain,
@@ -390,9 +392,9 @@ def _failure(time: float, event: Failed) -> Json:
     return {"time": time, "text": event.text, "operation": event.tag, "line": line_of(event.stack)}
 
 
-def _share(uid: str, pools: tuple[int, ...], numbers: list[int], kinds: dict[str, int]) -> Json:
+def _share(chip_id: str, pools: tuple[int, ...], numbers: list[int], kinds: dict[str, int]) -> Json:
     return {
-        "uid": uid,
+        "chip": chip_id,
         "metal_id": min(numbers, default=None),
         "metal_ids": sorted(numbers),
         **dict(zip(_POOL_KEYS, pools)),
@@ -409,7 +411,7 @@ def allocation(item: Allocation, *, see_tag: bool = True) -> Json:
     stack = stack_of(item)
     return {
         "pid": holding.source.process.info.pid or None,
-        "chip": holding.chip.uid,
+        "chip": holding.chip.id,
         "device": holding.number,
         "kind": item.kind.label,
         "id": hex(item.address),

@@ -65,10 +65,10 @@ def picture(time: str, host: str) -> Json:
     }
 
 
-def chip(uid: str, *, arch: str | None = None, board: str | None = None, identity: str = "known") -> Json:
+def chip(chip_id: str, *, arch: str | None = None, board: str | None = None, identity: str = "known") -> Json:
     """A chip of which only this much is known."""
     return {
-        "uid": uid,
+        "chip": chip_id,
         "pci": None,
         "kmd": None,
         "arch": arch,
@@ -141,7 +141,7 @@ def process(pid: int | None, state: str) -> Json:
     return {
         "pid": pid,
         "start": None,
-        "uid": None,
+        "user_id": None,
         "user": None,
         "name": None,
         "command": None,
@@ -162,9 +162,9 @@ def process(pid: int | None, state: str) -> Json:
     }
 
 
-def share(uid: str) -> Json:
+def share(chip_id: str) -> Json:
     """What it has of a chip: nothing is known."""
-    out: Json = {"uid": uid, "metal_id": None, "metal_ids": []}
+    out: Json = {"chip": chip_id, "metal_id": None, "metal_ids": []}
     for pool in ("dram", "l1", "host", "system"):
         out[pool] = out[f"peak_{pool}"] = None
     return {**out, "kinds": {}, "source": "shm", "shm": None}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ttmem.imports.graph import MOST_BYTES, NotACapture, Recording
 from ttmem.model.geometry import BOARDS, Arch, Geometry
-from ttmem.model.identity import ChipInfo, assumed_uid
+from ttmem.model.identity import ChipInfo, assumed_chip_id
 from ttmem.model.kinds import Kind
 
 # Blocks in a bank, and what programs place one after the other, are multiples of DRAM's alignment, in L1 too.
@@ -19,7 +19,7 @@ _UNITS = {Arch.WORMHOLE_B0: 32, Arch.BLACKHOLE: 64, Arch.QUASAR: 64}
 class Described(NamedTuple):
     """What a cluster descriptor says of chips."""
 
-    uids: dict[int, str]
+    chip_ids: dict[int, str]
     boards: dict[int, str]
 
 
@@ -39,9 +39,9 @@ class Machine:
 
     def info(self, chip: int) -> ChipInfo:
         geometry = self._geometries[chip]
-        uid = self._said.uids.get(chip) if self._named else None
+        chip_id = self._said.chip_ids.get(chip) if self._named else None
         arch = Arch.UNKNOWN if geometry is None else geometry.arch
-        return ChipInfo(uid or assumed_uid(chip), arch=arch, board=self._board_of(chip), geometry=geometry)
+        return ChipInfo(chip_id or assumed_chip_id(chip), arch=arch, board=self._board_of(chip), geometry=geometry)
 
     def geometry(self, mesh: int) -> Geometry | None:
         """Of any chip of a mesh: they are in lock step."""
@@ -117,7 +117,7 @@ def describe(descriptor: str) -> Described:
     """Unique ids and boards of chips, from the YAML that ttnn writes: one value a line.
 
     >>> describe("chip_unique_ids:\\n  0: 880001\\nboards:\\n  - board_type: n150\\n    chips:\\n      - 0")
-    Described(uids={0: '880001'}, boards={0: 'n150'})
+    Described(chip_ids={0: '880001'}, boards={0: 'n150'})
     """
     section, board = "", ""
     found = Described({}, {})
@@ -125,7 +125,7 @@ def describe(descriptor: str) -> Described:
         if line[:1].strip():
             section = line.partition(":")[0]
         elif section == "chip_unique_ids" and (entry := _ENTRY.match(line)):
-            found.uids[int(entry[1])] = entry[2]
+            found.chip_ids[int(entry[1])] = entry[2]
         elif section == "boards" and (entry := _BOARD.match(line)):
             board = entry[1]
         elif section == "boards" and (entry := _CHIP.match(line)):

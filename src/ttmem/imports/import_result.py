@@ -75,7 +75,7 @@ def _chip(translation: Translation, chip: Chip) -> Json:
     geometry = chip.geometry
     numbers = {holding.number for holding in chip.holdings}
     return {
-        "uid": chip.uid,
+        "chip": chip.id,
         "device": min(numbers, default=None),
         "board": chip.info.board,
         "geometry": None if geometry is None else "live" if geometry.live else "table",

@@ -34,7 +34,7 @@ class Chunk(NamedTuple):
 
     data: bytes
     pid: int
-    uid: int | None
+    user_id: int | None
 
 
 class Connection:
@@ -51,7 +51,7 @@ class Connection:
         "number",
         "owners",
         "peer_pid",
-        "peer_uid",
+        "peer_user_id",
         "pending",
         "sock",
         "source_name",
@@ -62,7 +62,7 @@ class Connection:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.number = number
         self.sock = sock
-        self.peer_pid, self.peer_uid, _ = peer(sock)
+        self.peer_pid, self.peer_user_id, _ = peer(sock)
         self.legacy: LegacyStream | None = None
         self.native: NativeStream | None = None
         self.source_name = "legacy"
@@ -89,13 +89,13 @@ class Connection:
             return None
         except OSError:
             count, ancillary = 0, []
-        pid, uid = 0, None
+        pid, user_id = 0, None
         for level, what, data in ancillary:
             if level == socket.SOL_SOCKET and what == socket.SCM_CREDENTIALS:
-                pid, uid, _ = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])
+                pid, user_id, _ = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])
             elif level == socket.SOL_SOCKET and what == socket.SCM_RIGHTS:
                 self.descriptors = list(array.array("i", data[: len(data) // 4 * 4]))
-        return Chunk(bytes(view[:count]), pid, uid)
+        return Chunk(bytes(view[:count]), pid, user_id)
 
     def waiting_bytes(self) -> int:
         """What is there to be read now."""

@@ -15,7 +15,7 @@ def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[
     index whose chip the machine does not list still tells two processes' chips apart.
 
     >>> chips_of_visible(["3"], [])
-    [(0, ChipInfo(uid='kmd:3', pci=None, kmd=3, arch=<Arch.UNKNOWN: 0>, board=None, remote=None, geometry=None))]
+    [(0, ChipInfo(id='kmd:3', pci=None, kmd=3, arch=<Arch.UNKNOWN: 0>, board=None, remote=None, geometry=None))]
     """
     by_index = {chip.kmd: chip for chip in machine}
     by_pci = {chip.pci: chip for chip in machine if chip.pci}
@@ -29,7 +29,7 @@ def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[
             chip = by_pci.get(pci) or ChipInfo(pci, pci=pci)
         else:
             return []  # not a form we know: better assumed than wrong
-        chosen[(1 << 30 if chip.kmd is None else chip.kmd, chip.uid)] = chip
+        chosen[(1 << 30 if chip.kmd is None else chip.kmd, chip.id)] = chip
     return list(enumerate(chip for _, chip in sorted(chosen.items())))
 
 
@@ -44,7 +44,7 @@ def chips_of_slots(process: ProcessInfo, numbers: set[int], files: list[dict[str
         live = [slot for slot in file["slots"] if slot["state"] == "live"]
         if not any((slot["process"], slot["start"]) == (process.pid, process.start) for slot in live):
             continue
-        alone = len(live) == 1 and file["attached"] == 1 and file["uid"] != str(file["metal_id"])
-        found.setdefault(file["metal_id"], []).append(file["uid"] if alone else "")
-    sure = {number: uids[0] for number, uids in found.items() if len(uids) == 1 and uids[0]}
-    return [(number, ChipInfo(uid)) for number, uid in sure.items() if number in numbers]
+        alone = len(live) == 1 and file["attached"] == 1 and file["chip"] != str(file["metal_id"])
+        found.setdefault(file["metal_id"], []).append(file["chip"] if alone else "")
+    sure = {number: chip_ids[0] for number, chip_ids in found.items() if len(chip_ids) == 1 and chip_ids[0]}
+    return [(number, ChipInfo(chip_id)) for number, chip_id in sure.items() if number in numbers]

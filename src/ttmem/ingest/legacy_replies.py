@@ -6,7 +6,7 @@ from __future__ import annotations
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.model.geometry import Geometry, noc_capacity
-from ttmem.model.identity import assumed_uid
+from ttmem.model.identity import assumed_chip_id
 from ttmem.wire.legacy_records import DeviceInfo, Record, Type, Usage, reply
 
 _MOST_DEVICES = 1024
@@ -48,7 +48,7 @@ class LegacyAnswers:
             if chip is not None:
                 return chip
         here = (chip for chip in self._ledger.chips.values() if chip.info.kmd == device)
-        return next(here, None) or self._ledger.chips.get(assumed_uid(device))
+        return next(here, None) or self._ledger.chips.get(assumed_chip_id(device))
 
     def _info(self, geometry: Geometry | None) -> DeviceInfo:
         """A chip that only events told us of is there, its sizes are not known."""

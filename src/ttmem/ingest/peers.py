@@ -50,13 +50,13 @@ class Owners:
     def __len__(self) -> int:
         return len(self._by_pid)
 
-    def find(self, pid: int, uid: int | None) -> Owner:
+    def find(self, pid: int, user_id: int | None) -> Owner:
         """The process with that pid now; a dead one's last words still find their sender."""
         owner = self._by_pid.get(pid)
         if owner is not None:
             return owner
         pidfd = self._open(pid)
-        info = processes.describe(pid, uid, self._root)
+        info = processes.describe(pid, user_id, self._root)
         late = self._dead.get(pid)
         if late is not None and (info.start is None or info.start == late.info.start):
             if pidfd is not None:
@@ -72,9 +72,9 @@ class Owners:
             self._epoll.register(pidfd, select.EPOLLIN)
         return owner
 
-    def foreign(self, connection: int, uid: int | None) -> Owner:
+    def foreign(self, connection: int, user_id: int | None) -> Owner:
         """A sender whose pid we cannot see (another pid namespace): its connection is all we know of it."""
-        return Owner(ProcessInfo(0, None, uid, connection=connection), None)
+        return Owner(ProcessInfo(0, None, user_id, connection=connection), None)
 
     def died(self) -> list[Owner]:
         """Who died since the last call; each is named once."""

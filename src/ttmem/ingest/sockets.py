@@ -166,9 +166,9 @@ class Ingest:
             self.accepted += 1
             connection = Connection(self.accepted, sock, self._epoll)
             self.connections[sock.fileno()] = connection
-            self._by_user[connection.peer_uid] += 1
+            self._by_user[connection.peer_user_id] += 1
             if connection.peer_pid:  # watch it from the start: it may die before it is heard
-                self._own(connection, connection.peer_pid, connection.peer_uid)
+                self._own(connection, connection.peer_pid, connection.peer_user_id)
 
     def _pause_accepting(self) -> None:
         """Out of descriptors: clients wait in the backlog until some are free again."""
@@ -184,24 +184,24 @@ class Ingest:
 
     def _crowds(self, sock: socket.socket) -> bool:
         """One user may not take the places of all others: above the limit, a connection is closed."""
-        uid = peer(sock)[1]
-        if self._by_user[uid] < _MAX_USER_CONNECTIONS:
+        user_id = peer(sock)[1]
+        if self._by_user[user_id] < _MAX_USER_CONNECTIONS:
             return False
         sock.close()
-        if uid not in self._crowding:
-            self._crowding.add(uid)
-            self.warn(f"user {uid} has {_MAX_USER_CONNECTIONS} connections, the most there may be; more are closed")
+        if user_id not in self._crowding:
+            self._crowding.add(user_id)
+            self.warn(f"user {user_id} has {_MAX_USER_CONNECTIONS} connections, the most there may be; more are closed")
         return True
 
-    def _own(self, connection: Connection, pid: int, uid: int | None) -> Owner:
+    def _own(self, connection: Connection, pid: int, user_id: int | None) -> Owner:
         """The process that a stamp on this connection names."""
         owner = connection.owners.get(pid)
         if owner is None:
-            owner = self._owners.find(pid, uid) if pid else self._owners.foreign(connection.number, uid)
+            owner = self._owners.find(pid, user_id) if pid else self._owners.foreign(connection.number, user_id)
             connection.owners[pid] = owner
             owner.connections.add(connection)
-        if uid != owner.info.uid and not owner.sources:  # it changed its user after it connected
-            owner.info = owner.info._replace(uid=uid)
+        if user_id != owner.info.user_id and not owner.sources:  # it changed its user after it connected
+            owner.info = owner.info._replace(user_id=user_id)
         return owner
 
     def _read_safely(self, connection: Connection, deadline: float = math.inf) -> int:
@@ -231,7 +231,7 @@ class Ingest:
         if not chunk.data:
             self.end(connection)
             return 0
-        owner = self._own(connection, chunk.pid, chunk.uid)
+        owner = self._own(connection, chunk.pid, chunk.user_id)
         self._records.take(connection, chunk.data, owner, chunk.pid, deadline)
         return len(chunk.data)
 
@@ -243,7 +243,7 @@ class Ingest:
             if pid == 0:
                 self._dying[owner] = None
         del self.connections[connection.sock.fileno()]
-        self._by_user[connection.peer_uid] -= 1
+        self._by_user[connection.peer_user_id] -= 1
         connection.close()
 
     # -- deaths --------------------------------------------------------------------------------------------------

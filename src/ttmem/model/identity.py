@@ -17,7 +17,7 @@ class ProcessInfo(NamedTuple):
 
     pid: int
     start: int | None = None
-    uid: int | None = None
+    user_id: int | None = None
     name: str | None = None
     command: str | None = None
     connection: int = 0
@@ -28,9 +28,9 @@ class ProcessInfo(NamedTuple):
 
 
 class ChipInfo(NamedTuple):
-    """A chip as the machine describes it. ``uid`` is the unique id, else the PCI address, else ``assumed:N``."""
+    """A chip as the machine describes it. ``id`` is the unique id, else the PCI address, else ``assumed:N``."""
 
-    uid: str
+    id: str
     pci: str | None = None
     kmd: int | None = None
     arch: Arch = Arch.UNKNOWN
@@ -42,6 +42,6 @@ class ChipInfo(NamedTuple):
 ASSUMED = "assumed:"
 
 
-def assumed_uid(number: int) -> str:
+def assumed_chip_id(number: int) -> str:
     """The stand-in name of a chip known only as "device N"."""
     return f"{ASSUMED}{number}"

@@ -84,7 +84,7 @@ def check_reserved(size: int) -> None:
 
 
 def check_chip(chip: ChipInfo) -> None:
-    if not chip.uid:
+    if not chip.id:
         raise InvalidValue("chip: its id is empty")
     if chip.pci is not None and not _PCI_ADDRESS.fullmatch(chip.pci):
         raise InvalidValue(f"PCI address: {chip.pci!r} is not like 0000:01:00.0")

@@ -156,7 +156,7 @@ class JournalReader:
 def _process_info(fields: list[Any]) -> ProcessInfo:
     """The process of a source entry; ValueError if a field is of another type than the writer's."""
     info = ProcessInfo(*fields)
-    numbers, texts = (info.pid, info.start, info.uid, info.connection), (info.name, info.command)
+    numbers, texts = (info.pid, info.start, info.user_id, info.connection), (info.name, info.command)
     if not all(type(number) in (int, _NoneType) for number in numbers) or info.pid is None:
         raise ValueError(f"a process is described by numbers, not {numbers}")
     if not all(isinstance(text, (str, _NoneType)) for text in texts):

@@ -9,7 +9,7 @@ from typing import Any
 from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
 from ttmem.analyze import hold_reasons as causes
-from ttmem.analyze.breakdown import Groups
+from ttmem.analyze.breakdown import Breakdown
 from ttmem.analyze.hold_reasons import Cause
 from ttmem.documents import explanation as explain_data
 from ttmem.documents import snapshot as snap
@@ -111,13 +111,13 @@ class Report:
             "agent": self.counters,
             "anomalies": snap.anomalies(self.ledger.anomalies),
             "sizing": [
-                {"pid": pid, "chips": [chip.uid for chip in chips], "lines": [line._asdict() for line in lines]}
+                {"pid": pid, "chips": [chip.id for chip in chips], "lines": [line._asdict() for line in lines]}
                 for pid, chips, lines in self.sizing
             ],
             "failed": self.failed,
             "failures": [self._failure(failure) for failure in self.failures],
             "peaks": peaks(self.ledger),
-            "groups": {by: self.groups(by) for by in ("op", "line", "shape")},
+            "breakdown": {by: self.breakdown(by) for by in ("op", "line", "shape")},
             "peak": self._snapshot(account_of(self.at_peak, self._programs_at_peak), self.peak_time or self.ended_at),
             "final": self._snapshot(final, self.ended_at),
             "left_known": self.left_known,
@@ -128,12 +128,12 @@ class Report:
             ],
         }
 
-    def groups(self, by: str) -> list[Json]:
+    def breakdown(self, by: str) -> list[Json]:
         """What was live at the peak of all buffers, put together."""
-        groups = Groups(by)
+        breakdown = Breakdown(by)
         for allocation in account_of(self.at_peak, self._programs_at_peak).allocations():
-            groups.add(allocation)
-        return groups.result()
+            breakdown.add(allocation)
+        return breakdown.rows()
 
     def _failure(self, failure: Failure) -> Json:
         stack = failure.event.stack

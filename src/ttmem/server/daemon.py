@@ -162,7 +162,7 @@ class Server:
             allocations = sum(total.count for total in chip.kinds)
             if allocations:
                 dram, l1 = chip.pools[Pool.DRAM].used, chip.pools[Pool.L1].used
-                lines.append(f"  {printable(chip.uid)}:")
+                lines.append(f"  {printable(chip.id)}:")
                 lines.append(f"    Buffers: {allocations}")
                 lines.append(f"    DRAM: {dram} bytes ({dram / 1024:g} KB)")
                 lines.append(f"    L1: {l1} bytes ({l1 / 1024:g} KB)")

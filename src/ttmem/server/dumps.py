@@ -70,16 +70,16 @@ class Dumps:
         self._requests: list[_Request] = []
         self._printing: asyncio.Task[None] | None = None
 
-    async def document(self, *, kernels: bool, uid: int | None) -> dict[str, Any]:
+    async def document(self, *, kernels: bool, user_id: int | None) -> dict[str, Any]:
         """The dump as that user may see it, of a moment after the call. Who waits for the same gets the same."""
-        key = kernels, uid
+        key = kernels, user_id
         task = self._documents.get(key)
         if task is None:
-            task = self._documents[key] = asyncio.get_running_loop().create_task(self._make_document(kernels, uid))
+            task = self._documents[key] = asyncio.get_running_loop().create_task(self._make_document(kernels, user_id))
         return await asyncio.shield(task)
 
-    async def text(self, *, kernels: bool, uid: int | None) -> str:
-        return self._text(await self.document(kernels=kernels, uid=uid), kernels, self._clock.now())
+    async def text(self, *, kernels: bool, user_id: int | None) -> str:
+        return self._text(await self.document(kernels=kernels, user_id=user_id), kernels, self._clock.now())
 
     def request(self, op: Type, write: Callable[[str], None], failed: Callable[[Exception], None]) -> None:
         """A client asked in its stream: what is live now is written when it has been made into text."""
@@ -103,10 +103,10 @@ class Dumps:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    async def _make_document(self, kernels: bool, uid: int | None) -> dict[str, Any]:
+    async def _make_document(self, kernels: bool, user_id: int | None) -> dict[str, Any]:
         async with self._lock:
-            del self._documents[kernels, uid]  # whoever asks from now on gets a later moment
-            return await self._build(capture(self._ledger, self._clock.now()), kernels, uid)
+            del self._documents[kernels, user_id]  # whoever asks from now on gets a later moment
+            return await self._build(capture(self._ledger, self._clock.now()), kernels, user_id)
 
     async def _print(self, write: Callable[[str], None], failed: Callable[[Exception], None]) -> None:
         while self._requests:
@@ -124,7 +124,7 @@ class Dumps:
                 failed(error)
             self._requests.remove(request)
 
-    async def _build(self, captured: Capture, kernels: bool, uid: int | None) -> dict[str, Any]:
+    async def _build(self, captured: Capture, kernels: bool, user_id: int | None) -> dict[str, Any]:
         builder = DumpBuilder(kernels_only=kernels)
         done = 0
         for counted, allocations in captured.tables:
@@ -140,7 +140,7 @@ class Dumps:
             time=rfc3339(captured.time),
             anomalies=captured.anomalies,
             uncertain=captured.uncertain,
-            may_see=sees(uid),
+            may_see=sees(user_id),
         )
 
     @staticmethod

@@ -71,7 +71,7 @@ class Feed:
 
 
 def _sse(item: Item, may_see: Callable[[int | None], bool]) -> bytes:
-    if not may_see(item["uid"]):
+    if not may_see(item["user_id"]):
         item = {name: None if name in _PRIVATE else value for name, value in item.items()}
     return b"data: " + json.dumps(item, separators=(",", ":")).encode() + b"\n\n"
 
@@ -86,14 +86,14 @@ def event_json(time: float, source: Source | None, event: Event, allocation: All
         "time": time,
         "event": type(event).__name__,
         "pid": info.pid or None if info is not None else None,
-        "uid": info.uid if info is not None else None,
+        "user_id": info.user_id if info is not None else None,
     }
     if isinstance(event, (Allocated, Freed)):
         kind = allocation.kind if allocation is not None else event.kind
         extra = allocation.extra if allocation is not None else None
         out |= {
             "device": event.device,
-            "chip": allocation.holding.chip.uid if allocation is not None else None,
+            "chip": allocation.holding.chip.id if allocation is not None else None,
             "kind": kind.label if kind is not None else None,
             "id": hex(event.address),
             "size": allocation.size if allocation is not None else event.size,
@@ -105,7 +105,7 @@ def event_json(time: float, source: Source | None, event: Event, allocation: All
         out |= {"device": event.device, "kind": event.kind.label, "id": hex(event.address)}
         out |= {"tag": event.extra.tag, "shape": event.extra.shape, "line": line_of(event.extra.stack)}
     elif isinstance(event, DeviceOpened):
-        out |= {"device": event.device, "chip": event.chip.uid}
+        out |= {"device": event.device, "chip": event.chip.id}
     elif isinstance(event, ProgramRun):
         cores = format_ranges(ranges_of(event.cores))
         out |= {"device": event.device, "program": event.program, "cores": cores}

@@ -116,25 +116,25 @@ class History:
         there: set[str] = set()
         for chip in shown_chips(ledger):
             if chip.found:
-                there.add(chip.uid)
+                there.add(chip.id)
             more = dict.fromkeys(KINDS, 0)  # was asked for meanwhile; at least as much was taken for it
             for kind, total in zip(KINDS, chip.kinds):
                 if total.peak.value:
-                    used, high = values[chip.uid, kind.label] = (total.used, total.take_high())
+                    used, high = values[chip.id, kind.label] = (total.used, total.take_high())
                     more[kind] = high - used
             for name, value, above in (
                 (DRAM_TAKEN, _taken(chip, Kind.DRAM, Kind.TRACE), max(more[Kind.DRAM], more[Kind.TRACE])),
                 (L1_TAKEN, _taken(chip, Kind.L1), more[Kind.L1]),
                 (AT_ONCE, memory(chip, None)["l1"]["at_once"], 0),
             ):
-                if value is not None and (value or above or (chip.uid, name) in self.fine.columns):
-                    values[chip.uid, name] = (value, value + above)
+                if value is not None and (value or above or (chip.id, name) in self.fine.columns):
+                    values[chip.id, name] = (value, value + above)
         for seen in machine:
             now = seen["telemetry"]
             if now["state"] == "ok" and (now["age_s"] or 0.0) <= _OLD_SECONDS:
-                uid = seen["pci"] or f"kmd:{seen['kmd']}"
-                there.add(uid)
-                values.update({(uid, name): (now[name], now[name]) for name in TELEMETRY if now[name] is not None})
+                chip_id = seen["pci"] or f"kmd:{seen['kmd']}"
+                there.add(chip_id)
+                values.update({(chip_id, name): (now[name], now[name]) for name in TELEMETRY if now[name] is not None})
         self.fine.put(time, values, frozenset(there))
         self.coarse.put(time, values, frozenset(there))
 

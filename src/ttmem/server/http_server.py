@@ -23,12 +23,12 @@ _REFUSE_SECONDS = 2.0
 
 
 class Request(NamedTuple):
-    """What was asked, and by whom: ``uid`` is None when the asker came over TCP."""
+    """What was asked, and by whom: ``user_id`` is None when the asker came over TCP."""
 
     method: str
     path: str
     query: dict[str, str]
-    uid: int | None
+    user_id: int | None
 
 
 class Response(NamedTuple):
@@ -67,8 +67,8 @@ async def rows_response(make: Callable[[], dict[str, Any]]) -> Response:
 def _rows_text(data: dict[str, Any]) -> str:
     """The same as ``json_text``, row by row: while the encoder is at work no other thread can run.
 
-    >>> _rows_text({"host": "box", "chips": [{"uid": "77"}, {}], "driver": None})
-    '{"host":"box","chips":[{"uid":"77"},{}],"driver":null}'
+    >>> _rows_text({"host": "box", "chips": [{"chip": "77"}, {}], "driver": None})
+    '{"host":"box","chips":[{"chip":"77"},{}],"driver":null}'
     """
     parts = []
     for key, value in data.items():
@@ -92,14 +92,14 @@ class HttpServer:
         task = asyncio.current_task()
         assert task is not None
         sock = writer.get_extra_info("socket")
-        uid = peer(sock)[1] if sock.family == socket.AF_UNIX else None
-        crowded = self._crowded(uid)
-        self._tasks[task] = uid
+        user_id = peer(sock)[1] if sock.family == socket.AF_UNIX else None
+        crowded = self._crowded(user_id)
+        self._tasks[task] = user_id
         try:
             if crowded:
                 await asyncio.wait_for(self._refuse(reader, writer, crowded), _REFUSE_SECONDS)
             else:
-                await self._converse(reader, writer, uid)
+                await self._converse(reader, writer, user_id)
         except (ConnectionError, asyncio.TimeoutError, TimeoutError, asyncio.CancelledError):
             pass
         except Exception as error:  # one asker's trouble is nobody else's
@@ -112,10 +112,10 @@ class HttpServer:
         for task in list(self._tasks):
             task.cancel()
 
-    def _crowded(self, uid: int | None) -> str | None:
+    def _crowded(self, user_id: int | None) -> str | None:
         if len(self._tasks) >= self._most:
             return f"{self._most} connections are open, which is all there may be; try again later"
-        mine = sum(other == uid for other in self._tasks.values())
+        mine = sum(other == user_id for other in self._tasks.values())
         if mine >= max(1, self._most // 2):
             return f"{mine} connections of one user are open, which is all there may be; close some"
         return None
@@ -127,7 +127,7 @@ class HttpServer:
         if head is not None:
             await self._send(connection, writer, _sorry(503, why), "GET")
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int | None) -> None:
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user_id: int | None) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADERS)
         while True:
             try:
@@ -144,7 +144,7 @@ class HttpServer:
             path = "?"
             try:
                 path, query = _target(head)
-                response = await self._handler(Request(method, path, query, uid))
+                response = await self._handler(Request(method, path, query, user_id))
             except HttpError as error:
                 response = _sorry(error.status, str(error))
             except (KeyboardInterrupt, asyncio.CancelledError):

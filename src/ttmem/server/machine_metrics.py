@@ -39,18 +39,18 @@ class MachineMetrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        seen = [(chip["uid"], chip["telemetry"]) for chip in self._picture["chips"] if chip["telemetry"]]
+        seen = [(chip["chip"], chip["telemetry"]) for chip in self._picture["chips"] if chip["telemetry"]]
         for name, text, fields in _GAUGES:
             gauge = GaugeMetricFamily(f"ttmem_{name}", text, labels=["chip", "clock"] if fields[0][2] else ["chip"])
-            for uid, telemetry in seen:
+            for chip_id, telemetry in seen:
                 for field, factor, label in fields:
                     if telemetry[field] is not None:
-                        gauge.add_metric([uid, label] if label else [uid], telemetry[field] * factor)
+                        gauge.add_metric([chip_id, label] if label else [chip_id], telemetry[field] * factor)
             yield gauge
         state = GaugeMetricFamily("ttmem_chip_state", "1 for the state the chip is in", labels=["chip", "state"])
-        for uid, telemetry in seen:
+        for chip_id, telemetry in seen:
             for one in _STATES:
-                state.add_metric([uid, one], float(telemetry["state"] == one))
+                state.add_metric([chip_id, one], float(telemetry["state"] == one))
         yield state
         yield from self._counters()
 
@@ -67,12 +67,12 @@ class MachineMetrics(Collector):
                 for of in ("live", "stale"):
                     for kind, size in chip["shm"][of].items():
                         if size is not None:
-                            counted.add_metric([chip["uid"], kind, of], size)
-            silent = [p for p in self._picture["processes"] if p["state"] == "untracked" and _has(p, chip["uid"])]
-            holders.add_metric([chip["uid"]], len(silent))
+                            counted.add_metric([chip["chip"], kind, of], size)
+            silent = [p for p in self._picture["processes"] if p["state"] == "untracked" and _has(p, chip["chip"])]
+            holders.add_metric([chip["chip"]], len(silent))
         yield counted
         yield holders
 
 
-def _has(process: dict[str, Any], uid: str) -> bool:
-    return uid in process["holds"] or any(share["uid"] == uid for share in process["chips"])
+def _has(process: dict[str, Any], chip_id: str) -> bool:
+    return chip_id in process["holds"] or any(share["chip"] == chip_id for share in process["chips"])

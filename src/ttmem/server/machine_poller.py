@@ -154,8 +154,8 @@ class Lookout:
                 source = next(iter(process.sources.values()))
                 once = self._said[key] = said.get(key, set())  # a full account may refuse it, each time anew
                 for number, chip in chips_of_slots(process.info, assumed, seen["shm"]):
-                    if (number, chip.uid) not in once:
-                        once.add((number, chip.uid))
+                    if (number, chip.id) not in once:
+                        once.add((number, chip.id))
                         self._emit(source, DeviceOpened(number, chip))
 
     def _compare(self, seen: Json, snapshot: Callable[[], Json], began: float, ended: float) -> None:

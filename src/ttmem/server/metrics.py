@@ -57,9 +57,9 @@ class Totals:
         self.processes: list[tuple[str, int, list[int]]] | None = None  # chip, pid, bytes of each pool
         if pids:
             self.processes = [
-                (uid, process.info.pid, [total.used for total in share.pools])
+                (chip_id, process.info.pid, [total.used for total in share.pools])
                 for process in ledger.processes.values()
-                for uid, share in process.shares.items()
+                for chip_id, share in process.shares.items()
             ]
 
 
@@ -118,25 +118,25 @@ class _Account(Collector):
         processes = gauge("processes", "Live processes that hold or held something on the chip", [])
         info = InfoMetricFamily("ttmem_chip", "What the chip is", labels=["chip"])
         for chip, row in zip(self._totals.chips, self._account["chips"]):
-            uid, memory = printable(chip.info.uid), row["memory"]
+            chip_id, memory = printable(chip.info.id), row["memory"]
             missing = set(memory["missing"])
             for kind, total in zip(KINDS, chip.kinds):
                 if kind.label in missing:
                     continue
-                used.add_metric([uid, kind.label], total.used)
-                allocations.add_metric([uid, kind.label], total.allocations)
-                peak.add_metric([uid, kind.label], total.peak)
-                recent.add_metric([uid, kind.label], total.recent)
+                used.add_metric([chip_id, kind.label], total.used)
+                allocations.add_metric([chip_id, kind.label], total.allocations)
+                peak.add_metric([chip_id, kind.label], total.peak)
+                recent.add_metric([chip_id, kind.label], total.recent)
                 if total.reserved is not None:
-                    reserved.add_metric([uid, kind.label], total.reserved)
+                    reserved.add_metric([chip_id, kind.label], total.reserved)
             for pool, (size, highest) in zip(Pool, chip.pools):
                 if any(POOL_OF[kind] is pool and kind.label not in missing for kind in KINDS):
-                    pool_used.add_metric([uid, pool.label], size)
-                    pool_peak.add_metric([uid, pool.label], highest)
+                    pool_used.add_metric([chip_id, pool.label], size)
+                    pool_peak.add_metric([chip_id, pool.label], highest)
             for pool_name in ("dram", "l1"):
                 if memory[pool_name]["capacity"] is not None:
                     basis = memory[pool_name]["capacity_basis"]
-                    capacity.add_metric([uid, pool_name, basis], memory[pool_name]["capacity"])
+                    capacity.add_metric([chip_id, pool_name, basis], memory[pool_name]["capacity"])
             dram, l1 = memory["dram"], memory["l1"]
             taken = dram["used"] if dram["reserved"] is None else dram["reserved"]
             for family, labels, value in (
@@ -148,16 +148,16 @@ class _Account(Collector):
                 (headroom, [], l1["physical"]["headroom_min"]),
             ):
                 if value is not None:
-                    family.add_metric([uid, *labels], value)
+                    family.add_metric([chip_id, *labels], value)
             for kind_name in ("cb", "dfb"):
                 if memory["l1"][kind_name]["resident"] is not None:
-                    resident.add_metric([uid, kind_name], memory["l1"][kind_name]["resident"])
+                    resident.add_metric([chip_id, kind_name], memory["l1"][kind_name]["resident"])
             for level in Confidence:
-                trust.add_metric([uid, level.label], memory["confidence"][level.label])
-            processes.add_metric([uid], chip.processes)
+                trust.add_metric([chip_id, level.label], memory["confidence"][level.label])
+            processes.add_metric([chip_id], chip.processes)
             about = {"pci": chip.info.pci or "", "board": chip.info.board or "", "arch": chip.info.arch.label}
             about["identity"] = "assumed" if chip.assumed else "known"
-            info.add_metric([uid], printable_data(about))
+            info.add_metric([chip_id], printable_data(about))
         yield from (
             used,
             reserved,
@@ -178,9 +178,9 @@ class _Account(Collector):
         used = GaugeMetricFamily(
             "ttmem_process_used_bytes", "Requested bytes of one process", labels=["chip", "pid", "pool"]
         )
-        for uid, pid, sizes in found:
+        for chip_id, pid, sizes in found:
             for pool, size in zip(_POOLS, sizes):
-                used.add_metric([printable(uid), str(pid), pool], size)
+                used.add_metric([printable(chip_id), str(pid), pool], size)
         yield used
 
     def _health(self) -> Iterator[Metric]:

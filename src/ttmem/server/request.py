@@ -30,9 +30,9 @@ class Route(NamedTuple):
         return path == self.path
 
 
-def sees(uid: int | None) -> Callable[[int | None], bool]:
+def sees(user_id: int | None) -> Callable[[int | None], bool]:
     """Whose command lines and tags a reader may be shown: their own, or everybody's if they are root."""
-    return lambda owner: uid == 0 or (uid is not None and uid == owner)
+    return lambda owner: user_id == 0 or (user_id is not None and user_id == owner)
 
 
 def whole(text: str, name: str) -> int:
@@ -82,7 +82,7 @@ def holdings_filter(query: dict[str, str]) -> Callable[[Holding], bool]:
     device = whole(query["device"], "device") if "device" in query else None
     pid = whole(query["pid"], "pid") if "pid" in query else None
     return lambda holding: (
-        (chips is None or holding.chip.uid in chips)
+        (chips is None or holding.chip.id in chips)
         and (device is None or holding.number == device)
         and (pid is None or holding.source.process.info.pid == pid)
     )
@@ -100,6 +100,6 @@ def allocations_filter(query: dict[str, str], may_see: Callable[[int | None], bo
 
     def tagged(item: Allocation) -> bool:
         found = item.extra.tag if item.extra is not None else None
-        return found is not None and str(tag) in found and may_see(item.holding.source.process.info.uid)
+        return found is not None and str(tag) in found and may_see(item.holding.source.process.info.user_id)
 
     return wanted

@@ -56,7 +56,7 @@ class Api:
                 self._ingest.catch_up()
                 if not route.lists:
                     return await route.handler(request)
-                async with self._listing.setdefault(request.uid, asyncio.Semaphore(_LISTINGS_PER_USER)):
+                async with self._listing.setdefault(request.user_id, asyncio.Semaphore(_LISTINGS_PER_USER)):
                     return await route.handler(request)
         if known:
             raise HttpError(405, f"{request.path} takes {known[0].method}, not {request.method}")

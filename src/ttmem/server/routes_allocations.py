@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes that go through all live allocations: one by one, in groups, as a dump, and what of them is a leak."""
+"""Routes that go through all live allocations: one by one, as a breakdown, as a dump, and what of them is a leak."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
-from ttmem.analyze.breakdown import KEYS, Groups
+from ttmem.analyze.breakdown import KEYS, Breakdown
 from ttmem.documents import snapshot as snap
 from ttmem.documents.leaks import OLDER, LeakFinder
 from ttmem.ingest.clock import Clock, rfc3339
@@ -37,14 +37,14 @@ class Listings:
         self._server = server
         self.routes = [
             Route("GET", "/allocations", self._allocations, (*_FILTERS, "sort", "limit", "offset"), lists=True),
-            Route("GET", "/groups", self._groups, ("by", *_FILTERS, "limit"), lists=True),
+            Route("GET", "/breakdown", self._breakdown, ("by", *_FILTERS, "limit"), lists=True),
             Route("GET", "/dump", self._dump, ("format", "what")),  # those that wait are answered together
             Route("GET", "/leaks", self._leaks, ("older", "pid", "chip"), lists=True),
         ]
 
     async def _allocations(self, request: Request) -> Response:
         asked = request.query
-        may_see = sees(request.uid)
+        may_see = sees(request.user_id)
         here, wanted = query.holdings_filter(asked), query.allocations_filter(asked, may_see)
         order = _SORTS.get(asked.get("sort", "size"))
         if order is None:
@@ -67,25 +67,25 @@ class Listings:
         found = await in_turns(heapq.heappop(best)[2] for _ in range(len(best)))  # the last first
         found.reverse()
         page = await in_turns(
-            snap.allocation(item, see_tag=may_see(item.holding.source.process.info.uid))
+            snap.allocation(item, see_tag=may_see(item.holding.source.process.info.user_id))
             for item in found[offset : offset + limit]
         )
         return await rows_response(lambda: {"matched": matched, "bytes": size, "offset": offset, "allocations": page})
 
-    async def _groups(self, request: Request) -> Response:
+    async def _breakdown(self, request: Request) -> Response:
         asked = request.query
         by = asked.get("by", "op")
         if by not in KEYS:
             raise HttpError(400, f"by is one of {', '.join(KEYS)}, not {by!r}")
-        may_see = sees(request.uid)
+        may_see = sees(request.user_id)
         here, wanted = query.holdings_filter(asked), query.allocations_filter(asked, may_see)
         limit = query.limit(asked)
-        groups = Groups(by, may_see)
+        breakdown = Breakdown(by, may_see)
         async for items in slices(filter(here, self._ledger.holdings())):
             for item in items:
                 if item.refs and wanted(item):
-                    groups.add(item)
-        return json_response({"by": by, "groups": groups.result(limit), "count": len(groups), "bytes": groups.bytes})
+                    breakdown.add(item)
+        return json_response(breakdown.document(limit))
 
     async def _dump(self, request: Request) -> Response:
         form, what = request.query.get("format", "json"), request.query.get("what", "all")
@@ -93,9 +93,9 @@ class Listings:
             raise HttpError(400, "format is 'json' or 'text', what is 'all' or 'kernels'")
         kernels = what == "kernels"
         if form == "text":
-            text = await self._dumps.text(kernels=kernels, uid=request.uid)
+            text = await self._dumps.text(kernels=kernels, user_id=request.user_id)
             return Response(text.encode() + b"\n", content_type="text/plain; charset=utf-8")
-        return json_response(await self._dumps.document(kernels=kernels, uid=request.uid))
+        return json_response(await self._dumps.document(kernels=kernels, user_id=request.user_id))
 
     async def _leaks(self, request: Request) -> Response:
         asked, ledger = request.query, self._ledger
@@ -109,7 +109,7 @@ class Listings:
             raise HttpError(404, f"there is no chip {chip!r}; /snapshot lists those there are")
         await thin(ledger)
         now, since = self._clock.now(), self._server()["since"]
-        finder = LeakFinder(now, older, pids=pids, chip=chip, may_see=sees(request.uid))
+        finder = LeakFinder(now, older, pids=pids, chip=chip, may_see=sees(request.user_id))
         async for items in slices(ledger.holdings()):
             for item in items:
                 finder.add(item)

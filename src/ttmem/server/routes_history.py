@@ -54,14 +54,16 @@ class Past:
         async for items in slices(self._ledger.holdings()):
             for item in items:
                 finder.add(item)
-        peaks = await in_turns(finder.results(sees(request.uid)))
+        peaks = await in_turns(finder.results(sees(request.user_id)))
         told = {"since": since, "reset": None if reset is None else rfc3339(reset), "peaks": peaks}
         return await rows_response(lambda: told)
 
     async def _reset_peaks(self, request: Request) -> Response:
         """Peaks are everybody's: root and the server's user may reset them, and whoever is alone on the machine."""
         known = (*self._ledger.processes.values(), *self._ledger.departed)
-        if request.uid not in (0, os.getuid()) and any(process.info.uid != request.uid for process in known):
+        if request.user_id not in (0, os.getuid()) and any(
+            process.info.user_id != request.user_id for process in known
+        ):
             raise HttpError(
                 403, "other users' processes have peaks, too: only root and the user who runs the server may reset them"
             )
@@ -79,7 +81,7 @@ class Past:
         for process in found:
             states: dict[str, list[str]] = {"open": [], "ended": []}
             not_listed = 0
-            for state, entry, rows in phase_entries(process, sees(request.uid)):
+            for state, entry, rows in phase_entries(process, sees(request.user_id)):
                 if listed >= _MOST_ROWS:
                     not_listed += 1
                     continue
@@ -117,14 +119,14 @@ class Past:
 
     async def _events(self, request: Request) -> Response:
         reader = Subscription()
-        return Response(self._follow(reader, request.uid), content_type="text/event-stream")
+        return Response(self._follow(reader, request.user_id), content_type="text/event-stream")
 
-    async def _follow(self, reader: Subscription, uid: int | None) -> AsyncIterator[bytes]:
+    async def _follow(self, reader: Subscription, user_id: int | None) -> AsyncIterator[bytes]:
         if not self._feed.readers:
             self._ingest.observers.append(self._feed.publish)
         self._feed.readers.add(reader)
         try:
-            async for piece in self._feed.stream(reader, sees(uid)):
+            async for piece in self._feed.stream(reader, sees(user_id)):
                 yield piece
         finally:
             self._feed.readers.discard(reader)

@@ -52,7 +52,7 @@ class Live:
             Route("GET", "/metrics", self._metrics, ("pids",)),
         ]
 
-    def account(self, uid: int | None = 0) -> Callable[[], Json]:
+    def account(self, user_id: int | None = 0) -> Callable[[], Json]:
         """The account of this moment as that user may see it; who calls what is given gets the snapshot of it.
 
         To take it is short, to make the snapshot is not and may be done in any thread.
@@ -72,13 +72,13 @@ class Live:
             },
             sources=[{"name": "server", "state": "ok", "detail": None}],
             user_of=user,
-            may_see=sees(uid),
+            may_see=sees(user_id),
         )
 
-    def _merged(self, uid: int | None) -> Callable[[], Json]:
+    def _merged(self, user_id: int | None) -> Callable[[], Json]:
         """The same with what the machine shows."""
-        account = self.account(uid)
-        return lambda: self._lookout.merged(account(), sees(uid))
+        account = self.account(user_id)
+        return lambda: self._lookout.merged(account(), sees(user_id))
 
     async def _health(self, request: Request) -> Response:
         server = self._server()
@@ -87,43 +87,43 @@ class Live:
     async def _snapshot(self, request: Request) -> Response:
         alone = request.query.get("machine") in ("0", "false")
         await self.cores.refresh()
-        return await rows_response(self.account(request.uid) if alone else self._merged(request.uid))
+        return await rows_response(self.account(request.user_id) if alone else self._merged(request.user_id))
 
     async def _processes(self, request: Request) -> Response:
         state = request.query.get("state")
         if state not in (None, *_STATES):
             raise HttpError(400, f"state is one of {', '.join(_STATES)}, not {state!r}")
-        merged = self._merged(request.uid)
+        merged = self._merged(request.user_id)
         return await rows_response(
             lambda: {"processes": [p for p in merged()["processes"] if state in (None, p["state"])]}
         )
 
     async def _process(self, request: Request) -> Response:
         pid = query.whole(request.path.rsplit("/", 1)[1], "pid")
-        may_see = sees(request.uid)
+        may_see = sees(request.user_id)
         parties = query.processes(self._ledger, pid)
         await thin(self._ledger)
         found = []
         known = {(party.info.pid, party.info.start, party.exited): party for party in parties}  # they may die meanwhile
-        for data in (await asyncio.to_thread(self._merged(request.uid)))["processes"]:
+        for data in (await asyncio.to_thread(self._merged(request.user_id)))["processes"]:
             party = known.get((data["pid"], data["start"], data["exited"]))
             if party is not None:
                 if data["exited"] is not None:
-                    tags = may_see(party.info.uid)
+                    tags = may_see(party.info.user_id)
                     data["largest"] = [snap.allocation(item, see_tag=tags) for item in party.largest_left(20)]
                 found.append(data)
         return json_response({"processes": found})
 
     async def _headroom(self, request: Request) -> Response:
         wanted = request.query.get("chip")
-        finders = {c.uid: FloorFinder(c) for c in snap.shown_chips(self._ledger) if wanted in (None, c.uid)}
+        finders = {c.id: FloorFinder(c) for c in snap.shown_chips(self._ledger) if wanted in (None, c.id)}
         if wanted is not None and not finders:
             raise HttpError(404, f"there is no chip {wanted!r}; /snapshot lists those there are")
         for finder in finders.values():
             async for items in slices(finder.chip.holdings):
                 for item in items:
                     finder.add(item)
-        may_see = sees(request.uid)
+        may_see = sees(request.user_id)
 
         def reach(one: Reach | None) -> Json | None:
             if one is None:
@@ -137,10 +137,10 @@ class Live:
             holder = found.holder
             shown = None
             if holder is not None:
-                shown = snap.allocation(holder, see_tag=may_see(holder.holding.source.process.info.uid))
+                shown = snap.allocation(holder, see_tag=may_see(holder.holding.source.process.info.user_id))
             out.append(
                 {
-                    "chip": finder.chip.uid,
+                    "chip": finder.chip.id,
                     "floor": found.floor,
                     "floor_holder": shown,
                     "launched": [reach(one) for one in found.launched],
@@ -155,7 +155,7 @@ class Live:
             raise HttpError(400, "chip is missing; say which one: /snapshot lists those there are")
         try:
             wanted = None if core is None else parse_core(core)
-            return json_response(await self.cores.document(chip, wanted, sees(request.uid)))
+            return json_response(await self.cores.document(chip, wanted, sees(request.user_id)))
         except ValueError as error:
             raise HttpError(400, str(error)) from None
         except LookupError as error:

@@ -29,26 +29,26 @@ NONE = {
 }
 
 
-def rows(groups: Iterable[Json], by: str) -> Iterator[str]:
-    """A line for each group, and for stacks one for each further frame."""
-    for group in groups:
-        key = group[by] and str(group[by])
+def rows(breakdown: Iterable[Json], by: str) -> Iterator[str]:
+    """A line for each row, and for stacks one for each further frame."""
+    for row in breakdown:
+        key = row[by] and str(row[by])
         frames = key.split("\n") if by == "stack" and key else [short(key) if by == "line" else key]
         first, *rest = (frame and printable(frame) for frame in frames)
-        sizes = printable_data(group["kinds"]).items()
+        sizes = printable_data(row["kinds"]).items()
         kinds = ", ".join(f"{kind} {human(size)}" for kind, size in sizes if by != "kind")
-        row = f"{human(group['bytes']):>10} {group['count']:>7,} x  {first or NONE[by]}"
-        yield f"{row}   {kinds}" if kinds else row
+        line = f"{human(row['bytes']):>10} {row['count']:>7,} x  {first or NONE[by]}"
+        yield f"{line}   {kinds}" if kinds else line
         yield from (f"{'':22}{frame}" for frame in rest)
 
 
 def render(found: Json) -> str:
-    """An answer of GET /groups."""
+    """An answer of GET /breakdown."""
     by = found["by"]
-    if not found["groups"]:
+    if not found["rows"]:
         return "Nothing is allocated."
-    lines = [f"{human(found['bytes'])} by {WORDS[by]}:", *rows(found["groups"], by)]
-    left = found["count"] - len(found["groups"])
+    lines = [f"{human(found['bytes'])} by {WORDS[by]}:", *rows(found["rows"], by)]
+    left = found["count"] - len(found["rows"])
     if left:
         lines.append(f"and {left:,} more")
     return "\n".join(lines)

@@ -19,18 +19,20 @@ class UnknownChip(ValueError):
 
 def only(picture: Json, wanted: list[str]) -> Json:
     """A picture of these chips, the processes on them, and the notes about either."""
-    uids = {_find(name, picture["chips"]) for name in wanted}
+    chip_ids = {_find(name, picture["chips"]) for name in wanted}
     processes = []
     for process in picture["processes"]:
-        shares = [share for share in process["chips"] if share["uid"] in uids]
-        holds = [uid for uid in process.get("holds", []) if uid in uids]
+        shares = [share for share in process["chips"] if share["chip"] in chip_ids]
+        holds = [chip_id for chip_id in process.get("holds", []) if chip_id in chip_ids]
         if shares or holds:
             processes.append({**process, "chips": shares, "holds": holds})
     pids = {process["pid"] for process in processes}
     notes = [
-        n for n in picture.get("notes", []) if n["chip"] in uids or (n["chip"] is None and n["pid"] in {None, *pids})
+        n
+        for n in picture.get("notes", [])
+        if n["chip"] in chip_ids or (n["chip"] is None and n["pid"] in {None, *pids})
     ]
-    chips = [chip for chip in picture["chips"] if chip["uid"] in uids]
+    chips = [chip for chip in picture["chips"] if chip["chip"] in chip_ids]
     return {**picture, "chips": chips, "processes": processes, "notes": notes}
 
 
@@ -38,13 +40,13 @@ def names_of(chip: Json) -> list[str]:
     """All names by which a chip may be asked for, the handiest first."""
     numbers = [] if chip["kmd"] is None else [str(chip["kmd"]), f"kmd:{chip['kmd']}"]
     pci = [chip["pci"], chip["pci"].removeprefix("0000:")] if chip["pci"] else []
-    return list(dict.fromkeys(name.lower() for name in (*numbers, *pci, chip["uid"], chip.get("unique_id")) if name))
+    return list(dict.fromkeys(name.lower() for name in (*numbers, *pci, chip["chip"], chip.get("unique_id")) if name))
 
 
 def _find(name: str, chips: list[Json]) -> str:
-    found = [chip["uid"] for chip in chips if name.lower() in names_of(chip)]
+    found = [chip["chip"] for chip in chips if name.lower() in names_of(chip)]
     if not found and len(end := name.lower().lstrip("….")) >= _ENDING:  # long ids are shown by their ends
-        found = [chip["uid"] for chip in chips if any(known.endswith(end) for known in names_of(chip))]
+        found = [chip["chip"] for chip in chips if any(known.endswith(end) for known in names_of(chip))]
     if len(found) == 1:
         return str(found[0])
     if found:
@@ -58,4 +60,4 @@ def _find(name: str, chips: list[Json]) -> str:
 
 def _listed(chips: list[Json]) -> str:
     """Each chip by its number and what tells it apart."""
-    return ", ".join(" = ".join(dict.fromkeys((names_of(chip)[0], chip["pci"] or chip["uid"]))) for chip in chips)
+    return ", ".join(" = ".join(dict.fromkeys((names_of(chip)[0], chip["pci"] or chip["chip"]))) for chip in chips)

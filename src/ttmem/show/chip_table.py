@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-_LONG_UID = 12
+_LONG_CHIP_ID = 12
 _WIDE = 132  # from here on there is room for sizes with their whole units
 
 
@@ -29,38 +29,38 @@ class Names:
     def __init__(self, chips: list[Json], style: Style) -> None:
         numbers = [chip["kmd"] for chip in chips if _numbered(chip)]
         self._numbers = {
-            chip["uid"]: chip["kmd"] for chip in chips if _numbered(chip) and numbers.count(chip["kmd"]) == 1
+            chip["chip"]: chip["kmd"] for chip in chips if _numbered(chip) and numbers.count(chip["kmd"]) == 1
         }
-        self._short = _shortened([chip["uid"] for chip in chips if chip["uid"] not in self._numbers], style)
-        self._places = {chip["uid"]: _place(chip) for chip in chips}
-        self._order = {chip["uid"]: number for number, chip in enumerate(chips)}
+        self._short = _shortened([chip["chip"] for chip in chips if chip["chip"] not in self._numbers], style)
+        self._places = {chip["chip"]: _place(chip) for chip in chips}
+        self._order = {chip["chip"]: number for number, chip in enumerate(chips)}
         self._digits = max((len(str(number)) for number in self._numbers.values()), default=0)
 
-    def full(self, uid: str) -> str:
+    def full(self, chip_id: str) -> str:
         """For the first column of the table."""
-        if uid not in self._numbers:
-            return self.short(uid)
-        return f"{self._numbers[uid]:>{self._digits}} {self._places[uid]}".rstrip()
+        if chip_id not in self._numbers:
+            return self.short(chip_id)
+        return f"{self._numbers[chip_id]:>{self._digits}} {self._places[chip_id]}".rstrip()
 
-    def short(self, uid: str) -> str:
+    def short(self, chip_id: str) -> str:
         """For everywhere else."""
-        return str(self._numbers[uid]) if uid in self._numbers else self._short.get(uid, uid)
+        return str(self._numbers[chip_id]) if chip_id in self._numbers else self._short.get(chip_id, chip_id)
 
-    def order(self, uid: str) -> int:
-        return self._order.get(uid, len(self._order))
+    def order(self, chip_id: str) -> int:
+        return self._order.get(chip_id, len(self._order))
 
-    def several(self, uids: Iterable[str]) -> str:
+    def several(self, chip_ids: Iterable[str]) -> str:
         """Many chips in few words.
 
-        >>> chips = [{"uid": f"u{n}", "kmd": n, "pci": None, "identity": "known"} for n in range(9)]
+        >>> chips = [{"chip": f"u{n}", "kmd": n, "pci": None, "identity": "known"} for n in range(9)]
         >>> Names(chips, Style()).several(["u7", "u0", "u1", "u2", "u5"])
         '0-2,5,7'
         """
-        ordered = sorted(uids, key=self.order)
-        numbers = [self._numbers[uid] for uid in ordered if uid in self._numbers]
+        ordered = sorted(chip_ids, key=self.order)
+        numbers = [self._numbers[chip_id] for chip_id in ordered if chip_id in self._numbers]
         words = [",".join(_ranges(sorted(numbers)))] if numbers else []
-        others = [uid for uid in ordered if uid not in self._numbers]
-        ends = [self.short(uid) for uid in others]
+        others = [chip_id for chip_id in ordered if chip_id not in self._numbers]
+        ends = [self.short(chip_id) for chip_id in others]
         if len(others) > 3:
             # "to" is for all that stand between in the table.
             between = self.order(others[-1]) - self.order(others[0]) + 1 == len(others)
@@ -73,15 +73,18 @@ def _numbered(chip: Json) -> bool:
 
 
 def _place(chip: Json) -> str:
-    place = chip["pci"] or ("" if chip["uid"] == f"kmd:{chip['kmd']}" else chip["uid"])
+    place = chip["pci"] or ("" if chip["chip"] == f"kmd:{chip['kmd']}" else chip["chip"])
     return str(place[5:] if place.startswith("0000:") else place)
 
 
-def _shortened(uids: list[str], style: Style) -> dict[str, str]:
+def _shortened(chip_ids: list[str], style: Style) -> dict[str, str]:
     """The ends of long ids, unless two were the same then."""
     mark = "~" if style.ascii else "…"
-    short = {uid: uid if len(uid) <= _LONG_UID else mark + uid[1 - _LONG_UID :] for uid in uids}
-    return short if len(set(short.values())) == len(short) else {uid: uid for uid in uids}
+    short = {
+        chip_id: chip_id if len(chip_id) <= _LONG_CHIP_ID else mark + chip_id[1 - _LONG_CHIP_ID :]
+        for chip_id in chip_ids
+    }
+    return short if len(set(short.values())) == len(short) else {chip_id: chip_id for chip_id in chip_ids}
 
 
 def _ranges(numbers: list[int]) -> list[str]:
@@ -141,9 +144,11 @@ def chip_table(chips: list[Json], names: Names, style: Style) -> list[str]:
     pools = [(chip["memory"]["dram"], chip["memory"]["l1"]) for chip in chips]
     drams = [(level(dram), dram["capacity"]) for dram, _ in pools]
     l1s = [(l1["at_once"], l1["capacity"]) for _, l1 in pools]
-    uids = ["" if chip.get("unique_id") in (None, names.full(chip["uid"])) else chip["unique_id"] for chip in chips]
+    chip_ids = [
+        "" if chip.get("unique_id") in (None, names.full(chip["chip"])) else chip["unique_id"] for chip in chips
+    ]
     columns = [
-        Column("CHIP", [(names.full(chip["uid"]), BOLD) for chip in chips], 0, gap=2),
+        Column("CHIP", [(names.full(chip["chip"]), BOLD) for chip in chips], 0, gap=2),
         Column("BOARD", [chip["board"] or "-" for chip in chips], 3, low=8),
         Column("ARCH", [chip["arch"] or "-" for chip in chips], 11),
         Column("TEMP", [row[0] for row in telemetry], 2, right=True, low=6),
@@ -151,7 +156,7 @@ def chip_table(chips: list[Json], names: Names, style: Style) -> list[str]:
         Column("CLOCK", [row[2] for row in telemetry], 6, right=True, low=8, gap=2),
         *_pool_columns("DRAM", drams, 1, wide, style, [_idle(chip) for chip in chips]),
         *_pool_columns("L1", l1s, 5, wide, style, [False] * len(chips)),
-        Column("ID", uids, 10),
+        Column("ID", chip_ids, 10),
     ]
     return table([column for column in columns if column.rank <= 0 or not _blank(column)], style)
 
@@ -212,7 +217,7 @@ def too_full(chips: list[Json], names: Names) -> list[str]:
             size = memory[title.lower()]["capacity"]
             if used is not None and size is not None and used > size:
                 out.append(
-                    f"! Chip {names.short(chip['uid'])}: {human(used)} of {title} are accounted for, and it has "
+                    f"! Chip {names.short(chip['chip'])}: {human(used)} of {title} are accounted for, and it has "
                     f"{human(size)}: not all of that can be there at once."
                 )
     return out

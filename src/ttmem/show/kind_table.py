@@ -39,16 +39,16 @@ def breakdowns(picture: Json, names: Names, style: Style, whole: bool) -> list[s
     for process in picture["processes"]:
         for found in process["chips"] if process["state"] == "untracked" else ():
             if found.get("source") == "shm":
-                counted[found["uid"]] = counted.get(found["uid"], 0) + sum(found["kinds"].values())
+                counted[found["chip"]] = counted.get(found["chip"], 0) + sum(found["kinds"].values())
     groups: dict[tuple[str, ...], list[Json]] = {}
     for chip in picture["chips"]:
-        groups.setdefault(tuple(_breakdown(chip, counted.get(chip["uid"]), style)), []).append(chip)
+        groups.setdefault(tuple(_breakdown(chip, counted.get(chip["chip"]), style)), []).append(chip)
     shown = [(text, chips) for text, chips in groups.items() if text]
     left_out = 0
     if len(shown) > _MOST and not whole:
         shown.sort(key=lambda group: -max(_fullness(chip) for chip in group[1]))
         left_out = sum(len(chips) for _, chips in shown[_MOST:])
-        shown = sorted(shown[:_MOST], key=lambda group: names.order(group[1][0]["uid"]))
+        shown = sorted(shown[:_MOST], key=lambda group: names.order(group[1][0]["chip"]))
     lines: list[str] = []
     for text, chips in shown:
         lines += ["", *_title(chips, names, style), *text]
@@ -67,9 +67,9 @@ def _title(chips: list[Json], names: Names, style: Style) -> list[str]:
     kind = f" {board.pop()}" if len(board) == 1 else ""
     if len(chips) == 1:
         doubt = "" if chips[0]["identity"] == "known" else ", assumed to be the one with that device number"
-        text = f"Chip {names.full(chips[0]['uid']).strip()}{kind}{doubt}"
+        text = f"Chip {names.full(chips[0]['chip']).strip()}{kind}{doubt}"
     else:
-        text = f"Chips {names.several(chip['uid'] for chip in chips)}{kind}: {len(chips)} alike, each"
+        text = f"Chips {names.several(chip['chip'] for chip in chips)}{kind}: {len(chips)} alike, each"
     return [style.paint(line, BOLD) for line in wrap(text, style)]
 
 

@@ -42,8 +42,8 @@ def process_table(
     if not processes:
         return wrap(otherwise, style)
     shown, hidden = _chosen(processes, names)
-    by_uid = {chip["uid"]: chip for chip in chips}
-    rows = [row for process in shown for row in _rows(process, by_uid, names)]
+    by_chip = {chip["chip"]: chip for chip in chips}
+    rows = [row for process in shown for row in _rows(process, by_chip, names)]
     first = [index == 0 or rows[index - 1][0] is not row[0] for index, row in enumerate(rows)]
     colours = [_COLOURS.get(row[0]["state"], NONE) for row in rows]
     dim = [DIM if colour == DIM else NONE for colour in colours]
@@ -85,9 +85,9 @@ def _chosen(processes: list[Json], names: Names) -> tuple[list[Json], int]:
     """The live ones in the order of their chips, the last few that exited, and how many of those are not shown."""
 
     def place(process: Json) -> tuple[int, int]:
-        uids = [share["uid"] for share in process["chips"]] + process.get("holds", [])
+        chip_ids = [share["chip"] for share in process["chips"]] + process.get("holds", [])
         held = sum(share["dram"] or 0 for share in process["chips"])
-        return min(map(names.order, uids), default=1 << 30), -held
+        return min(map(names.order, chip_ids), default=1 << 30), -held
 
     live = [process for process in processes if process["state"] not in ("exited", "stale")]
     stale = [process for process in processes if process["state"] == "stale"]
@@ -102,23 +102,23 @@ def _rows(process: Json, chips: dict[str, Json], names: Names) -> list[Row]:
     groups: dict[tuple[tuple[int | None, bool], ...], list[str]] = {}
     for share in process["chips"]:
         sizes = [size_of(share, pool, process["state"]) for pool in _SIZES]
-        chip, state = chips.get(share["uid"]), process["state"]
+        chip, state = chips.get(share["chip"]), process["state"]
         marked = [(size, in_turns(name, size, chip, state)) for name, size in zip(_SIZES, sizes)]
-        groups.setdefault(tuple(marked), []).append(share["uid"])
-    told = {share["uid"] for share in process["chips"]}
-    silent = [uid for uid in process.get("holds", []) if uid not in told]
+        groups.setdefault(tuple(marked), []).append(share["chip"])
+    told = {share["chip"] for share in process["chips"]}
+    silent = [chip_id for chip_id in process.get("holds", []) if chip_id not in told]
     if silent or not groups:
         groups.setdefault(((None, False),) * len(_SIZES), []).extend(silent)
     ordered = sorted(groups.items(), key=lambda group: min(map(names.order, group[1]), default=0))
     if len(ordered) > _CHIPS_SHOWN:
         return _fullest(process, ordered, names)
-    return [(process, _chips(uids, names), list(sizes)) for sizes, uids in ordered]
+    return [(process, _chips(chip_ids, names), list(sizes)) for sizes, chip_ids in ordered]
 
 
-def _chips(uids: list[str], names: Names) -> str:
+def _chips(chip_ids: list[str], names: Names) -> str:
     """That it is so much on each of them must not be what is cut off."""
-    found = names.several(uids) if uids else "-"
-    if len(uids) < 2:
+    found = names.several(chip_ids) if chip_ids else "-"
+    if len(chip_ids) < 2:
         return found
     return f"{found} each" if len(found) <= _SHORT else f"each of {found}"
 
@@ -128,13 +128,17 @@ def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:
     told = [group for group in groups if any(size is not None for size, _ in group[0])]
     by_size = sorted(told, key=lambda group: -sum(size or 0 for size, _ in group[0][:2]))
     most, rest = by_size[: _CHIPS_SHOWN - 1], by_size[_CHIPS_SHOWN - 1 :]
-    rows: list[Row] = [(process, _chips(uids, names), list(sizes)) for sizes, uids in groups if (sizes, uids) in most]
+    rows: list[Row] = [
+        (process, _chips(chip_ids, names), list(sizes)) for sizes, chip_ids in groups if (sizes, chip_ids) in most
+    ]
     if rest:
-        count = sum(len(uids) for _, uids in rest)
-        sums = [sum((sizes[place][0] or 0) * len(uids) for sizes, uids in rest) for place in range(2)]
+        count = sum(len(chip_ids) for _, chip_ids in rest)
+        sums = [sum((sizes[place][0] or 0) * len(chip_ids) for sizes, chip_ids in rest) for place in range(2)]
         unknown = (None, False)
         rows.append((process, f"{count} more, sum", [(sums[0], False), (sums[1], False), unknown, unknown]))
-    return rows + [(process, _chips(uids, names), list(sizes)) for sizes, uids in groups if (sizes, uids) not in told]
+    return rows + [
+        (process, _chips(chip_ids, names), list(sizes)) for sizes, chip_ids in groups if (sizes, chip_ids) not in told
+    ]
 
 
 def size_of(share: Json, name: str, state: str) -> int | None:
@@ -169,7 +173,7 @@ def _command(text: str) -> str:
 
 
 def user_of(process: Json) -> str:
-    return str(process["user"] or (process["uid"] if process["uid"] is not None else "-"))
+    return str(process["user"] or (process["user_id"] if process["user_id"] is not None else "-"))
 
 
 def _meanings(shown: list[Json], hidden: int, rows: list[Row]) -> list[str]:

@@ -41,15 +41,15 @@ def tracked(picture: Json) -> tuple[dict[Kind, int | None], str | None]:
     a mesh, in lock step), it does not matter which it is of.
     """
     processes = [process for process in picture["processes"] if process["state"] == "tracked"]
-    uids = [share["uid"] for process in processes for share in process["chips"]]
-    if not uids:
+    chip_ids = [share["chip"] for process in processes for share in process["chips"]]
+    if not chip_ids:
         return {}, "the server tracks no process with a chip now"
-    if len(set(uids)) < len(uids):
+    if len(set(chip_ids)) < len(chip_ids):
         return {}, "several processes hold memory of one chip, and a report does not say whose it is"
     uncertain = [one for process in processes for one in process["uncertain"]]
     if uncertain:
         return {}, f"what the server tracks is uncertain, the agent counted {counts_text(uncertain)}"
-    found = [_reserved(chip["memory"]) for chip in picture["chips"] if chip["uid"] in uids]
+    found = [_reserved(chip["memory"]) for chip in picture["chips"] if chip["chip"] in chip_ids]
     if any(amounts != found[0] for amounts in found):
         return {}, "the server tracks chips with different amounts, and a report does not say which it is of"
     return found[0], None

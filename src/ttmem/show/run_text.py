@@ -24,8 +24,8 @@ from ttmem.show.explain_text import block
 from ttmem.show.text import cells, style_of, wrap
 
 _SHOWN = 5
-_GROUPS = 8
-_UNDER_NAME = " " * 24  # of a group
+_MOST_ROWS = 8
+_UNDER_NAME = " " * 24  # of a row
 _SIZED = 4  # meshes whose sizes are spoken of
 _NAMES = {
     Kind.DRAM: "DRAM buffers",
@@ -57,7 +57,7 @@ def render(report: Report, by: str = "op") -> str:
     for alike, figures in _alike(report, chips):
         lines += ["", *_heading(alike), *figures]
     if chips:
-        lines += _groups(report, by)
+        lines += _breakdown(report, by)
         lines += _sizing(report)
         lines += ["", *_left(report)]
     lines += ["", *_odd(report)]
@@ -93,9 +93,9 @@ def _alike(report: Report, chips: Sequence[Chip]) -> list[tuple[list[Chip], list
 
 def _heading(chips: Sequence[Chip]) -> list[str]:
     if len(chips) == 1:
-        return [f"chip {chips[0].uid}  {_board(chips[0])}"]
-    uids = ", ".join(chip.uid for chip in chips)
-    return wrap(f"{len(chips)} chips  {_board(chips[0])}, the same on each: {uids}", style_of(sys.stderr), "  ", "")
+        return [f"chip {chips[0].id}  {_board(chips[0])}"]
+    chip_ids = ", ".join(chip.id for chip in chips)
+    return wrap(f"{len(chips)} chips  {_board(chips[0])}, the same on each: {chip_ids}", style_of(sys.stderr), "  ", "")
 
 
 def _board(chip: Chip) -> str:
@@ -153,12 +153,12 @@ def _peak(report: Report, chip: Chip) -> list[str]:
     return lines
 
 
-def _groups(report: Report, by: str) -> list[str]:
+def _breakdown(report: Report, by: str) -> list[str]:
     """Who made what was live at the peak of all buffers, over all chips."""
-    groups = report.groups(by)
-    if not groups or all(group[by] is None for group in groups):
+    found = report.breakdown(by)
+    if not found or all(row[by] is None for row in found):
         return []
-    total = sum(group["bytes"] for group in groups)
+    total = sum(row["bytes"] for row in found)
     after = max(0.0, report.peak_time - report.started_at) if report.peak_time else 0.0
     style = style_of(sys.stderr)
     chips = len({id(allocation.holding.chip) for allocation in report.at_peak})
@@ -167,15 +167,15 @@ def _groups(report: Report, by: str) -> list[str]:
         "",
         f"all that was live{where} at the peak of the buffers, {human(total)} after {after:.2f} s, by {WORDS[by]}:",
     ]
-    for row in rows(groups[:_GROUPS], by):
-        name, _, kinds = row.rpartition("   ")
-        if cells(row) + 2 <= style.width or not name.strip():
-            lines.append(f"  {row}")
+    for line in rows(found[:_MOST_ROWS], by):
+        name, _, kinds = line.rpartition("   ")
+        if cells(line) + 2 <= style.width or not name.strip():
+            lines.append(f"  {line}")
         else:
             lines += [f"  {name}", *wrap(kinds, style, _UNDER_NAME)]
-    rest = groups[_GROUPS:]
+    rest = found[_MOST_ROWS:]
     if rest:
-        lines.append(f"  {human(sum(group['bytes'] for group in rest)):>10}  in {len(rest):,} more")
+        lines.append(f"  {human(sum(row['bytes'] for row in rest)):>10}  in {len(rest):,} more")
     return lines
 
 
@@ -184,7 +184,7 @@ def _sizing(report: Report) -> list[str]:
     lines: list[str] = []
     for pid, chips, advice in report.sizing[:_SIZED]:
         several = f" and {len(chips) - 1} more" if len(chips) > 1 else ""
-        lines += ["", f"sizes, pid {pid} on chip {chips[0].uid}{several}{_doubt(report)}:"]
+        lines += ["", f"sizes, pid {pid} on chip {chips[0].id}{several}{_doubt(report)}:"]
         for line in advice:
             lines += wrap(line.text, style_of(sys.stderr), "    ", "  ")
     if len(report.sizing) > _SIZED:

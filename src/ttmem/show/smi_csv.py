@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-_CHIP = ("uid", "kmd", "pci", "board", "arch", "remote", "identity", "unique_id")
+_CHIP = ("chip", "kmd", "pci", "board", "arch", "remote", "identity", "unique_id")
 _TELEMETRY = (
     *("state", "age_s", "temperature_c", "temperature_max_c", "power_w", "power_max_w", "current_a", "voltage_mv"),
     *("aiclk_mhz", "fan_rpm"),
@@ -48,7 +48,7 @@ _BYTES = {
 # The order is kept for good; new columns come last.
 COLUMNS = (
     *("time", "host"),
-    *("chip" if name == "uid" else name for name in _CHIP),
+    *_CHIP,
     *("telemetry" if name == "state" else name if name != "age_s" else "telemetry_age_s" for name in _TELEMETRY),
     *(f"{name}_bytes" for name in _BYTES),
     *("processes", "untracked_processes"),
@@ -67,7 +67,7 @@ def rows(picture: Json) -> str:
 def _values(chip: Json, picture: Json) -> list[Any]:
     telemetry = chip["telemetry"] or {}
     live = [process for process in picture["processes"] if process["state"] in ("tracked", "untracked")]
-    here = [process["state"] for process in live if _is_on(process, chip["uid"])]
+    here = [process["state"] for process in live if _is_on(process, chip["chip"])]
     seen = chip["held"] is not None
     return [
         *(picture["time"], picture["host"]),
@@ -78,8 +78,8 @@ def _values(chip: Json, picture: Json) -> list[Any]:
     ]
 
 
-def _is_on(process: Json, uid: str) -> bool:
-    return uid in process.get("holds", []) or any(share["uid"] == uid for share in process["chips"])
+def _is_on(process: Json, chip_id: str) -> bool:
+    return chip_id in process.get("holds", []) or any(share["chip"] == chip_id for share in process["chips"])
 
 
 def _at(memory: Json, path: str) -> Any:

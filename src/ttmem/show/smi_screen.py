@@ -158,7 +158,7 @@ def _painted(text: str, style: Style, colour: str) -> list[str]:
 
 
 def _hints(picture: Json, names: Names) -> Iterator[str]:
-    by_order = [chip["uid"] for chip in picture["chips"] if chip.get("joined_by") == "order"]
+    by_order = [chip["chip"] for chip in picture["chips"] if chip.get("joined_by") == "order"]
     if by_order:
         chips = f"{'are' if len(by_order) > 1 else 'is'} the driver's {names.several(by_order)}"
         yield f"which of tt-metal's chips {chips} is assumed from the order of both."

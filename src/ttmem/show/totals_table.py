@@ -29,7 +29,7 @@ _MEANINGS = {
 def sums_table(picture: Json, names: Names, style: Style) -> list[str]:
     """What would only repeat the row of one chip or of one process is not summed."""
     found = picture["sums"]
-    chips = {chip["uid"]: chip for chip in picture["chips"]}
+    chips = {chip["chip"]: chip for chip in picture["chips"]}
     boards = [board for board in found["boards"] if board["serial"] is not None and len(board["chips"]) > 1]
     jobs = [job for job in found["jobs"] if job["id"] is not None and job["processes"] > 1]
     jobs.sort(key=lambda job: -(job["dram"]["used"] or 0))
@@ -54,7 +54,7 @@ def sums_table(picture: Json, names: Names, style: Style) -> list[str]:
 
 def _of_chips(title: str, row: Json, chips: dict[str, Json]) -> Row:
     """Of a chip that nobody holds nothing is missing."""
-    held = [chips[uid] for uid in row["chips"] if chips[uid]["held"] is not False]
+    held = [chips[chip_id] for chip_id in row["chips"] if chips[chip_id]["held"] is not False]
     taken = row["dram"]["used"] is not None and row["dram"]["reserved_on"] == row["dram"]["used_on"]
     dram, l1 = (
         _marked(row[pool][name], not all(is_known(chip, pool, name) for chip in held))
@@ -65,7 +65,7 @@ def _of_chips(title: str, row: Json, chips: dict[str, Json]) -> Row:
 
 def _of_job(row: Json, chips: dict[str, Json]) -> Row:
     dram, l1 = (_marked(row[pool]["used"], row[pool]["used_on"] < len(row["chips"])) for pool in ("dram", "l1"))
-    at_once = [chips[uid]["memory"]["l1"]["at_once"] for uid in row["chips"] if uid in chips]
+    at_once = [chips[chip_id]["memory"]["l1"]["at_once"] for chip_id in row["chips"] if chip_id in chips]
     if None not in at_once and (row["l1"]["used"] or 0) > sum(at_once):
         l1 = l1[:-1] + _IN_TURNS
     return f"{row['id']} {row['name'] or ''}".rstrip(), row, dram, l1

@@ -62,7 +62,7 @@ class Chip:
     def __init__(self, number: int, machine: Machine) -> None:
         self.id = number
         self.board = machine.board
-        self.uid = f"sim-{machine.name}-{number}"
+        self.unique_id = f"sim-{machine.name}-{number}"
         self.remote = number in machine.remote
         self.kmd = machine.kmd(number) if os.environ.get(VARIABLE) == "1" else None
 
@@ -73,7 +73,7 @@ class Chip:
             l1_small_size=allocator.statistics(Kind.L1_SMALL).size, trace_size=allocator.statistics(Kind.TRACE).size
         )
         info = ChipInfo(
-            self.uid, kmd=self.kmd, arch=geometry.arch, board=board.name, remote=self.remote, geometry=geometry
+            self.unique_id, kmd=self.kmd, arch=geometry.arch, board=board.name, remote=self.remote, geometry=geometry
         )
         tracker.track_device_open(self, info)
         mailbox = board.silicon.mailbox
@@ -138,8 +138,8 @@ class Place:
 
     @property
     def chips(self) -> list[str]:
-        """The names of its chips."""
-        return [chip.uid for chip in self._chips]
+        """The unique ids of its chips."""
+        return [chip.unique_id for chip in self._chips]
 
     @property
     def grid(self) -> list[CoreRange]:

@@ -40,12 +40,12 @@ class Held:
 
 
 def held(places: Iterable[Place]) -> dict[str, Held]:
-    """By the uid of the chip; closed places hold nothing."""
+    """By the chip's unique id; closed places hold nothing."""
     chips: dict[str, Held] = {}
     for place in places:
         if place.is_open:
             for chip in place.get_devices():
-                _add(chips.setdefault(chip.uid, Held()), place, chip)
+                _add(chips.setdefault(chip.unique_id, Held()), place, chip)
     return chips
 
 

@@ -78,7 +78,8 @@ class Holders:
         state = "incomplete" if notes else "ok"
         self._find_out(notes)
         rows = [
-            {**row, "user": self._users.get(row["uid"]), "holds": sorted(held[pid])} for pid, row in self._known.items()
+            {**row, "user": self._users.get(row["user_id"]), "holds": sorted(held[pid])}
+            for pid, row in self._known.items()
         ]
         return {"state": state, "why": "; ".join(notes) or None, "via": via, "processes": rows, "foreign": foreign}
 
@@ -162,8 +163,8 @@ class Holders:
         if row is None or row["start"] != start:
             row = _blank(pid)
         if row["name"] != name:
-            uid, inner_pid = processes.owner(pid, self._root)
-            row.update(start=start, uid=uid, name=name, command=None, inner_pid=inner_pid)
+            user_id, inner_pid = processes.owner(pid, self._root)
+            row.update(start=start, user_id=user_id, name=name, command=None, inner_pid=inner_pid)
             self._told.discard(("command", pid, start))
         row["letter"] = letter
         return row
@@ -173,9 +174,9 @@ class Holders:
         keys = {(what, pid, row["start"]) for pid, row in self._known.items() for what in _SLOW}
         self._told &= keys
         jobs = {(what, pid, start): partial(_SLOW[what], pid, self._root) for what, pid, start in keys - self._told}
-        uids = {row["uid"] for row in self._known.values()} - {None} - self._users.keys()
+        user_ids = {row["user_id"] for row in self._known.values()} - {None} - self._users.keys()
         for key, outcome in self._slow.run(
-            {**jobs, **{("name", uid): partial(processes.user, uid) for uid in uids}}
+            {**jobs, **{("name", user_id): partial(processes.user, user_id) for user_id in user_ids}}
         ).items():
             if outcome.hangs:
                 whose = "user" if key[0] == "name" else "process"
@@ -193,7 +194,7 @@ def _advice() -> str:
 
 def _blank(pid: int) -> Json:
     """All that is said of a process, with nothing known."""
-    unknown = ("start", "uid", "user", "name", "command", "container", "job", "inner_pid", "letter")
+    unknown = ("start", "user_id", "user", "name", "command", "container", "job", "inner_pid", "letter")
     return {"pid": pid, **dict.fromkeys(unknown)}
 
 

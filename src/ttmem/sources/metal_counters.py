@@ -94,18 +94,18 @@ class Counters:
 
     def _file(self, folder: str, name: str) -> Json | None:
         """What one file says; None if it is gone."""
-        uid = name.split("_")[2]
+        chip_id = name.split("_")[2]
         file: Json = {
-            "uid": uid, "path": f"/dev/shm/{name}", "owner": None, "state": "garbage", "why": None, "version": None,
-            "metal_id": None, "attached": None, "updated": None, "totals": None, "slots": [], "live": None,
-            "stale": None,
+            "chip": chip_id, "path": f"/dev/shm/{name}", "owner": None, "state": "garbage", "why": None,
+            "version": None, "metal_id": None, "attached": None, "updated": None, "totals": None, "slots": [],
+            "live": None, "stale": None,
         }  # fmt: skip
         path = os.path.join(folder, name)
         try:
             found = os.lstat(path)
             file["owner"] = found.st_uid
-            if int(uid) >= 1 << 64 or uid != str(int(uid)):
-                file["why"] = f"{uid} is no chip's number as tt-metal writes it"
+            if int(chip_id) >= 1 << 64 or chip_id != str(int(chip_id)):
+                file["why"] = f"{chip_id} is no chip's number as tt-metal writes it"
             elif not stat.S_ISREG(found.st_mode):
                 file["why"] = "it is no plain file, and not tt-metal's work"
             else:
@@ -158,7 +158,7 @@ class Counters:
             "pid": pid,
             "process": None,
             "start": None,
-            "uid": None,
+            "user_id": None,
             "user": None,
             "name": text,
             **dict(zip(_KINDS, sums)),
@@ -179,13 +179,13 @@ class _Origin:
         self.owner = found.st_uid
         self.open = bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
-    def admits(self, uid: int | None) -> bool:
+    def admits(self, user_id: int | None) -> bool:
         """May a process of that user have it mapped? tt-metal makes the file for its own user alone."""
-        return uid in (None, 0, self.owner) or self.owner == 0 or self.open
+        return user_id in (None, 0, self.owner) or self.owner == 0 or self.open
 
-    def trusted(self, uid: int | None) -> bool:
+    def trusted(self, user_id: int | None) -> bool:
         """Is it the work of that user, our own or root's? Then nobody else has put a process's number there."""
-        return self.owner in (uid, os.geteuid(), 0)
+        return self.owner in (user_id, os.geteuid(), 0)
 
 
 def _fair(folder: str, names: list[str]) -> list[str]:
@@ -267,7 +267,7 @@ class _Processes:
         self._holders = {holder["pid"]: holder for holder in holders}
         # Asked once a round, for a process may have a slot in many files.
         self._seen: dict[int, processes.Stat | None] = {}
-        self._uids: dict[int, int | None] = {}
+        self._user_ids: dict[int, int | None] = {}
         self._users: dict[int, str | None] = {}
         self._read: set[int] = set()  # whose mappings were read
         self._left = 2 * self._patience  # all who hang together get no more than one who does
@@ -304,27 +304,27 @@ class _Processes:
             return {"state": state, "why": why, "unsure": True}
         return {"state": state, "why": why}
 
-    def user_for_people(self, uid: int | None) -> str:
-        if uid is None:
+    def user_for_people(self, user_id: int | None) -> str:
+        if user_id is None:
             return "its owner"
-        name = self._user(uid)
-        return f"uid {uid}" if name is None else f"{name} (uid {uid})"
+        name = self._user(user_id)
+        return f"uid {user_id}" if name is None else f"{name} (uid {user_id})"
 
     def _identity(self, pid: int) -> Json:
-        seen, uid = self._stat(pid), self._uid(pid)
-        user = None if uid is None else self._user(uid)
-        return {"process": pid, "start": seen[4] if seen else None, "uid": uid, "user": user}
+        seen, user_id = self._stat(pid), self._user_id(pid)
+        user = None if user_id is None else self._user(user_id)
+        return {"process": pid, "start": seen[4] if seen else None, "user_id": user_id, "user": user}
 
-    def _uid(self, pid: int) -> int | None:
-        if pid not in self._uids:
-            self._uids[pid] = processes.owner(pid, self._root)[0]
-        return self._uids[pid]
+    def _user_id(self, pid: int) -> int | None:
+        if pid not in self._user_ids:
+            self._user_ids[pid] = processes.owner(pid, self._root)[0]
+        return self._user_ids[pid]
 
-    def _user(self, uid: int) -> str | None:
+    def _user(self, user_id: int) -> str | None:
         """The answer may come from another machine, and never."""
-        if uid not in self._users:
-            self._users[uid] = self._names.run({uid: lambda: processes.user(uid)})[uid].value
-        return self._users[uid]
+        if user_id not in self._users:
+            self._users[user_id] = self._names.run({user_id: lambda: processes.user(user_id)})[user_id].value
+        return self._users[user_id]
 
     def _fits(self, pid: int, name: str | None, updated: float | None, origin: _Origin) -> tuple[str, str | None]:
         """(live, likely, dead or reused; why)."""
@@ -336,8 +336,11 @@ class _Processes:
             return "dead", f"process {pid} has ended, and its parent has not asked how"
         if flags & processes.KERNEL_THREAD:
             return "reused", f"{pid} is the kernel's own {comm} now"
-        if not origin.admits(self._uid(pid)):
-            return "reused", f"process {pid} ({comm}) is of uid {self._uid(pid)}, the file of uid {origin.owner} alone"
+        if not origin.admits(self._user_id(pid)):
+            return (
+                "reused",
+                f"process {pid} ({comm}) is of uid {self._user_id(pid)}, the file of uid {origin.owner} alone",
+            )
         booted = self._boot_time()
         # The kernel rounds both the boot and the start down, so this start is never late; a tick is for the doubt.
         if updated is not None and booted is not None and booted + (start - 1) / self._ticks > updated:
@@ -347,7 +350,7 @@ class _Processes:
             return "live", None
         if mappings.trouble is None:
             return "reused", f"process {pid} ({comm}) has not mapped this file"
-        if updated is None or booted is None or name not in (None, comm) or not origin.trusted(self._uid(pid)):
+        if updated is None or booted is None or name not in (None, comm) or not origin.trusted(self._user_id(pid)):
             return "reused", f"process {pid} is {comm}, and {mappings.trouble}"
         return "likely", f"process {pid} was there at the last update, but {mappings.trouble}"
 

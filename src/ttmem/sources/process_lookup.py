@@ -65,15 +65,15 @@ def start_and_state(pid: int, root: str = "/") -> tuple[int, str] | None:
     return (known[4], known[1]) if known else None
 
 
-def describe(pid: int, uid: int | None, root: str = "/") -> ProcessInfo:
+def describe(pid: int, user_id: int | None, root: str = "/") -> ProcessInfo:
     """Name, command line and start time; what can no longer be read is None."""
     from ttmem.model.identity import ProcessInfo  # brings typing along, which a screen without a server can spare
 
     born = start_and_state(pid, root)
     if born is None:
-        return ProcessInfo(pid, None, uid)
+        return ProcessInfo(pid, None, user_id)
     name = read(os.path.join(root, f"proc/{pid}/comm"))
-    return ProcessInfo(pid, born[0], uid, printable_bytes(name.rstrip(b"\n")) if name else None, command(pid, root))
+    return ProcessInfo(pid, born[0], user_id, printable_bytes(name.rstrip(b"\n")) if name else None, command(pid, root))
 
 
 def command(pid: int, root: str = "/") -> str | None:
@@ -83,19 +83,19 @@ def command(pid: int, root: str = "/") -> str | None:
 
 
 def owner(pid: int, root: str = "/") -> tuple[int | None, int | None]:
-    """(effective uid, pid in its own pid namespace if that is not ours), each None if it cannot be told.
+    """(effective user id, pid in its own pid namespace if that is not ours), each None if it cannot be told.
 
     The folder in /proc belongs to root if the process may not be dumped, so its owner is not asked for.
     """
-    uid = inner = None
+    user_id = inner = None
     for line in (read(os.path.join(root, f"proc/{pid}/status")) or b"").split(b"\n"):
         key, _, value = line.partition(b":")
         numbers = value.split()
         if key == b"Uid" and len(numbers) == 4 and numbers[1].isdigit():
-            uid = int(numbers[1])
+            user_id = int(numbers[1])
         elif key == b"NSpid" and len(numbers) > 1 and numbers[-1].isdigit():
             inner = int(numbers[-1])
-    return uid, inner
+    return user_id, inner
 
 
 def container(pid: int, root: str = "/") -> str | None:
@@ -175,16 +175,16 @@ def visible_devices(pid: int, root: str = "/") -> list[str] | None:
     return None
 
 
-def user(uid: int) -> str | None:
+def user(user_id: int) -> str | None:
     """A user's name. Asked once for each: the answer may come from another machine."""
-    if uid not in _users:
+    if user_id not in _users:
         import pwd
 
         try:
-            _users[uid] = printable_bytes(os.fsencode(pwd.getpwuid(uid).pw_name))
+            _users[user_id] = printable_bytes(os.fsencode(pwd.getpwuid(user_id).pw_name))
         except (KeyError, OverflowError):
-            _users[uid] = None
-    return _users[uid]
+            _users[user_id] = None
+    return _users[user_id]
 
 
 _users: dict[int, str | None] = {}

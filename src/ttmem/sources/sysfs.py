@@ -162,7 +162,7 @@ def chips(root: str = "/") -> list[ChipInfo]:
         pci, family = pci_address(folder), arch(folder)
         found.append(
             ChipInfo(
-                uid=pci or f"kmd:{number}",
+                id=pci or f"kmd:{number}",
                 pci=pci,
                 kmd=number,
                 arch=Arch[family.upper()] if family else Arch.UNKNOWN,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ttmem.model.core_sets import MAX_Y, ROW
 from ttmem.model.geometry import Arch, Geometry
-from ttmem.model.identity import ChipInfo, assumed_uid
+from ttmem.model.identity import ChipInfo, assumed_chip_id
 from ttmem.model.validation import MAX_MESH_CHIPS, check_cores, check_device, check_geometry
 
 MAGIC = int.from_bytes(b"ttmemrng", "little")
@@ -482,7 +482,7 @@ def geometry_of(place: Place, grid: int) -> Geometry | None:
 
 
 def chip_info(chip: RingChip, geometry: Geometry | None, arch: Arch = Arch.UNKNOWN) -> ChipInfo:
-    uid = str(chip.unique_id) if chip.unique_id else assumed_uid(chip.number)
+    chip_id = str(chip.unique_id) if chip.unique_id else assumed_chip_id(chip.number)
     board = BOARDS.get(chip.board)
     remote = {0: False, 1: True}.get(chip.remote)
-    return ChipInfo(uid, None, None, arch if geometry is None else geometry.arch, board, remote, geometry)
+    return ChipInfo(chip_id, None, None, arch if geometry is None else geometry.arch, board, remote, geometry)

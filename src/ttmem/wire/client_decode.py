@@ -238,12 +238,12 @@ def _chip(record: bytes) -> ChipInfo:
     fields = json.loads(body_in(record))
     geometry = fields.get("geometry")
     text = {name: fields.get(name) for name in ("pci", "board")}
-    if not isinstance(fields["uid"], str) or not all(v is None or isinstance(v, str) for v in text.values()):
-        raise ValueError("uid, pci and board must be text")
+    if not isinstance(fields["chip"], str) or not all(v is None or isinstance(v, str) for v in text.values()):
+        raise ValueError("chip, pci and board must be text")
     text = {name: _name(value) for name, value in text.items()}
     kmd, remote = fields.get("kmd"), fields.get("remote")
     return ChipInfo(
-        _name(fields["uid"]) or "",
+        _name(fields["chip"]) or "",
         text["pci"],
         None if kmd is None else int(kmd),
         Arch(fields.get("arch", 0)),

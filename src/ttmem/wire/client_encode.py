@@ -155,6 +155,7 @@ def _phase(event: PhaseBegan) -> bytes:
 
 def _chip(chip: ChipInfo) -> bytes:
     fields: dict[str, Any] = chip._asdict()
+    fields["chip"] = fields.pop("id")
     fields["arch"] = int(chip.arch)
     fields["geometry"] = list(chip.geometry) if chip.geometry is not None else None
     return json.dumps(fields, separators=(",", ":")).encode()

@@ -16,7 +16,7 @@ SYSTEM_PATH = "/run/ttmem/ttmem.sock"
 _CREDENTIALS = struct.Struct("3i")
 
 
-def search_paths(env: Mapping[str, str] = os.environ, uid: int | None = None) -> list[str]:
+def search_paths(env: Mapping[str, str] = os.environ, user_id: int | None = None) -> list[str]:
     """The places a server may be, best first.
 
     >>> search_paths({"TTMEM_SOCKET": "/x/s.sock"})
@@ -31,14 +31,14 @@ def search_paths(env: Mapping[str, str] = os.environ, uid: int | None = None) ->
     runtime = env.get("XDG_RUNTIME_DIR")
     if runtime:
         paths.append(os.path.join(runtime, "ttmem", "ttmem.sock"))
-    paths.append(f"/tmp/ttmem-{os.getuid() if uid is None else uid}/ttmem.sock")
+    paths.append(f"/tmp/ttmem-{os.getuid() if user_id is None else user_id}/ttmem.sock")
     return paths
 
 
-def default_path(env: Mapping[str, str] = os.environ, uid: int | None = None) -> str:
+def default_path(env: Mapping[str, str] = os.environ, user_id: int | None = None) -> str:
     """Where a server started by this user listens unless told otherwise."""
-    paths = search_paths(env, uid)
-    if len(paths) > 1 and (os.getuid() if uid is None else uid) != 0:
+    paths = search_paths(env, user_id)
+    if len(paths) > 1 and (os.getuid() if user_id is None else user_id) != 0:
         paths.remove(SYSTEM_PATH)
     return paths[0]
 
@@ -58,7 +58,7 @@ def beside(path: str, suffix: str) -> str:
 
 
 def peer(sock: socket.socket) -> tuple[int, int, int]:
-    """(pid, uid, gid) of the other end, as the kernel noted them at connect."""
+    """(pid, user_id, gid) of the other end, as the kernel noted them at connect."""
     import socket
 
     return _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
@@ -68,16 +68,16 @@ class UntrustedServer(OSError):
     """Somebody else listens on the path."""
 
 
-def trusted(uid: int, path: str) -> bool:
+def trusted(user_id: int, path: str) -> bool:
     """Is a server of this user one to talk to: root's, our own, or a service user's in a folder that root gave it?"""
-    if uid in (0, os.getuid()):
+    if user_id in (0, os.getuid()):
         return True
     folder = os.path.dirname(os.path.abspath(path))
     try:
         here, above = os.stat(folder), os.stat(os.path.dirname(folder))
     except OSError:
         return False
-    return here.st_uid == uid and above.st_uid == 0 and not above.st_mode & 0o022
+    return here.st_uid == user_id and above.st_uid == 0 and not above.st_mode & 0o022
 
 
 def connect(path: str, timeout: float | None = None, *, check: bool = True) -> socket.socket:
@@ -91,9 +91,9 @@ def connect(path: str, timeout: float | None = None, *, check: bool = True) -> s
     try:
         sock.settimeout(timeout)
         sock.connect(path)
-        uid = peer(sock)[1]
-        if check and not trusted(uid, path):
-            raise UntrustedServer(f"{path} belongs to uid {uid}, which is neither root nor you; not talking to it")
+        user_id = peer(sock)[1]
+        if check and not trusted(user_id, path):
+            raise UntrustedServer(f"{path} belongs to uid {user_id}, which is neither root nor you; not talking to it")
     except BaseException:
         sock.close()
         raise

@@ -37,7 +37,7 @@ class Model:
         self.interval = 0.5
         self.paused = False
         self.answers: dict[str, Answer] = {}
-        self.selected: str | None = None  # uid of the chip that all views are about
+        self.selected: str | None = None  # id of the chip that all views are about
         self._missed: Any = None  # the chip that was chosen and is gone, and the one that stands in until it is back
         self.message: str | None = None  # one line for the user, until the next key
 
@@ -77,11 +77,11 @@ class Model:
         except UnknownChip as error:
             here = [name for name in self.wanted if _is_here(name, picture)]
             self.picture, self.message = only(picture, here) if here else picture, str(error)
-        uids = [chip["uid"] for chip in self.chips]
-        if self._missed and self._missed[0] in uids and self.selected == self._missed[1]:
+        chip_ids = [chip["chip"] for chip in self.chips]
+        if self._missed and self._missed[0] in chip_ids and self.selected == self._missed[1]:
             self.selected, self._missed = self._missed[0], None
-        elif self.selected not in uids:
-            before, self.selected = self.selected, uids[0] if uids else None
+        elif self.selected not in chip_ids:
+            before, self.selected = self.selected, chip_ids[0] if chip_ids else None
             self._missed = self._missed or (before and (before, self.selected))
         elif self._missed and self.selected != self._missed[1]:
             self._missed = None  # the user has chosen another one
@@ -108,14 +108,14 @@ class Model:
 
     def chip(self) -> Json | None:
         """The chip that was chosen."""
-        return next((chip for chip in self.chips if chip["uid"] == self.selected), None)
+        return next((chip for chip in self.chips if chip["chip"] == self.selected), None)
 
     def choose(self, step: int) -> None:
         """The next chip, or the one before."""
-        uids = [chip["uid"] for chip in self.chips]
-        if uids:
-            place = uids.index(self.selected) if self.selected in uids else 0
-            self.selected = uids[max(0, min(len(uids) - 1, place + step))]
+        chip_ids = [chip["chip"] for chip in self.chips]
+        if chip_ids:
+            place = chip_ids.index(self.selected) if self.selected in chip_ids else 0
+            self.selected = chip_ids[max(0, min(len(chip_ids) - 1, place + step))]
 
 
 def _is_here(name: str, picture: Json) -> bool:

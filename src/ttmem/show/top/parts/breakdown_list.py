@@ -24,8 +24,8 @@ _MOST = 500
 _BAR = 16
 
 
-class GroupList:
-    """The groups, largest first, and which is chosen."""
+class BreakdownList:
+    """The rows, largest first, and which is chosen."""
 
     def __init__(self) -> None:
         self.cursor = Cursor()
@@ -34,7 +34,7 @@ class GroupList:
         self._answer: Json | None = None
 
     def path(self, by: str, wanted: Wanted) -> str:
-        return f"/groups?{urlencode({'by': by, **wanted.query(), 'limit': _MOST})}"
+        return f"/breakdown?{urlencode({'by': by, **wanted.query(), 'limit': _MOST})}"
 
     def look(self, model: Model, by: str, wanted: Wanted) -> tuple[str, str | None]:
         """Takes what is answered. What it sums up to, in words, and what is wrong."""
@@ -45,15 +45,15 @@ class GroupList:
         if self._answer is None or self._answer["by"] != by:
             self.shown = []
             return "asking...", trouble
-        self.shown = self._answer["groups"]
-        count = counted(self._answer["count"], "group", "groups")
+        self.shown = self._answer["rows"]
+        count = counted(self._answer["count"], "row", "rows")
         count += f", the {len(self.shown)} largest below" if self._answer["count"] > len(self.shown) else ""
         return f"{human(self._answer['bytes'])} by {WORDS[by]}, {count}", trouble
 
     def rows(self, by: str, size: Size, signs: Signs, style: Style) -> list[Row]:
         """The head of the list and as much of it as fits."""
         whole = (self._answer["bytes"] if self._answer else 0) or 1
-        self.seen = self.cursor.look([group[by] for group in self.shown], max(1, size.height - 1))
+        self.seen = self.cursor.look([row[by] for row in self.shown], max(1, size.height - 1))
         columns = [
             Column("bytes", "BYTES", 9, 10, 0, right=True),
             Column("share", "SHARE", 5, 5, 1, right=True),
@@ -65,24 +65,22 @@ class GroupList:
         placed = arrange([column for column in columns if by != "kind" or column.name != "kinds"], size.width)
         out = [heading(placed, size.width, signs, "bytes", True)]
         for place in self.seen:
-            group = self.shown[place]
-            texts = self._texts(group, by, whole, style)
-            spans = [texts[one.column.name] for one in placed]
-            row = line(spans, placed, size.width, style)
+            texts = self._texts(self.shown[place], by, whole, style)
+            row = line([texts[one.column.name] for one in placed], placed, size.width, style)
             out.append(chosen(row) if place == self.cursor.place else row)
         return out
 
-    def _texts(self, group: Json, by: str, whole: int, style: Style) -> dict[str, tuple[str, str]]:
-        key = short(group[by]) if by == "line" else group[by]
-        part = group["bytes"] / whole
+    def _texts(self, row: Json, by: str, whole: int, style: Style) -> dict[str, tuple[str, str]]:
+        key = short(row[by]) if by == "line" else row[by]
+        part = row["bytes"] / whole
         bar = Fine(ascii=style.ascii).bar(part, _BAR)[0].rstrip("░.") or ("#" if part else "")
-        largest = max(group["kinds"], key=group["kinds"].__getitem__, default="")
-        kinds = ", ".join(f"{kind} {human(size)}" for kind, size in group["kinds"].items())
+        largest = max(row["kinds"], key=row["kinds"].__getitem__, default="")
+        kinds = ", ".join(f"{kind} {human(size)}" for kind, size in row["kinds"].items())
         return {
-            "bytes": (human(group["bytes"]), "bold"),
+            "bytes": (human(row["bytes"]), "bold"),
             "share": (f"{100 * part:.0f}%" if part >= 0.01 or not part else "<1%", ""),
             "bar": (bar, kind_style(largest)),
-            "count": (f"{group['count']:,}", ""),
+            "count": (f"{row['count']:,}", ""),
             "key": (style.clean(key) if key else NONE[by], "" if key else "dim"),
             "kinds": (kinds, "dim"),
         }

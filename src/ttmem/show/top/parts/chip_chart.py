@@ -85,17 +85,17 @@ class Pen:
         across = plot.dots(self.signs)[0]
         width = self.window / (count * across)
         end = (int(self.until // (width * across)) + 1) * across
-        return self.past.columns(chip["uid"], name, width, end - count * across - 1, end)
+        return self.past.columns(chip["chip"], name, width, end - count * across - 1, end)
 
     def _kept(self, chip: Json, name: str) -> Kept[Any]:
-        found: Kept[Any] = self.kept.setdefault((chip["uid"], name), Kept())
+        found: Kept[Any] = self.kept.setdefault((chip["chip"], name), Kept())
         return found
 
     def _same(self, chip: Json, name: str, look: object, make: Callable[[], list[Row]]) -> list[Row]:
         """What was drawn before, as long as all that it depends on is the same."""
-        before = self.kept.get((chip["uid"], name))
+        before = self.kept.get((chip["chip"], name))
         if before is None or before[0] != look:
-            before = self.kept[chip["uid"], name] = (look, make())
+            before = self.kept[chip["chip"], name] = (look, make())
         rows: list[Row] = before[1]
         return rows
 
@@ -123,7 +123,7 @@ class Pen:
             if quantity in quantities:
                 values.append((quantity, now[quantity.name], peak))
         scale = axis or (lambda part: _axis(quantities[0], part * drawn[-1].top))
-        begun = self.past.phases(chip["uid"], self.until - self.window) if phases else []
+        begun = self.past.phases(chip["chip"], self.until - self.window) if phases else []
         times = Counter(phase.path for phase in begun)
         marks = [
             int(phase.since // columns.width) - columns.first - 1 for phase in begun if times[phase.path] <= _MOST_MARKS
@@ -140,9 +140,9 @@ class Pen:
 
     def _title(self, chip: Json, values: list[tuple[Quantity, float | None, float | None]], width: int) -> Row:
         """The chip's name, then as many words on its values as there is room for."""
-        uid = chip["uid"]
-        name = self.style.clean(f"{self.names.full(uid)} {chip['board'] or ''}".strip())
-        short = self.style.cut(self.style.clean(self.names.short(uid)), max(4, width // 2))
+        chip_id = chip["chip"]
+        name = self.style.clean(f"{self.names.full(chip_id)} {chip['board'] or ''}".strip())
+        short = self.style.cut(self.style.clean(self.names.short(chip_id)), max(4, width // 2))
         look = self._look(chip)
         room = (width - len(name)) // len(values)
         for wordy in range(sum(room >= least for least in _WORDY), -1, -1):
@@ -158,7 +158,7 @@ class Pen:
     def sparks(self, chip: Json, quantities: Sequence[Quantity], size: Size) -> list[Row]:
         """The chip in a few rows, each a line filled down to the ground."""
         now = dict(zip(NAMES, values_of(chip)))
-        name = self.style.cut(self.style.clean(self.names.full(chip["uid"])), size.width)
+        name = self.style.cut(self.style.clean(self.names.full(chip["chip"])), size.width)
         letters = 2 if len(quantities) > 1 else 0
         count = size.width - letters - (_WIDE if quantities[0].unit else _NARROW)
         drawn = [(quantity, now[quantity.name], self._columns(chip, quantity.name, count)) for quantity in quantities]
@@ -190,14 +190,14 @@ class Pen:
         ]
 
     def _look(self, chip: Json) -> str:
-        return "bold select" if chip["uid"] == self.selected else "bold"
+        return "bold select" if chip["chip"] == self.selected else "bold"
 
     def _strip(self, chip: Json, size: Size) -> list[Row]:
         """The phases of the chip's processes as bars: those on top in the first row, those within them below."""
         axis, inner, ends = plot.plot_width(size.width, size.height // 2)
         columns = self._columns(chip, "dram", inner)
         since = (columns.first + 1) * columns.width
-        found = self.past.phases(chip["uid"], since)
+        found = self.past.phases(chip["chip"], since)
         out: list[Row] = []
         for depth in (0, 1):
             here = [phase for phase in found if (phase.path or "").count("/") == depth]

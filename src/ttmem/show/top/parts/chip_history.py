@@ -167,7 +167,7 @@ class _Series:
 class Past:
     """Values by chip and name, with the time they were seen.
 
-    A chip is kept by its PCI address where it has one: its uid changes when the first process tells the unique id.
+    A chip is kept by its PCI address where it has one: its chip_id changes when the first process tells the unique id.
     """
 
     def __init__(self) -> None:
@@ -184,32 +184,32 @@ class Past:
         hold = max(_HOLD_SECONDS, _HOLD_INTERVALS * interval)
         buckets = [int(time // step) for step, _ in _RINGS]
         for chip in picture["chips"]:
-            key = self._keys[chip["uid"]] = chip["pci"] or chip["uid"]
+            key = self._keys[chip["chip"]] = chip["pci"] or chip["chip"]
             for name, value in zip(NAMES, values_of(chip)):
                 if value is not None and isfinite(value):
                     series = self._series.get((key, name)) or self._series.setdefault((key, name), _Series())
                     series.add(time, buckets, value, hold)
 
-    def columns(self, uid: str, name: str, width: float, first: int, end: int) -> Columns:
+    def columns(self, chip_id: str, name: str, width: float, first: int, end: int) -> Columns:
         """Lowest and highest in each column of time; column ``n`` begins ``n * width`` seconds after 1970.
 
         Columns lie at fixed moments, so that a chart moves on without its peaks flickering, and what is complete is
         not looked up again.
         """
-        series = self._series.get((self._keys.get(uid, uid), name))
+        series = self._series.get((self._keys.get(chip_id, chip_id), name))
         if series is None:
             return Columns([None] * (end - first), width, first, first)
         return series.columns(width, first, end)
 
-    def series(self, uid: str, name: str, since: float, until: float, points: int) -> list[Range | None]:
+    def series(self, chip_id: str, name: str, since: float, until: float, points: int) -> list[Range | None]:
         """Lowest and highest in so many columns that end with the one in which ``until`` lies."""
         width = (until - since) / points
         end = int(until // width) + 1
-        return self.columns(uid, name, width, end - points, end).ranges
+        return self.columns(chip_id, name, width, end - points, end).ranges
 
-    def fill(self, uid: str, history: Json, shift: float = 0.0) -> None:
+    def fill(self, chip_id: str, history: Json, shift: float = 0.0) -> None:
         """Take in what the server remembers of a chip (GET /history); ``shift`` is what our clock is ahead of its."""
-        key, step = self._keys.get(uid, uid), history["step"]
+        key, step = self._keys.get(chip_id, chip_id), history["step"]
         found = {one["kind"]: one for one in history["series"]}
         for name, kinds in (
             *(("dram", ("dram_taken",)), ("trace", ("trace",)), ("l1", ("l1_at_once",)), ("buffers", ("l1_taken",))),
@@ -251,9 +251,9 @@ class Past:
         for key in list(self._phases)[: max(0, len(self._phases) - MOST_PHASES)]:
             del self._phases[key]
 
-    def phases(self, uid: str, since: float) -> list[Phase]:
+    def phases(self, chip_id: str, since: float) -> list[Phase]:
         """Those on a chip that had not ended by then, the oldest first."""
-        found = [p for p in self._phases.values() if uid in p.chips and (p.until is None or p.until >= since)]
+        found = [p for p in self._phases.values() if chip_id in p.chips and (p.until is None or p.until >= since)]
         return sorted(found, key=lambda phase: (phase.since, phase.path or ""))
 
 

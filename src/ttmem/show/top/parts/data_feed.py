@@ -56,7 +56,7 @@ class Feed:
         self._closed = False
         self._answered = False  # has the server, since it was last found absent?
         self._stream: _Stream | None = None
-        self._uids: dict[str, str] = {}  # ids of chips that are shown in another way than they are asked for
+        self._chip_ids: dict[str, str] = {}  # ids of chips that are shown in another way than they are asked for
         self._thread = threading.Thread(target=self._run, daemon=True, name="feed")
 
     def start(self) -> None:
@@ -147,26 +147,28 @@ class Feed:
         # To go through all values takes longer than all the rest; almost always there is nothing to be found.
         doubtful = not body.isascii() or b"\x7f" in body or _ESCAPE.search(body)
         if path == "/snapshot":
-            self._uids = _odd_uids(found) if doubtful else {}
+            self._chip_ids = _odd_chip_ids(found) if doubtful else {}
         return self._clean(found) if doubtful else found
 
     def _asked(self, path: str) -> str:
         """A path in which chips have the ids that the server knows them by."""
         route, _, query = path.partition("?")
-        if not self._uids or not query:
+        if not self._chip_ids or not query:
             return path
-        return f"{route}?{urlencode([(name, self._uids.get(value, value)) for name, value in parse_qsl(query)])}"
+        return f"{route}?{urlencode([(name, self._chip_ids.get(value, value)) for name, value in parse_qsl(query)])}"
 
     def _clean(self, found: Json) -> Json:
         cleaned: Json = self._style.clean(found)
         return cleaned
 
 
-def _odd_uids(picture: Json) -> dict[str, str]:
+def _odd_chip_ids(picture: Json) -> dict[str, str]:
     """As they are shown, and as they are."""
     chips = picture.get("chips")
-    uids = [chip.get("uid") for chip in chips if isinstance(chip, dict)] if isinstance(chips, list) else []
-    return {printable(uid): uid for uid in uids if isinstance(uid, str) and not uid.isprintable()}
+    chip_ids = [chip.get("chip") for chip in chips if isinstance(chip, dict)] if isinstance(chips, list) else []
+    return {
+        printable(chip_id): chip_id for chip_id in chip_ids if isinstance(chip_id, str) and not chip_id.isprintable()
+    }
 
 
 class _Stream:

@@ -29,7 +29,7 @@ _LOUD = {
     "PhaseBegan": "mark",
     "PhaseEnded": "mark",
 }
-_COLUMNS_OF = ("time", "event", "pid", "uid", "chip", "kind", "size", "id")
+_COLUMNS_OF = ("time", "event", "pid", "user_id", "chip", "kind", "size", "id")
 
 
 class Wanted(NamedTuple):
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
     text: str = ""
 
     def query(self) -> Json:
-        """As parameters of /allocations and /groups."""
+        """As parameters of /allocations and /breakdown."""
         named = {"chip": ",".join(self.chips), "kind": self.kind, "pid": self.pid, "tag": self.text}
         query: Json = {name: value for name, value in named.items() if value not in (None, "")}
         return query | ({"min_size": self.least} if self.least else {})

@@ -37,7 +37,7 @@ class Histories:
         out: list[str] = []
         for chip in chips:
             # Telemetry is under the PCI address there.
-            for name in dict.fromkeys((chip["uid"], chip["pci"] or chip["uid"])):
+            for name in dict.fromkeys((chip["chip"], chip["pci"] or chip["chip"])):
                 path = self._asking.setdefault((server, name, window), _path(step, newest - window, name))
                 answer = model.answers.pop(path, None)
                 if answer is not None:
@@ -45,7 +45,7 @@ class Histories:
                     self._take(model, chip, server, name, answer)
                 elif self._asked.get((server, name, step), 0) < window:
                     out.append(path)
-                elif name == chip["uid"] and newest - self._heard[server, name] >= _AGAIN:
+                elif name == chip["chip"] and newest - self._heard[server, name] >= _AGAIN:
                     path = _path(1, self._heard[server, name] - _OVERLAP, name)
                     answer = model.answers.pop(path, None)
                     if answer is None:
@@ -61,7 +61,7 @@ class Histories:
         self._heard[server, name] = newest
         if answer.data is not None:
             ahead = newest + answer.time - model.now - answer.data["until"]
-            model.past.fill(chip["uid"], answer.data, ahead if abs(ahead) > 2 else 0.0)
+            model.past.fill(chip["chip"], answer.data, ahead if abs(ahead) > 2 else 0.0)
 
 
 def _path(step: int, since: float, name: str) -> str:

@@ -80,7 +80,7 @@ def holder_rows(chip: Json, processes: list[Json], style: Style) -> list[Row]:
     """
     found = []
     for process in processes:
-        share = next((share for share in process["chips"] if share["uid"] == chip["uid"]), None)
+        share = next((share for share in process["chips"] if share["chip"] == chip["chip"]), None)
         if share is not None and process["state"] == "tracked":
             kinds = [(kind, size) for kind, size in share["kinds"].items() if size and kind in WORDS]
             if kinds:

@@ -27,13 +27,13 @@ _SMALL = {"kernel": "k", "firmware": "f"}
 
 def bar_rows(process: Json, chips: list[Json], names: Names, style: Style) -> list[Row]:
     """Two rows for each group of chips: DRAM and L1, a bar and what it is made of."""
-    known = {chip["uid"]: chip for chip in chips}
+    known = {chip["chip"]: chip for chip in chips}
     groups = [entry for entry in parts(None, process, names) if entry.share is not None and entry.kind is None]
-    labels = [_label(entry.uids, names, style) for entry in groups]
+    labels = [_label(entry.chip_ids, names, style) for entry in groups]
     room = max(map(cells, labels), default=0)
     rows: list[Row] = []
     for entry, label in zip(groups, labels):
-        chip = known.get(entry.uids[0])
+        chip = known.get(entry.chip_ids[0])
         for pool, title in _POOLS.items():
             held = entry.share["kinds"] if entry.share else {}
             kinds = [(kind, size) for kind, size in held.items() if size and pool_of(kind) == pool]
@@ -44,9 +44,9 @@ def bar_rows(process: Json, chips: list[Json], names: Names, style: Style) -> li
     return rows
 
 
-def _label(uids: Sequence[str], names: Names, style: Style) -> str:
-    each = " each" if len(uids) > 1 else ""
-    return style.cut(f"chip {names.several(uids)}", style.width // 3 - len(each)) + each
+def _label(chip_ids: Sequence[str], names: Names, style: Style) -> str:
+    each = " each" if len(chip_ids) > 1 else ""
+    return style.cut(f"chip {names.several(chip_ids)}", style.width // 3 - len(each)) + each
 
 
 def pool_of(kind: str) -> str | None:

@@ -62,8 +62,8 @@ def _self(process: Json, now: float | None, booted: float) -> Iterator[Said]:
         words.append(f"exited {age(max(0.0, now - process['exited']))} ago")
     if process["container"]:
         words.append(f"in {process['container']}")
-    if process["uid"] is not None:
-        words.append(f"uid {process['uid']}")
+    if process["user_id"] is not None:
+        words.append(f"uid {process['user_id']}")
     if process["claimed_pids"]:
         words.append(f"calls itself pid {', '.join(map(str, process['claimed_pids']))}")
     if process["allocations"] is not None:
@@ -81,16 +81,16 @@ def _memory(process: Json, names: Names) -> Iterator[Said]:
         for kind, size in share["kinds"].items():
             kinds[kind] = kinds.get(kind, 0) + (size or 0)
     sums = [f"{kind} {human(size)}" for kind, size in kinds.items() if size]
-    told = {share["uid"] for share in shares}
+    told = {share["chip"] for share in shares}
     on = f" on {names.several(told)}" if told else ""
     if sums:
         yield f"By kind{on}: {', '.join(sums)}", ""
     if process.get("holds"):
         held = f"Has open: {names.several(process['holds'])}"
-        silent = [uid for uid in process["holds"] if uid not in told]
+        silent = [chip_id for chip_id in process["holds"] if chip_id not in told]
         yield held + (f"; what it has of {names.several(silent)} is not known" if silent else ""), ""
     peaks = [
-        f"{names.short(share['uid'])}: DRAM {human(share['peak_dram'])}, L1 {human(share['peak_l1'])}"
+        f"{names.short(share['chip'])}: DRAM {human(share['peak_dram'])}, L1 {human(share['peak_l1'])}"
         for share in shares[:_PEAKS]
         if share["peak_dram"] is not None or share["peak_l1"] is not None
     ]

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     process: Json
     branch: str = ""
     share: Json | None = None
-    uids: tuple[str, ...] = ()
+    chip_ids: tuple[str, ...] = ()
     kind: str | None = None
     below: Hashable = None  # the key of the process it belongs to, if it is a part of one
 
@@ -47,7 +47,7 @@ def columns(width: int, processes: list[Json], names: Names, branches: bool) -> 
     """The columns that have something to say, none wider than what is in it."""
     blank = [name for name in ("container", "command") if not any(process[name] for process in processes)]
     # Most have one of a few users and sets of chips.
-    chips = {names.several(uids) for uids in {tuple(chips_of(process)) for process in processes}}
+    chips = {names.several(chip_ids) for chip_ids in {tuple(chips_of(process)) for process in processes}}
     users = {user_of(process) for process in processes}
     sources = {_sources(process) for process in processes}
     called = {process["name"] or "" for process in processes}
@@ -121,23 +121,23 @@ def sorter(column: str, names: Names, booted: float) -> Callable[[Json], Any]:
 
 
 def chips_of(process: Json) -> list[str]:
-    told = [share["uid"] for share in process["chips"]]
+    told = [share["chip"] for share in process["chips"]]
     holds = process.get("holds")
-    return told + [uid for uid in holds if uid not in told] if holds else told
+    return told + [chip_id for chip_id in holds if chip_id not in told] if holds else told
 
 
 def parts(key: Hashable, process: Json, names: Names) -> Iterator[Entry]:
     """What a process has of each chip, and of each kind there; chips of which it has the same share a row."""
     groups: dict[Hashable, list[Json]] = {}
-    for share in sorted(process["chips"], key=lambda share: names.order(share["uid"])):
+    for share in sorted(process["chips"], key=lambda share: names.order(share["chip"])):
         alike = (*(share[pool] for pool in _POOLS), tuple(share["kinds"].items()), share["source"])
         groups.setdefault(alike, []).append(share)
     for number, shares in enumerate(groups.values()):
-        uids = tuple(share["uid"] for share in shares)
-        yield Entry((key, number), process, "", shares[0], uids, None, key)
+        chip_ids = tuple(share["chip"] for share in shares)
+        yield Entry((key, number), process, "", shares[0], chip_ids, None, key)
         for kind, size in shares[0]["kinds"].items():
             if size:
-                yield Entry((key, number, kind), process, "", shares[0], uids, kind, key)
+                yield Entry((key, number, kind), process, "", shares[0], chip_ids, kind, key)
 
 
 def _sources(process: Json) -> str:
@@ -150,7 +150,7 @@ class Scene:
     def __init__(self, model: Model, names: Names, booted: float, style: Style, placed: list[Placed]) -> None:
         self.now = time_of(model)
         self._names, self._booted, self._style, self._placed = names, booted, style, placed
-        self._chips = {chip["uid"]: chip for chip in model.chips}
+        self._chips = {chip["chip"]: chip for chip in model.chips}
         self._size = human if style.width >= WIDE else short_size
         self._marks: set[str] = set()
         # Below a process its parts have one text before the sizes, instead of columns.
@@ -166,13 +166,13 @@ class Scene:
             return self._part(entry, entry.share)
         process = entry.process
         style = "dim" if process["state"] in ("stale", "exited") else ""
-        uids = chips_of(process)
-        spans = [self._cell(one.column.name, entry, process, style, uids) for one in self._placed]
+        chip_ids = chips_of(process)
+        spans = [self._cell(one.column.name, entry, process, style, chip_ids) for one in self._placed]
         return line(spans, self._placed, self._style.width, self._style)
 
-    def _cell(self, name: str, entry: Entry, process: Json, style: str, uids: list[str]) -> Span:
+    def _cell(self, name: str, entry: Entry, process: Json, style: str, chip_ids: list[str]) -> Span:
         if name in _POOLS:
-            return self._sum(process, name, uids), style
+            return self._sum(process, name, chip_ids), style
         if name == "pid":
             return str(process["pid"] or "?"), style
         if name == "user":
@@ -181,7 +181,7 @@ class Scene:
             trouble = process["uncertain"] or any(source["trouble"] for source in process["sources"])
             return process["state"] + self._mark(" !" if trouble else ""), _STATES.get(process["state"], "")
         if name == "chips":
-            return self._names.several(uids) or "-", style
+            return self._names.several(chip_ids) or "-", style
         if name == "age":
             return age(process_age(process, self.now, self._booted)), style
         if name == "allocations":
@@ -198,24 +198,24 @@ class Scene:
         self._marks.add(mark.strip())
         return mark
 
-    def _sum(self, process: Json, pool: str, uids: list[str]) -> str:
+    def _sum(self, process: Json, pool: str, chip_ids: list[str]) -> str:
         found = sizes(process, pool)
         size = total(found)
         if size is None:
             return "- "
         shares = process["chips"]
-        whole = None not in found and len(found) == len(uids)
+        whole = None not in found and len(found) == len(chip_ids)
         if pool.startswith("peak") and len(found) > 1:
             return f"{self._mark('<')}{self._size(size)} " if whole else "- "
         turns = pool.endswith("l1") and any(
-            in_turns(pool, one, self._chips.get(share["uid"]), process["state"]) for one, share in zip(found, shares)
+            in_turns(pool, one, self._chips.get(share["chip"]), process["state"]) for one, share in zip(found, shares)
         )
         return self._size(size) + self._mark("*" if turns else " " if whole else "+")
 
     def _part(self, entry: Entry, share: Json) -> Row:
         spans: list[Span] = []
-        each = " each" if len(entry.uids) > 1 else ""
-        label = f"{'':9}chip {self._names.several(entry.uids)}{each}"
+        each = " each" if len(entry.chip_ids) > 1 else ""
+        label = f"{'':9}chip {self._names.several(entry.chip_ids)}{each}"
         if share["source"] == "shm":
             label += ", as tt-metal counts"
         found = {pool: size_of(share, pool, entry.process["state"]) for pool in _POOLS}
@@ -231,7 +231,7 @@ class Scene:
             if name not in found:
                 spans.append(("", ""))
                 continue
-            chip, state = self._chips.get(share["uid"]), entry.process["state"]
+            chip, state = self._chips.get(share["chip"]), entry.process["state"]
             turns = entry.kind is None and in_turns(name, found[name], chip, state)
             text = self._size(found[name]) + self._mark("*" if turns else " ")
             spans.append((text, "" if entry.kind is None else "dim"))

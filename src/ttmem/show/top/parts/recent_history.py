@@ -45,7 +45,7 @@ class Minutes:
             return []
         until = model.until // _STEP * _STEP
         # The words beside the lines say what the tables above say, at the same moment.
-        look = (chip["uid"], quantities, size, signs, until, chip["board"], values_of(chip))
+        look = (chip["chip"], quantities, size, signs, until, chip["board"], values_of(chip))
         if look != self._look:
             self._look, self._rows = look, self._made(model, chip, quantities, size, signs, until)
         return self._rows

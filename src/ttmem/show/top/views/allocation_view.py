@@ -12,7 +12,7 @@ from ttmem.show.chip_table import Names
 from ttmem.show.text import Style, cells, wrap
 from ttmem.show.top.parts import allocation_rows as allocation_rows
 from ttmem.show.top.parts import event_list as eventlist
-from ttmem.show.top.parts.breakdown_list import BY, GroupList
+from ttmem.show.top.parts.breakdown_list import BY, BreakdownList
 from ttmem.show.top.parts.event_list import Follower, Wanted
 from ttmem.show.top.parts.listing import (
     WIDE,
@@ -50,7 +50,7 @@ class Allocations:
         ("s", "sort by size, newest or oldest"),
         (
             "g",
-            "group allocations by operation, line, shape, program, kind; enter: the allocations of the chosen group",
+            "break allocations down by operation, line, shape, program, kind; enter: the allocations of the chosen row",
         ),
         ("/", "filter: allocations by their tag, events by any of their text; escape clears all filters"),
         ("f", "only one kind of memory: the next one"),
@@ -66,7 +66,7 @@ class Allocations:
         self.sort = "size"
         self.events = False  # are they shown, instead of allocations?
         self.by = ""  # what allocations are put together by
-        self._groups = GroupList()
+        self._breakdown = BreakdownList()
         self._kind: str | None = None
         self._one_chip = False
         self._pid: int | None = None
@@ -88,7 +88,7 @@ class Allocations:
             return []
         if self.events:
             return [EVENTS]
-        return [self._groups.path(self._by(), self._wanted(model))] if self._by() else [self._path(model)]
+        return [self._breakdown.path(self._by(), self._wanted(model))] if self._by() else [self._path(model)]
 
     def _by(self) -> str:
         return self.by if self.by in BY and not self.events else ""
@@ -118,9 +118,9 @@ class Allocations:
         why = _nobody_to_ask(model)
         if why is not None:
             return finished([self._status(model, [], names, style), [], *_said(why, style=style)], size)
-        longest = min(12, max((cells(names.short(chip["uid"])) for chip in model.chips), default=1))
+        longest = min(12, max((cells(names.short(chip["chip"])) for chip in model.chips), default=1))
         if self._by():
-            return finished(self._group_rows(model, size, signs, style, names), size)
+            return finished(self._breakdown_rows(model, size, signs, style, names), size)
         make = self._event_rows if self.events else self._allocation_rows
         return finished(make(model, size, signs, style, names, longest), size)
 
@@ -165,13 +165,13 @@ class Allocations:
             rows += _said(*allocation_rows.details(current, names), style=style)
         return rows
 
-    def _group_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names) -> list[Row]:
-        told, trouble = self._groups.look(model, self._by(), self._wanted(model))
+    def _breakdown_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names) -> list[Row]:
+        told, trouble = self._breakdown.look(model, self._by(), self._wanted(model))
         status = self._status(model, [(told, "bold")], names, style)
         if trouble:
             return [status, [], *_said(trouble, style=style, name="warn")]
-        rows = self._groups.rows(self._by(), Size(size.width, size.height - 1), signs, style)
-        self._seen = self._groups.seen
+        rows = self._breakdown.rows(self._by(), Size(size.width, size.height - 1), signs, style)
+        self._seen = self._breakdown.seen
         return [status, *rows]
 
     def _event_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names, chip: int) -> list[Row]:
@@ -205,7 +205,7 @@ class Allocations:
     def _status(self, model: Model, head: Row, names: Names, style: Style) -> Row:
         if self._prompt is not None:
             return self._prompt.row(style.width, style)
-        row: Row = [("EVENTS  " if self.events else "GROUPS  " if self._by() else "ALLOCATIONS  ", "title"), *head]
+        row: Row = [("EVENTS  " if self.events else "BREAKDOWN  " if self._by() else "ALLOCATIONS  ", "title"), *head]
         wanted = self._wanted(model)
         words = [wanted.kind, f"chip {names.several(wanted.chips)}" if wanted.chips else None]
         words += [f"pid {wanted.pid}" if wanted.pid is not None else None]
@@ -253,9 +253,9 @@ class Allocations:
             self.events = not self.events
         elif key == "g" and not self.events:
             self.by = BY[(BY.index(self._by()) + 1) % len(BY)]
-            self._groups.cursor.press("home")
+            self._breakdown.cursor.press("home")
         elif key == "enter" and self._by():
-            self._open_group(model)
+            self._open_row(model)
         elif key == "s" and not self.events:
             order = list(_SORTS)
             self.sort = order[(order.index(self._order()) + 1) % len(order)]
@@ -274,12 +274,12 @@ class Allocations:
 
     @property
     def _list(self) -> Cursor | Follower:
-        return self._follower if self.events else self._groups.cursor if self._by() else self._cursor
+        return self._follower if self.events else self._breakdown.cursor if self._by() else self._cursor
 
-    def _open_group(self, model: Model) -> None:
-        """The allocations of the chosen group, where there is a filter that means them."""
-        by, groups = self._by(), self._groups
-        key = groups.shown[groups.cursor.place][by] if groups.cursor.place < len(groups.shown) else None
+    def _open_row(self, model: Model) -> None:
+        """The allocations of the chosen row, where there is a filter that means them."""
+        by, breakdown = self._by(), self._breakdown
+        key = breakdown.shown[breakdown.cursor.place][by] if breakdown.cursor.place < len(breakdown.shown) else None
         if by == "kind" and key is not None:
             self._kind, self.by = key, ""
         elif by == "op" and key is not None:
@@ -323,13 +323,13 @@ class Allocations:
             return False
         if self.events:
             self._follower.hold()
-        (self._follower.cursor if self.events else self._groups.cursor if self._by() else self._cursor).go(place)
+        (self._follower.cursor if self.events else self._breakdown.cursor if self._by() else self._cursor).go(place)
         return True
 
 
 def _shown(model: Model) -> tuple[str, ...]:
     """The chips that are shown, if those are not all."""
-    return tuple(chip["uid"] for chip in model.chips) if model.wanted else ()
+    return tuple(chip["chip"] for chip in model.chips) if model.wanted else ()
 
 
 def _nobody_to_ask(model: Model) -> str | None:

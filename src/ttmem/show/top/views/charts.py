@@ -34,7 +34,7 @@ class _Tile(NamedTuple):
     x: int
     y: int
     size: Size
-    uid: str
+    chip_id: str
 
 
 def grid(count: int, size: Size, lines: int) -> Grid:
@@ -93,7 +93,7 @@ class Charts:
         if answer is not None and answer.data is not None and answer.time != self._phases_time:
             self._phases_time = answer.time
             model.past.take_phases(answer.data, model.past.newest)
-        chips = sorted(model.chips, key=lambda chip: chip["uid"] != model.selected)
+        chips = sorted(model.chips, key=lambda chip: chip["chip"] != model.selected)
         return [*out, *self._histories.wants(model, chips, self._window())]
 
     # -- keys and clicks -----------------------------------------------------------------------------------------
@@ -120,8 +120,8 @@ class Charts:
     def click(self, x: int, y: int, model: Model) -> bool:
         for tile in self._tiles:
             if tile.x <= x < tile.x + tile.size.width and tile.y <= y < tile.y + tile.size.height:
-                self.zoomed = not self.zoomed if model.selected == tile.uid else self.zoomed
-                model.selected = tile.uid
+                self.zoomed = not self.zoomed if model.selected == tile.chip_id else self.zoomed
+                model.selected = tile.chip_id
                 return True
         return False
 
@@ -151,7 +151,7 @@ class Charts:
             return [fitted(row, size.width) for row in out][: size.height]
         if self.zoomed and chip is not None:
             out += pen.zoom(chip, quantities, inner)
-            self._tiles = [_Tile(0, 1, inner, chip["uid"])]
+            self._tiles = [_Tile(0, 1, inner, chip["chip"])]
         else:
             out += self._grid(model, pen, quantities, inner)
         return out[: size.height]
@@ -159,7 +159,7 @@ class Charts:
     def _grid(self, model: Model, pen: Pen, quantities: Sequence[Quantity], size: Size) -> list[Row]:
         chips = model.chips
         form = grid(len(chips), size, len(quantities))
-        place = next((number for number, chip in enumerate(chips) if chip["uid"] == model.selected), 0) // form.across
+        place = next((number for number, chip in enumerate(chips) if chip["chip"] == model.selected), 0) // form.across
         last = -(-len(chips) // form.across) - form.down
         self._top = max(0, min(self._top, last, place), place - form.down + 1)
         out: list[Row] = []
@@ -169,7 +169,7 @@ class Charts:
             for number, chip in enumerate(some):
                 drawn.append(pen.tile(chip, quantities, form.tile, form.charts, len(chips) <= _FEW_CHIPS))
                 x, y = number * (form.tile.width + 1), 1 + (row - self._top) * form.tile.height
-                self._tiles.append(_Tile(x, y, form.tile, chip["uid"]))
+                self._tiles.append(_Tile(x, y, form.tile, chip["chip"]))
             for parts in zip(*drawn):
                 line: Row = []
                 for part in parts:

@@ -41,7 +41,7 @@ class Overview:
     def __init__(self) -> None:
         self.brief = self.everybody = False
         self._top = 0  # the first chip that is shown
-        self._shown: list[str] = []  # uids of the chips that are, from the second row down
+        self._shown: list[str] = []  # ids of the chips that are shown, from the second row down
         self._width = 0
         self._minutes = Minutes()
 
@@ -92,14 +92,14 @@ class Overview:
             why = "the driver shows none" if here["loaded"] else "the driver is not loaded"
             return [[(f"No chip is known: {why}, and no process has reported one.", "warn")]]
         count = max(1, room - 1)
-        chosen = next((place for place, chip in enumerate(chips) if chip["uid"] == model.selected), 0)
+        chosen = next((place for place, chip in enumerate(chips) if chip["chip"] == model.selected), 0)
         self._top = max(0, min(max(self._top, chosen - count + 1), chosen, len(chips) - count))
         shown = chips[self._top : self._top + count]
-        self._shown = [chip["uid"] for chip in shown]
+        self._shown = [chip["chip"] for chip in shown]
         head, *lines = _headed(chip_table([_local(chip) for chip in shown], names, style))
         rows = [head]
-        for uid, row in zip(self._shown, lines):
-            rows.append(over(fitted(row, style.width), "select") if uid == model.selected else row)
+        for chip_id, row in zip(self._shown, lines):
+            rows.append(over(fitted(row, style.width), "select") if chip_id == model.selected else row)
         hidden = len(shown) < len(chips)
         where = f"{self._top + 1}-{self._top + len(shown)} of {len(chips)} chips" if hidden else ""
         return [*rows, [(f"{where:>{style.width}}", "warn")]]  # where there is nothing to say, a blank row
@@ -113,7 +113,7 @@ class Overview:
         others = len(model.processes) - len(shown)
         rest = f"{others} on other chips: a shows all" if others else ""
         if not shown:
-            return [[(f"No process has chip {names.short(chip['uid'])}. {rest}".rstrip(" "), "dim")]]
+            return [[(f"No process has chip {names.short(chip['chip'])}. {rest}".rstrip(" "), "dim")]]
         rows = _headed(process_table(shown, [chip], names, style))
         return [*rows, [(f"  and {rest}", "dim")]] if others else rows
 
@@ -197,7 +197,7 @@ def _details(model: Model, chip: Json, names: Names, style: Style) -> list[Row]:
     assert model.picture is not None
     lines = breakdowns({**model.picture, "chips": [chip]}, names, style, whole=True)[1:]
     if not lines:
-        title = f"Chip {names.full(chip['uid']).strip()}"
+        title = f"Chip {names.full(chip['chip']).strip()}"
         nothing = "  nobody reports what is allocated on it"
         return [[(title, "bold")], [(nothing, "dim")]]
     first, *rest = [spans(line) for line in lines]
@@ -226,8 +226,8 @@ def _on(chip: Json, processes: list[Json]) -> list[Json]:
     """Those that have something of a chip, with nothing but that."""
     found = []
     for process in processes:
-        shares = [share for share in process["chips"] if share["uid"] == chip["uid"]]
-        holds = [uid for uid in process["holds"] if uid == chip["uid"]]
+        shares = [share for share in process["chips"] if share["chip"] == chip["chip"]]
+        holds = [chip_id for chip_id in process["holds"] if chip_id == chip["chip"]]
         if shares or holds:
             found.append({**process, "chips": shares, "holds": holds})
     return found

@@ -73,7 +73,7 @@ class Telemetry:
 
     def __init__(self) -> None:
         self._top = 0  # the first chip that is shown, or the first reading
-        self._rows_of: list[str] = []  # uids by row, from the second one on
+        self._rows_of: list[str] = []  # chip ids by row, from the second one on
         self._columns_of: list[tuple[int, str]] = []  # where the column of a chip ends
         self._minutes = Minutes()
 
@@ -109,7 +109,7 @@ class Telemetry:
         return True
 
     def click(self, x: int, y: int, model: Model) -> bool:
-        found = [uid for end, uid in self._columns_of if x < end and x >= _NAME]
+        found = [chip_id for end, chip_id in self._columns_of if x < end and x >= _NAME]
         if self._rows_of and 1 <= y <= len(self._rows_of):
             found = [self._rows_of[y - 1]]
         if not found:
@@ -123,12 +123,12 @@ class Telemetry:
         if _NAME + _LEAST * len(chips) > style.width:
             return None
         parts = [_all_of(chip, style) for chip in chips]
-        heads = [names.full(chip["uid"]).strip() for chip in chips]
+        heads = [names.full(chip["chip"]).strip() for chip in chips]
         width = max(cells(text) for text in (*heads, *(cell[0] for part in parts for cell in part.values()))) + 2
         if _NAME + width * len(chips) > style.width:
             return None
-        self._columns_of = [(_NAME + width * (place + 1), chip["uid"]) for place, chip in enumerate(chips)]
-        chosen = ["select" if chip["uid"] == model.selected else "" for chip in chips]
+        self._columns_of = [(_NAME + width * (place + 1), chip["chip"]) for place, chip in enumerate(chips)]
+        chosen = ["select" if chip["chip"] == model.selected else "" for chip in chips]
         row: Row = [(" " * _NAME, "")]
         for head, mark in zip(heads, chosen):
             row.append((f"{head:>{width - 1}} ", f"bold {mark}".rstrip()))
@@ -149,12 +149,12 @@ class Telemetry:
         chips = model.chips
         below = _one(model.chip() or chips[0], names, style)
         count = max(4, min(len(chips), height - 2 - len(below)))
-        chosen = next((place for place, chip in enumerate(chips) if chip["uid"] == model.selected), 0)
+        chosen = next((place for place, chip in enumerate(chips) if chip["chip"] == model.selected), 0)
         self._top = max(0, min(max(self._top, chosen - count + 1), chosen, len(chips) - count))
         shown = chips[self._top : self._top + count]
-        self._rows_of = [chip["uid"] for chip in shown]
+        self._rows_of = [chip["chip"] for chip in shown]
         parts = [_readings(chip, style) for chip in shown]
-        columns: list[Column] = [Column("CHIP", [(names.full(uid), BOLD) for uid in self._rows_of], 0, gap=2)]
+        columns: list[Column] = [Column("CHIP", [(names.full(chip_id), BOLD) for chip_id in self._rows_of], 0, gap=2)]
         columns.append(Column("STATE", [_painted(_state(chip)) for chip in shown], 0))
         for reading in READINGS:
             found = [part[reading.name] for part in parts]
@@ -163,8 +163,8 @@ class Telemetry:
         columns.append(Column("AGE", [_painted(_age(chip)) for chip in shown], 0, right=True))
         head, *lines = [spans(line) for line in table(columns, style)]
         rows: list[Row] = [[(text, "head") for text, _ in head]]
-        for uid, row in zip(self._rows_of, lines):
-            rows.append(over(fitted(row, style.width), "select") if uid == model.selected else row)
+        for chip_id, row in zip(self._rows_of, lines):
+            rows.append(over(fitted(row, style.width), "select") if chip_id == model.selected else row)
         hidden = len(chips) - len(shown)
         where = f"{self._top + 1}-{self._top + len(shown)} of {len(chips)} chips" if hidden else ""
         return [*rows, [(f"{where:>{style.width}}", "warn")] if hidden else [], *below]
@@ -242,19 +242,19 @@ def _doubts(chips: list[Json], names: Names, style: Style) -> list[Row]:
     """Chips that do not answer, in words, and what was read and not believed, raw; equal ones are told of once."""
     said: dict[Cell, list[str]] = {}
     for chip in chips:
-        now, uid = chip["telemetry"], chip["uid"]
+        now, chip_id = chip["telemetry"], chip["chip"]
         if now is None:
             why = "behind another chip" if chip["remote"] else "the driver does not list it"
-            said.setdefault((f"no telemetry: {why}", "dim"), []).append(uid)
+            said.setdefault((f"no telemetry: {why}", "dim"), []).append(chip_id)
             continue
         if now["state"] != "ok":
-            said.setdefault((_STATES.get(now["state"], now["state"]), "bad"), []).append(uid)
+            said.setdefault((_STATES.get(now["state"], now["state"]), "bad"), []).append(chip_id)
         if raw := now.get("implausible"):
             text = ", ".join(f"{key} {value}" for key, value in raw.items())
-            said.setdefault((f"read and not believed: {text}", "warn"), []).append(uid)
+            said.setdefault((f"read and not believed: {text}", "warn"), []).append(chip_id)
     rows: list[Row] = []
-    for (text, colour), uids in said.items():
-        who = f"Chip{'s' if len(uids) > 1 else ''} {names.several(uids)}"
+    for (text, colour), chip_ids in said.items():
+        who = f"Chip{'s' if len(chip_ids) > 1 else ''} {names.several(chip_ids)}"
         rows += [[(line, colour)] for line in wrap(f"{who}: {text}", style, "  ", "")]
     return rows
 
@@ -271,7 +271,7 @@ def _one(chip: Json, names: Names, style: Style) -> list[Row]:
     each = _NAME + wide + 2
     across = max(1, style.width // each)
     down = -(-len(known) // across)
-    rows: list[Row] = [[(f"Chip {names.full(chip['uid']).strip()}", "bold")]]
+    rows: list[Row] = [[(f"Chip {names.full(chip['chip']).strip()}", "bold")]]
     for line in range(down):
         row: Row = []
         for name, (text, colour) in known[line::down]:
