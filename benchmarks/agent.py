@@ -13,7 +13,7 @@ from tests.mock.wheel import remove_statistics, wheel
 
 from benchmarks.report import Report, spread
 from ttmem.agent import require
-from ttmem.run.session import Collector
+from ttmem.run.session import Session
 
 PROGRAMS = Path(__file__).parent / "programs"
 EVENTS = 2_000_000
@@ -76,7 +76,7 @@ def _cost(report: Report, program: Path, rounds: int) -> None:
 def _drain(report: Report, program: Path, rounds: int) -> None:
     report.title("From the ring into the account: records a second, median (range)")
     rates: list[float] = []
-    with Collector(lambda text: print(text)) as collector:
+    with Session(lambda text: print(text)) as collector:
         process = _start(program, TTMEM_RUN_SOCKET=collector.path)
         _ask(process, "fill 1000")
         collector.turn()

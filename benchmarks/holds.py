@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.pictures import counters, driver_chip, holder, machine, slot
+from tests.snapshots import counters, driver_chip, holder, machine, slot
 
 from benchmarks.report import Report, spread
 from ttmem.account.entities import Source
@@ -117,8 +117,8 @@ def _crowd(server: Server) -> None:
     files = [counters(77000 + number, *slots, metal_id=number) for number in range(32)]
     look = machine(*seen, processes=[holder(pid, *range(32), start=1) for pid in range(100, 300)], shm=files)
     # As if the lookout had seen it: to lay out so many processes in files would not change what is measured.
-    server.lookout._machine = object()  # type: ignore[assignment]
-    server.lookout._seen, server.lookout._time = look, time.monotonic() + 3600
+    server.poller._machine = object()  # type: ignore[assignment]
+    server.poller._seen, server.poller._time = look, time.monotonic() + 3600
 
 
 def _hour(server: Server) -> None:

@@ -16,7 +16,7 @@ import json, sys, time
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 
 def resident():
     with open("/proc/self/statm") as file:
@@ -38,7 +38,7 @@ after = resident()
 times = []
 for _ in range(rounds * 10):
     start = time.perf_counter()
-    picture = snapshot(ledger, time="", host="")
+    picture = take_snapshot(ledger, time="", host="")
     times.append(time.perf_counter() - start)
     start = time.perf_counter()
     json.dumps(picture)

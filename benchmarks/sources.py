@@ -47,7 +47,7 @@ def _sampling(report: Report, root: Path, rounds: int) -> None:
     for _ in range(rounds * 4):
         times["yardstick"].append(_time(lambda: [path.read_bytes() for path in files]))
         times["look"].append(_time(look.look))
-        times["merge"].append(_time(lambda: merge(blank.picture("now", "here"), seen)))
+        times["merge"].append(_time(lambda: merge(blank.snapshot("now", "here"), seen)))
     look.close()
     report.title(f"One sampling round: {_CHIPS} chips, 1 job on all, ms, median (range)")
     report.figure(f"{len(files)} of the files opened and read, the yardstick", "", spread(times["yardstick"], 1e3, 2))

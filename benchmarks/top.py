@@ -25,12 +25,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.pictures import WELL, Account, driver_chip, machine
+from tests.snapshots import WELL, Account, driver_chip, machine
 from tests.support import ROOT
 from tests.terminal import Terminal
 
 from benchmarks.report import Report, spread
-from ttmem.demo.stage import Stage, stage
+from ttmem.demo.stage import DemoSession, stage
 from ttmem.documents.merge import merge
 from ttmem.sim.workloads import parts_of
 from ttmem.wire.endpoint import api_path
@@ -48,7 +48,7 @@ _VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Allocations"
 class _Cost(NamedTuple):
     share: float  # percent of a core
     rate: float  # KB/s to the terminal
-    pictures: float  # that differ from the one before, a second
+    snapshots: float  # that differ from the one before, a second
     lines: float  # of the screen that differ from picture to picture
 
 
@@ -61,7 +61,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
             window.wait_for(_chips_seen)
             cost = window.cost()
             # A line for each chip as far as the window reaches, the processes, and what the chosen chip holds.
-            _insist(cost.pictures > 0.9 * _HZ and cost.lines >= min(chips + 2, 24), cost, window)
+            _insist(cost.snapshots > 0.9 * _HZ and cost.lines >= min(chips + 2, 24), cost, window)
         report.figure(f"{chips} chips", f"{cost.share:.2f} %", _told(cost))
         if chips == 32:
             report.budget("ttmem top, 32 chips all changing, 2 Hz", cost.share, 2, "%")
@@ -71,7 +71,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
                 window.press("2")
                 window.wait_for("Device Telemetry")
                 theirs = window.cost()
-                _insist(theirs.pictures > 1 and theirs.lines >= min(chips, 20), theirs, window)
+                _insist(theirs.snapshots > 1 and theirs.lines >= min(chips, 20), theirs, window)
             ratio = cost.share / theirs.share
             report.figure("  tt-smi", f"{theirs.share:.1f} %", f"{_told(theirs)}; top by tt-smi: {ratio:.3f}")
 
@@ -83,7 +83,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
                 window.press(str(key))
                 cost = window.cost()
                 # At least the clock in the corner moves; on a busy machine not each time in time.
-                _insist(cost.pictures > 0.75, cost, window)
+                _insist(cost.snapshots > 0.75, cost, window)
             report.figure(f"view {key}, {view}", f"{cost.share:.2f} %", _told(cost))
             report.budget(f"  view {key}, {view}, a simulated decode on 32 chips", cost.share, 2, "%")
         firsts, worked = [], []
@@ -100,7 +100,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
 
 
 def _told(cost: _Cost) -> str:
-    return f"{cost.rate:.1f} KB/s, {cost.pictures:.1f} pictures/s, {cost.lines:.0f} lines change"
+    return f"{cost.rate:.1f} KB/s, {cost.snapshots:.1f} pictures/s, {cost.lines:.0f} lines change"
 
 
 def _chips_seen(text: str) -> bool:
@@ -190,7 +190,7 @@ def _opened(folder: Path, *command: str) -> Iterator[_Window]:
 
 
 @contextmanager
-def _playing(place: Stage, workload: str, devices: str) -> Iterator[None]:
+def _playing(place: DemoSession, workload: str, devices: str) -> Iterator[None]:
     """A workload that goes on at the pace of a demo."""
     place.cast(workload, devices, parts_of(workload, devices), 1 << 40)
     ended = threading.Event()
@@ -217,8 +217,8 @@ class _Changing:
         for number in range(chips):
             account.tracked(4000 + number, str(77000 + number), dram=1 << 30, l1=1 << 20)
         seen = [driver_chip(number, asic_id=f"{77000 + number:X}") for number in range(chips)]
-        self._picture = merge(account.picture(), machine(*seen))
-        assert len(self._picture["chips"]) == chips
+        self._snapshot = merge(account.snapshot(), machine(*seen))
+        assert len(self._snapshot["chips"]) == chips
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(api_path(path))
         self._socket.listen(16)
@@ -241,10 +241,10 @@ class _Changing:
                 asker.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
     def _moved(self) -> dict[str, Any]:
-        picture = self._picture
-        picture["time"] = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
-        picture["server"]["events"] += random.randrange(5000)
-        for chip in picture["chips"]:
+        snapshot = self._snapshot
+        snapshot["time"] = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+        snapshot["server"]["events"] += random.randrange(5000)
+        for chip in snapshot["chips"]:
             memory = chip["memory"]
             memory["dram"]["used"] = memory["dram"]["reserved"] = random.randrange(12 << 30)
             memory["l1"]["used"] = memory["l1"]["at_once"] = random.randrange(90 << 20)
@@ -254,7 +254,7 @@ class _Changing:
                 "power_w": random.uniform(20, 150),
                 "aiclk_mhz": random.randrange(500, 1000),
             }
-        for process in picture["processes"]:
+        for process in snapshot["processes"]:
             for share in process["chips"]:
                 share["dram"], share["l1"] = random.randrange(12 << 30), random.randrange(90 << 20)
-        return picture
+        return snapshot

@@ -30,7 +30,7 @@ from ttmem.model.events import Allocated, DeviceOpened, Event, Extra, Freed, Res
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import KINDS, POOL_OF, Confidence
 from ttmem.model.validation import InvalidValue
-from ttmem.recording.event_file import JournalError, JournalReader, JournalWriter
+from ttmem.recording.event_file import EventFileError, EventFileReader, EventFileWriter
 from ttmem.wire import client_records as native
 from ttmem.wire import handshake
 from ttmem.wire.client_decode import NativeStream, decode
@@ -157,14 +157,14 @@ def one_native(rng: random.Random, ledger: Ledger) -> None:
 
 def one_journal(rng: random.Random, ledger: Ledger) -> None:
     file = io.BytesIO()
-    writer = JournalWriter(file)
+    writer = EventFileWriter(file)
     source = Ledger().source(0.0, ProcessInfo(1, 1), "client", Confidence.REPORTED)
     for _ in range(rng.randrange(4)):
         extra = rng.choice((None, Extra(stack="model.py:41 forward")))
         writer.write(rng.random(), source, Allocated(0, rng.choice(KINDS), 1, 2, extra=extra))
     try:
-        JournalReader(io.BytesIO(mutate(rng, file.getvalue()))).replay(ledger)
-    except JournalError:
+        EventFileReader(io.BytesIO(mutate(rng, file.getvalue()))).replay(ledger)
+    except EventFileError:
         pass
 
 
@@ -173,13 +173,13 @@ TARGETS = (one_legacy, one_legacy, one_native, one_journal)
 
 def run(cases: int, seed: int, deadline: float | None = None) -> int:
     """Run so many cases (0: no limit). Returns how many were run; raises with the seed in the message."""
-    ledger = Ledger(Limits(allocations_per_process=200, devices_per_process=8, chips=16, buried_allocations=4))
+    ledger = Ledger(Limits(allocations_per_process=200, devices_per_process=8, chips=16, dead_allocations=4))
     for number in count():
         if (cases and number >= cases) or (deadline is not None and time.monotonic() > deadline):
             return number
         if number % CASES_PER_LEDGER == 0:
             check(ledger)
-            ledger = Ledger(Limits(allocations_per_process=200, devices_per_process=8, chips=16, buried_allocations=4))
+            ledger = Ledger(Limits(allocations_per_process=200, devices_per_process=8, chips=16, dead_allocations=4))
         rng = random.Random(seed + number)
         try:
             rng.choice(TARGETS)(rng, ledger)

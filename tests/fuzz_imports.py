@@ -25,7 +25,7 @@ from tests.hostile import HOSTILE, unprintable
 from ttmem.account.ledger import Ledger
 from ttmem.cli import main as ttmem
 from ttmem.model.geometry import BOARDS
-from ttmem.recording.event_file import JournalError, JournalReader
+from ttmem.recording.event_file import EventFileError, EventFileReader
 
 DATA = Path(__file__).parent / "data" / "imports"
 _FORMS = ("n150_capture.json", "n150_virtual.json", "n300_report.json", "n300_db.sql")
@@ -93,8 +93,8 @@ def _check_events(out: Path) -> None:
     ledger = Ledger()
     try:
         with open(out, "rb") as file:
-            JournalReader(file).replay(ledger)
-    except JournalError as error:
+            EventFileReader(file).replay(ledger)
+    except EventFileError as error:
         raise Failure(f"what was written cannot be read: {error}") from None
     for arguments in (["replay"], ["replay", "--peaks"], ["replay", "--by", "op"], ["explain"], ["l1", "--file"]):
         said, complained = io.StringIO(), io.StringIO()

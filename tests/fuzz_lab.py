@@ -33,14 +33,14 @@ from tests.fuzz_known import KNOWN, Attack
 from tests.ring_memory import RingMemory
 from ttmem.account.ledger import Ledger
 from ttmem.cli import main as ttmem
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.ingest.client_connection import Connection
-from ttmem.ingest.peers import Owner
+from ttmem.ingest.peers import Peer
 from ttmem.model.events import Allocated, DeviceOpened, Extra, ProgramRun
 from ttmem.model.geometry import BOARDS
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.recording.event_file import JournalReader
+from ttmem.recording.event_file import EventFileReader
 from ttmem.server.daemon import Options, Server
 from ttmem.server.http_server import HttpError, Request
 from ttmem.wire import handshake
@@ -65,7 +65,7 @@ class Party:
 
     def __init__(self, lab: Lab, pid: int) -> None:
         self.lab = lab
-        self.owner = Owner(ProcessInfo(pid, 1, os.getuid(), f"party{pid}", f"party {pid}"), None)
+        self.owner = Peer(ProcessInfo(pid, 1, os.getuid(), f"party{pid}", f"party {pid}"), None)
         self.dead = False
         self.memory: RingMemory | None = None
         self._connect()
@@ -174,8 +174,8 @@ class Lab:
                 break
         else:
             raise Violation("the server does not come to an end with the rings")
-        server.ledger.thin_graves(5000)
-        server.history.sample(server.clock.now(), server.ledger, server.lookout.chips())
+        server.ledger.thin_dead_allocations(5000)
+        server.history.sample(server.clock.now(), server.ledger, server.poller.chips())
 
     # -- what must hold ------------------------------------------------------------------------------------------
 
@@ -212,9 +212,9 @@ class Lab:
 
     async def testimony(self) -> Any:
         """All that the API says of the witness and of its chip."""
-        picture = _strict(await self.ask(Ask("/snapshot", {"machine": "0"})), "/snapshot")
+        snapshot = _strict(await self.ask(Ask("/snapshot", {"machine": "0"})), "/snapshot")
         allocations = _strict(await self.ask(Ask("/allocations", {"pid": str(WITNESS)})), "/allocations")
-        return _witness_in(picture), allocations["allocations"]
+        return _witness_in(snapshot), allocations["allocations"]
 
     async def check(self, before: Any, attack: Attack | None = None) -> None:
         routes = [(route.path, route.parameters) for route in self.server.api.routes if route.method == "GET"]
@@ -240,9 +240,9 @@ class Lab:
             raise Violation(f"a client ended the recording: {self.server.messages}")
         ledger = Ledger()
         with open(self.file, "rb") as file:
-            JournalReader(file).replay(ledger)
-        picture = json.loads(json.dumps(snapshot(ledger, time="", host="", sources=[])))
-        was, now = _account(before[0]), _account(_witness_in(picture))
+            EventFileReader(file).replay(ledger)
+        snapshot = json.loads(json.dumps(take_snapshot(ledger, time="", host="", sources=[])))
+        was, now = _account(before[0]), _account(_witness_in(snapshot))
         if was != now:
             raise Violation(f"replayed, the witness's account is another:\n  {was}\n  {now}")
         check_commands(str(self.file), must_be_read=True)
@@ -279,8 +279,8 @@ def _strict(body: bytes, what: str) -> Any:
     return json.loads(body, parse_constant=refuse) if body else None
 
 
-def _witness_in(picture: Any) -> Any:
-    (found,) = [process for process in picture["processes"] if process["pid"] == WITNESS]
+def _witness_in(snapshot: Any) -> Any:
+    (found,) = [process for process in snapshot["processes"] if process["pid"] == WITNESS]
     return {key: value for key, value in found.items() if key not in _CHANGING}
 
 

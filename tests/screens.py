@@ -24,7 +24,7 @@ from ttmem.documents import unknown_rows as blank
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
 from ttmem.show.top.dashboard_state import Answer, Model
-from ttmem.show.top.parts.rows import STYLES, Row, Signs, Size, View, text_of
+from ttmem.show.top.parts.rows import STYLES, Characters, Row, Size, View, text_of
 from ttmem.show.top.settings import Settings
 from ttmem.show.top.views.allocation_view import Allocations
 from ttmem.show.top.views.charts import Charts
@@ -52,14 +52,14 @@ def world(chips: int) -> World:
 def told(chips: int, path: str, ascii: bool) -> Any:
     """What the dashboard is told; the empty path is the picture."""
     place = world(chips)
-    return Style(ascii=ascii).clean(place.get(path) if path else place.picture)
+    return Style(ascii=ascii).clean(place.get(path) if path else place.snapshot)
 
 
 @functools.cache
 def whole(view: str, chips: int, charts: str) -> Mapping[str, list[Row]]:
     """The screens of a view in all sizes, when every question of it has its answer."""
     ascii = charts == "ascii"
-    picture, out = told(chips, "", ascii), {}
+    snapshot, out = told(chips, "", ascii), {}
     for name, size in SIZES.items():
         model = Model()
         views: list[View] = [
@@ -70,9 +70,9 @@ def whole(view: str, chips: int, charts: str) -> Mapping[str, list[Row]]:
             Cores(),
             Allocations(),
         ]
-        dashboard = Dashboard(model, views, Settings("/nowhere/top.json"), Signs(charts))
+        dashboard = Dashboard(model, views, Settings("/nowhere/top.json"), Characters(charts))
         dashboard.current = min(VIEWS.index(view), len(views) - 1)
-        model.take(picture, NOW - 2, -2.0)
+        model.take(snapshot, NOW - 2, -2.0)
         for key in KEYS.get(view, ""):
             assert dashboard.view.press(key, model)
         answered: set[str] = set()
@@ -83,7 +83,7 @@ def whole(view: str, chips: int, charts: str) -> Mapping[str, list[Row]]:
                 break
             answered.update(new)
             model.answers.update({path: Answer(told(chips, path, ascii), None, -2.0) for path in new})
-        model.take(picture, NOW, 0.0)
+        model.take(snapshot, NOW, 0.0)
         out[name] = dashboard.rows(size, 0.0)
     return out
 
@@ -93,7 +93,7 @@ def whole(view: str, chips: int, charts: str) -> Mapping[str, list[Row]]:
 
 def picture_of(*chip_ids: str, pids: tuple[int, ...] = ()) -> Json:
     """Chips and processes of which nothing is known."""
-    made = blank.picture(TIME, "box")
+    made = blank.snapshot(TIME, "box")
     made["chips"] = [blank.chip(chip_id) for chip_id in chip_ids]
     made["processes"] = [blank.process(pid, "tracked") for pid in pids]
     return made
@@ -106,9 +106,9 @@ def many(count: int) -> Json:
     return made
 
 
-def model_of(picture: Json, ascii: bool = False) -> Model:
+def model_of(snapshot: Json, ascii: bool = False) -> Model:
     model = Model()
-    model.take(Style(ascii=ascii).clean(picture), 0.0, 0.0)
+    model.take(Style(ascii=ascii).clean(snapshot), 0.0, 0.0)
     return model
 
 
@@ -148,10 +148,10 @@ def styled(rows: list[Row]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in marked)
 
 
-def forms(draw: Callable[[Size, Signs], list[Row]]) -> dict[str, str]:
+def forms(draw: Callable[[Size, Characters], list[Row]]) -> dict[str, str]:
     """A view alone in all sizes, and one of them as ASCII."""
-    out = {name: plain(draw(size, Signs())) for name, size in INNER.items()}
-    return {**out, "120x40 ascii": plain(draw(INNER["120x40"], Signs("ascii")))}
+    out = {name: plain(draw(size, Characters())) for name, size in INNER.items()}
+    return {**out, "120x40 ascii": plain(draw(INNER["120x40"], Characters("ascii")))}
 
 
 def beside(name: str, parts: Mapping[str, str]) -> None:

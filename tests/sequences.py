@@ -14,7 +14,7 @@ from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator
 from ttmem.sim.errors import OutOfMemory, SimError
 from ttmem.sim.reports import dump_device_memory_state
-from ttmem.sim.tensors import Dtype, Layout, MemoryConfig, MemoryLayout, Need, TensorSpec, Tile
+from ttmem.sim.tensors import BufferNeed, Dtype, Layout, MemoryConfig, MemoryLayout, TensorSpec, Tile
 
 DRAM_ALIGNMENT = {Arch.WORMHOLE_B0: 32, Arch.BLACKHOLE: 64}
 CHIPS = {"t3k": "n300"}
@@ -85,7 +85,7 @@ class Replay:
             self.seen["pages"] += 1
         return kind
 
-    def _compare_need(self, need: Need | None, record: dict[str, Any]) -> None:
+    def _compare_need(self, need: BufferNeed | None, record: dict[str, Any]) -> None:
         said = {ours: record[theirs] for theirs, ours in FIELDS_OF_NEED.items() if theirs in record}
         assert need is not None or not said, record["step"]
         if need is not None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tests.support import PATIENCE, ROOT, Server
 from ttmem.model.core_sets import cores_of, mask_of, parse_ranges
 from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF, Pool
-from ttmem.sim.board_types import MACHINES, Machine
+from ttmem.sim.board_types import MACHINES, MachineType
 from ttmem.sim.workloads import WORKLOADS, parts_of
 
 _PAGE = 10_000
@@ -47,7 +47,7 @@ class Simulation:
     """
 
     def __init__(self, server: Server, machine: str, folder: Path, *commands: list[str]) -> None:
-        self.machine: Machine = MACHINES[machine]
+        self.machine: MachineType = MACHINES[machine]
         self._errors = folder / "sim.err"
         environment = {**os.environ, "TTMEM_SOCKET": server.path, "TT_ALLOC_TRACKING_ENABLED": "1"}
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -191,7 +191,7 @@ def allocations(server: Server, **filters: str) -> list[dict[str, Any]]:
             return found
 
 
-def cores_by_allocations(server: Server, machine: Machine) -> dict[str, dict[str, Sizes]]:
+def cores_by_allocations(server: Server, machine: MachineType) -> dict[str, dict[str, Sizes]]:
     """Bytes by kind on each logical core of each chip, put together from the live allocations."""
     columns, rows = machine.board.compute_grid
     grid = [(x, y) for y in range(rows) for x in range(columns)]
@@ -229,7 +229,7 @@ def assert_account(server: Server, step: Step) -> dict[str, Any]:
     return snapshot
 
 
-def assert_cores(server: Server, machine: Machine, step: Step) -> None:
+def assert_cores(server: Server, machine: MachineType, step: Step) -> None:
     """The same of every core."""
     assert cores_by_allocations(server, machine) == {
         chip_id: truth["cores"] for chip_id, truth in step.chips.items()

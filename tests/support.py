@@ -98,8 +98,8 @@ class Server:
         return get(path, socket_path=self.api, timeout=PATIENCE).decode()
 
     def snapshot(self) -> dict[str, Any]:
-        picture: dict[str, Any] = self.get("/snapshot")
-        return picture
+        snapshot: dict[str, Any] = self.get("/snapshot")
+        return snapshot
 
     def process_of(self, pid: int) -> dict[str, Any] | None:
         return next((p for p in self.snapshot()["processes"] if p["pid"] == pid), None)

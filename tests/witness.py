@@ -114,8 +114,8 @@ class Witness:
         return process, self.ask(f"/allocations?pid={os.getpid()}")["allocations"]
 
     @staticmethod
-    def of_process(picture: Any) -> Any:
-        (found,) = [process for process in picture["processes"] if process["pid"] == os.getpid()]
+    def of_process(snapshot: Any) -> Any:
+        (found,) = [process for process in snapshot["processes"] if process["pid"] == os.getpid()]
         return {key: value for key, value in found.items() if key != "seen"}
 
     def ask(self, target: str) -> Any:

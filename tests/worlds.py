@@ -15,7 +15,7 @@ import math
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests import pictures
+from tests import snapshots
 from tests.support import answered
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
@@ -41,9 +41,9 @@ from ttmem.model.events import (
 from ttmem.model.geometry import BOARDS, Geometry
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.server.event_stream import Feed, event_json
+from ttmem.server.event_stream import EventStream, event_json
 from ttmem.server.history import History
-from ttmem.server.machine_poller import Lookout
+from ttmem.server.machine_poller import MachinePoller
 from ttmem.server.router import Api
 
 Json = dict[str, Any]
@@ -68,15 +68,15 @@ class World:
         if not chips:
             why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
             sources = [{"name": "server", "state": "not running", "detail": why}]
-            self.picture = merge({**blank.picture(TIME, "box"), "sources": sources}, _no_driver())
+            self.snapshot = merge({**blank.snapshot(TIME, "box"), "sources": sources}, _no_driver())
             return
         self._seen = [self._chip(number) for number in range(chips)]
         self._live()
         ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=lambda: NOW)
-        lookout = Lookout(None, self.ledger, lambda source, event: None)
+        poller = MachinePoller(None, self.ledger, lambda source, event: None)
         about = {"pid": 99, "since": NOW - 4000, "version": "1.2.3", "clients": 2}
-        self._api = Api(self.ledger, ingest, self.history, Feed(), _Stopped(), lookout, lambda: about)
-        self.picture = merge(self._account(), self._machine())
+        self._api = Api(self.ledger, ingest, self.history, EventStream(), _Stopped(), poller, lambda: about)
+        self.snapshot = merge(self._account(), self._machine())
 
     def get(self, path: str) -> Json:
         """What the server says."""
@@ -92,14 +92,14 @@ class World:
 
         async def ask() -> Json:
             while True:
-                picture: Json = await answered(self._api, "/snapshot", {})
-                if all(chip["memory"]["l1"]["physical"]["used"] is not None for chip in picture["chips"]):
-                    return picture
+                snapshot: Json = await answered(self._api, "/snapshot", {})
+                if all(chip["memory"]["l1"]["physical"]["used"] is not None for chip in snapshot["chips"]):
+                    return snapshot
 
-        picture = asyncio.run(ask())
-        for process in picture["processes"]:
+        snapshot = asyncio.run(ask())
+        for process in snapshot["processes"]:
             process["user"] = {0: "root", 1000: "ann", 1001: "bob"}[process["user_id"]]
-        return {**picture, "host": "box"}
+        return {**snapshot, "host": "box"}
 
     # -- the machine ---------------------------------------------------------------------------------------------
 
@@ -114,18 +114,18 @@ class World:
         }
         if number == 3:
             seen |= {"state": "in reset", "age_s": 12.0, "alive": None}
-        chip = pictures.driver_chip(number, board, arch=_geometry(board).arch.label)
-        return {**chip, "telemetry": {**pictures.WELL, **seen}}
+        chip = snapshots.driver_chip(number, board, arch=_geometry(board).arch.label)
+        return {**chip, "telemetry": {**snapshots.WELL, **seen}}
 
     def _machine(self) -> Json:
         """The workload, somebody whom nobody tracks, and counters that a dead process left."""
         last = self.chips - 1
         holders = [
-            {**pictures.holder(4711, *range(self.chips), start=2_240_000), "command": _SERVE},
-            {**pictures.holder(5003, last, start=1_200_000, user_id=1001, name="train"), "user": "bob"},
+            {**snapshots.holder(4711, *range(self.chips), start=2_240_000), "command": _SERVE},
+            {**snapshots.holder(5003, last, start=1_200_000, user_id=1001, name="train"), "user": "bob"},
         ]
-        shm = [pictures.counters(_chip_id(last), pictures.slot(77, 5 * GIB, 2 * MIB, state="dead"))]
-        return pictures.machine(*self._seen, processes=holders, shm=shm)
+        shm = [snapshots.counters(_chip_id(last), snapshots.slot(77, 5 * GIB, 2 * MIB, state="dead"))]
+        return snapshots.machine(*self._seen, processes=holders, shm=shm)
 
     # -- the workload --------------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ def _chip_id(number: int) -> str:
 
 def _no_driver() -> Json:
     sources = [{"name": name, "state": "absent", "detail": None} for name in ("sysfs", "processes", "shm")]
-    return {**pictures.machine(), "driver": {"version": None, "loaded": False}, "sources": sources}
+    return {**snapshots.machine(), "driver": {"version": None, "loaded": False}, "sources": sources}
 
 
 class _Stopped(Clock):

@@ -16,7 +16,7 @@ from tests.runs import Bench, ttmem
 from ttmem.account.ledger import Ledger
 from ttmem.documents.snapshot import completeness, memory
 from ttmem.ingest.ring_fold import RingFold
-from ttmem.l1.core_map import OWN_ADDRESSES, Survey
+from ttmem.l1.core_map import OWN_ADDRESSES, CoreMapBuilder
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.model.units import human
@@ -117,7 +117,7 @@ def test_a_map_with_them_says_what_it_does_not_know(folder: Path) -> None:
                 continue
             chip = collector.ledger.chips[str(program.chip_ids[0])]
             assert chip.geometry is not None
-            survey = Survey(chip, chip.geometry)
+            survey = CoreMapBuilder(chip, chip.geometry)
             for allocation in collector.ledger.allocations():
                 survey.add(allocation)
             for _ in survey.finish():

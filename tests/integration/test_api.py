@@ -31,9 +31,9 @@ from ttmem.model.events import Allocated, PhaseBegan, PhaseEnded, ProcessExited
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, Confidence, Kind
 from ttmem.server import routes_history as past
-from ttmem.server.event_stream import Feed
+from ttmem.server.event_stream import EventStream
 from ttmem.server.history import History
-from ttmem.server.machine_poller import Lookout
+from ttmem.server.machine_poller import MachinePoller
 from ttmem.server.router import Api
 from ttmem.wire.api_client import ApiError
 
@@ -274,9 +274,9 @@ class Asked:
         self.ledger = Ledger()
         ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=lambda: 0.0)
         about = {"pid": 1, "since": 0.0, "version": "", "clients": 0}
-        lookout = Lookout(None, self.ledger, lambda source, event: None)
+        poller = MachinePoller(None, self.ledger, lambda source, event: None)
         self.history = History()
-        self.api = Api(self.ledger, ingest, self.history, Feed(), Clock(), lookout, lambda: about)
+        self.api = Api(self.ledger, ingest, self.history, EventStream(), Clock(), poller, lambda: about)
         self.turns = 0
 
     def get(self, path: str, **query: str) -> Any:

@@ -69,9 +69,9 @@ def test_smi_and_dump_show_what_the_server_knows(server: Server, legacy: Callabl
     client.say("alloc 0 1048576 0 0x1000", "cb_alloc 0 4096 7", "free 0 0x99")
     client.query(0)
     env = {"TTMEM_SOCKET": server.path}
-    picture = json.loads(_ttmem("smi", "--json", **env).stdout)
-    assert picture["schema"] == "ttmem.snapshot/1"
-    assert picture["chips"][0]["memory"]["dram"]["used"] == 1048576
+    snapshot = json.loads(_ttmem("smi", "--json", **env).stdout)
+    assert snapshot["schema"] == "ttmem.snapshot/1"
+    assert snapshot["chips"][0]["memory"]["dram"]["used"] == 1048576
     shown = _ttmem("smi", **env).stdout
     assert "1.0 MiB" in shown
     assert str(client.pid) in shown

@@ -37,7 +37,7 @@ def demo(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*_DEMO, *arguments], capture_output=True, text=True, timeout=120, env={**_PLAIN, **env})
 
 
-def picture(*arguments: str) -> dict[str, Any]:
+def snapshot(*arguments: str) -> dict[str, Any]:
     done = demo("--json", *arguments)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -57,7 +57,7 @@ def test_without_a_terminal_it_prints_one_picture_and_a_summary() -> None:
 
 
 def test_the_snapshot_is_of_the_fullest_moment() -> None:
-    found = picture()
+    found = snapshot()
     assert found["schema"] == "ttmem.snapshot/1"
     assert [chip["chip"] for chip in found["chips"]] == [f"sim-n150-{number}" for number in range(4)]
     assert {process["state"] for process in found["processes"]} == {"tracked"}
@@ -74,7 +74,7 @@ def test_the_snapshot_is_of_the_fullest_moment() -> None:
 
 @pytest.mark.parametrize(("machine", "chips"), [("t3k", 8), ("n300", 4)])
 def test_machines(machine: str, chips: int) -> None:
-    found = picture("--devices", machine, "--seconds", "0.2")
+    found = snapshot("--devices", machine, "--seconds", "0.2")
     assert len(found["chips"]) == chips
     assert len(found["processes"]) == 4
     assert all(chip["memory"]["dram"]["used"] for chip in found["chips"])

@@ -27,11 +27,11 @@ from tests.mock.wheel import wheel as stock
 from tests.support import PATIENCE, PATIENT_DOCTOR, LegacyClient, Server, wait_until
 from ttmem.doctor import endpoints as places
 from ttmem.doctor import server_checks as server
-from ttmem.doctor import snapshot_checks as picture
+from ttmem.doctor import snapshot_checks as snapshot
 from ttmem.doctor import wheel_checks as ttnn
 from ttmem.doctor import workload_checks as workload
-from ttmem.doctor.context import Scene
-from ttmem.doctor.findings import Said
+from ttmem.doctor.context import DoctorContext
+from ttmem.doctor.findings import Message
 from ttmem.model.events import Allocated, Lost, Mark
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.wire.client_encode import encode
@@ -41,16 +41,16 @@ from ttmem.wire.handshake import hello
 pytestmark = pytest.mark.usefixtures("patient_doctor")
 
 Serve = Callable[..., Server]
-Check = Callable[[Scene], Iterator[Said]]
+Check = Callable[[DoctorContext], Iterator[Message]]
 MIB = 1 << 20
 BUFFER, PER_CORE = 0x1A0000, 0x5_0003_000A_0000  # as seed and protocol have them: an address, and core (5, 3)
 
 
-def look(check: Check, root: Path | str = "/nowhere", env: dict[str, str] | None = None, **more: Any) -> list[Said]:
-    return list(check(Scene(str(root), env or {}, **more)))
+def look(check: Check, root: Path | str = "/nowhere", env: dict[str, str] | None = None, **more: Any) -> list[Message]:
+    return list(check(DoctorContext(str(root), env or {}, **more)))
 
 
-def only(said: list[Said]) -> Said:
+def only(said: list[Message]) -> Message:
     (one,) = said
     return one
 
@@ -289,59 +289,59 @@ def test_the_old_path_is_free_ours_stale_or_taken(machine: machines.Machine) -> 
 
 
 def test_a_client_that_says_nothing(server_: Server, legacy: Callable[..., LegacyClient]) -> None:
-    assert only(look(picture.silent_clients, env=at(server_))).level == "ok"
+    assert only(look(snapshot.silent_clients, env=at(server_))).level == "ok"
     client = legacy(server_)
     client.sync()
     wait_until(lambda: server_.get("/health")["clients"] == 1)
-    said = only(look(picture.silent_clients, env=at(server_)))
+    said = only(look(snapshot.silent_clients, env=at(server_)))
     assert said.level == "warning"
     assert "1 connection is open and none of them has said anything" in said.found
     client.say(f"alloc 0 {MIB} 0 {BUFFER}")
     client.query(0)
-    assert only(look(picture.silent_clients, env=at(server_))).found == "1 process reports"
+    assert only(look(snapshot.silent_clients, env=at(server_))).found == "1 process reports"
 
 
 def test_a_source_that_marks_a_moment_and_no_more(server_: Server) -> None:
     with server_.connect() as sock:
         sock.sendall(hello("client", Confidence.REPORTED) + encode(Mark("ready")))
         wait_until(lambda: server_.process_of(os.getpid()), "the hello")
-        said = only(look(picture.silent_clients, env=at(server_)))
+        said = only(look(snapshot.silent_clients, env=at(server_)))
         assert said.level == "warning"
         assert f"pid {os.getpid()} " in said.found
         assert "(source: client) and has reported nothing" in said.found
         sock.sendall(encode(Allocated(0, Kind.DRAM, BUFFER, MIB)))
         wait_until(lambda: server_.snapshot()["chips"], "the event")
-        assert only(look(picture.silent_clients, env=at(server_))).found == "1 process reports"
+        assert only(look(snapshot.silent_clients, env=at(server_))).found == "1 process reports"
         with server_.connect():
             wait_until(lambda: server_.get("/health")["clients"] == 2, "the connection")
-            said = only(look(picture.silent_clients, env=at(server_)))
+            said = only(look(snapshot.silent_clients, env=at(server_)))
             assert said == ("ok", "/processes", "1 process reports; 1 more connection, which may be silent", None)
 
 
 def test_only_single_cores(server_: Server, legacy: Callable[..., LegacyClient]) -> None:
-    assert only(look(picture.per_core_only, env=at(server_))).level == "ok"
+    assert only(look(snapshot.per_core_only, env=at(server_))).level == "ok"
     client = legacy(server_)
     for core in range(3):
         client.say(f"alloc 0 24576 1 {PER_CORE + (core << 32)}")
     client.query(0)
-    said = only(look(picture.per_core_only, env=at(server_)))
+    said = only(look(snapshot.per_core_only, env=at(server_)))
     assert said.level == "warning"
     assert f"pid {client.pid} " in said.found
     client.say(f"alloc 0 {MIB} 1 {BUFFER}")
     client.query(0)
-    assert only(look(picture.per_core_only, env=at(server_))).level == "ok"
+    assert only(look(snapshot.per_core_only, env=at(server_))).level == "ok"
 
 
 def test_a_workload_in_dram(server_: Server, legacy: Callable[..., LegacyClient]) -> None:
     client = legacy(server_)
     client.say(f"alloc 0 {300 * MIB} 0 {BUFFER}", f"alloc 0 4096 1 {BUFFER}")
     client.query(0)
-    said = only(look(picture.amounts, env=at(server_)))
+    said = only(look(snapshot.amounts, env=at(server_)))
     assert said.level == "warning"
     assert "300.0 MiB in DRAM, and L1 never had more than 4.0 KiB" in said.found
     client.say(f"alloc 0 {2 * MIB} 1 {BUFFER + MIB}")
     client.query(0)
-    assert only(look(picture.amounts, env=at(server_))).level == "ok"
+    assert only(look(snapshot.amounts, env=at(server_))).level == "ok"
 
 
 def test_a_workload_in_the_dram_of_many_chips_is_one_finding(
@@ -351,26 +351,26 @@ def test_a_workload_in_the_dram_of_many_chips_is_one_finding(
     for chip in range(6):
         client.say(f"alloc {chip} {300 * MIB} 0 {BUFFER}", f"alloc {chip} {4096 * (chip + 1)} 1 {BUFFER}")
     client.query(0)
-    said = only(look(picture.amounts, env=at(server_)))
+    said = only(look(snapshot.amounts, env=at(server_)))
     assert "and 2 more: 1.8 GiB in DRAM, and L1 of any never had more than 24.0 KiB" in said.found
 
 
 def test_many_small_allocations_are_summed(server_: Server, legacy: Callable[..., LegacyClient]) -> None:
-    assert only(look(picture.amounts, env=at(server_))).found == "nothing is in use"
+    assert only(look(snapshot.amounts, env=at(server_))).found == "nothing is in use"
     client = legacy(server_)
     client.say(*(f"alloc 0 24576 1 {BUFFER + 65536 * n}" for n in range(100)))
     client.query(0)
-    said = only(look(picture.amounts, env=at(server_)))
+    said = only(look(snapshot.amounts, env=at(server_)))
     assert said.level == "ok"
     assert "100 allocations of 24.0 KiB on average, 2.3 MiB together" in said.found
 
 
 def test_losses(server_: Server) -> None:
-    assert only(look(picture.losses, env=at(server_))).level == "ok"
+    assert only(look(snapshot.losses, env=at(server_))).level == "ok"
     with server_.connect() as sock:
         sock.sendall(b"\xee" * 4096)
         wait_until(lambda: server_.snapshot()["anomalies"]["rejected"], "the refusal")
-    said = only(look(picture.losses, env=at(server_)))
+    said = only(look(snapshot.losses, env=at(server_)))
     assert said.level == "warning"
     assert "refused as senseless" in said.found
 
@@ -379,7 +379,7 @@ def test_events_that_were_dropped(server_: Server) -> None:
     with server_.connect() as sock:
         sock.sendall(hello("client", Confidence.REPORTED) + encode(Lost(7)))
         wait_until(lambda: server_.snapshot()["anomalies"]["dropped"], "the loss")
-    assert "7 events were dropped" in only(look(picture.losses, env=at(server_))).found
+    assert "7 events were dropped" in only(look(snapshot.losses, env=at(server_))).found
 
 
 def test_an_account_that_is_not_complete(server_: Server, legacy: Callable[..., LegacyClient]) -> None:
@@ -388,10 +388,10 @@ def test_an_account_that_is_not_complete(server_: Server, legacy: Callable[..., 
     client.say(f"alloc 0 {MIB} 0 {BUFFER}")
     client.query(0)
     for share, level in ((None, "ok"), (1.0, "ok"), (0.9999999, "warning"), (0.75, "warning"), (0.0, "warning")):
-        scene = Scene("/nowhere", at(server_))
-        assert scene.picture is not None
-        scene.picture["chips"][0]["memory"]["completeness"] = share
-        said = only(list(picture.losses(scene)))
+        scene = DoctorContext("/nowhere", at(server_))
+        assert scene.snapshot is not None
+        scene.snapshot["chips"][0]["memory"]["completeness"] = share
+        said = only(list(snapshot.losses(scene)))
         assert said.level == level
         assert "100 %" not in said.found
 
@@ -403,7 +403,7 @@ def test_what_an_agent_cannot_see(server_: Server, name: str, level: str) -> Non
     command = [built.program("workload_open"), "wait", "2", "1", "200"]
     with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         wait_until(lambda: (server_.process_of(process.pid) or {}).get("allocations"), "the agent's report")
-        said = only(look(picture.agent_trouble, env=at(server_)))
+        said = only(look(snapshot.agent_trouble, env=at(server_)))
         process.kill()
         process.communicate()
     assert said.level == level
@@ -419,11 +419,11 @@ def test_what_all_workers_of_a_job_cannot_see_is_one_finding(
     for client in (legacy(server_), legacy(server_)):
         client.say(f"alloc 0 {MIB} 0 {BUFFER}")
         client.query(0)
-    scene = Scene("/nowhere", at(server_))
-    assert scene.picture is not None
-    for process in scene.picture["processes"]:
+    scene = DoctorContext("/nowhere", at(server_))
+    assert scene.snapshot is not None
+    for process in scene.snapshot["processes"]:
         process["sources"][0]["trouble"] = "no dataflow buffers\nno kernels"
-    said = [one.found for one in picture.agent_trouble(scene)]
+    said = [one.found for one in snapshot.agent_trouble(scene)]
     assert [found.rpartition(": ")[2] for found in said] == ["no dataflow buffers", "no kernels"]
     assert all(found.count("pid ") == 2 for found in said)
 
@@ -478,11 +478,11 @@ def test_an_agent_that_the_server_does_not_hear(
 
 def test_without_a_server_nothing_is_said_about_clients(machine: machines.Machine) -> None:
     for check in (
-        picture.silent_clients,
-        picture.agent_trouble,
-        picture.losses,
-        picture.per_core_only,
-        picture.amounts,
+        snapshot.silent_clients,
+        snapshot.agent_trouble,
+        snapshot.losses,
+        snapshot.per_core_only,
+        snapshot.amounts,
     ):
         assert only(look(check, machine.root))[::2] == ("unknown", "no server to ask"), check
 
@@ -517,7 +517,7 @@ def test_hook_by_hook(folder: Path, name: str, level: str, words: str) -> None:
 
 def test_the_proven_wheel() -> None:
     python = stock("3.12").python
-    scene = Scene("/", {}, python=python)
+    scene = DoctorContext("/", {}, python=python)
     (found,), (hooks,) = list(ttnn.ttnn(scene)), list(ttnn.hooks(scene))
     assert (found.level, hooks.level) == ("ok", "ok")
     assert found.found.startswith("ttnn 0.81.1, ")

@@ -28,17 +28,17 @@ from ttmem.analyze.failure_types import (
     FIXED,
     FREE_IN_BANK,
     PART_BELOW,
-    Beyond,
     Clash,
-    NoRoom,
     OutOfMemory,
+    PastEndOfL1,
     RingFull,
+    TooLittleL1,
 )
 from ttmem.analyze.hold_reasons import Cause
 from ttmem.analyze.verdicts import Advice, Verdict
 from ttmem.model.events import Failed, Freed, ProgramDestroyed
 from ttmem.model.kinds import Kind
-from ttmem.recording.event_file import JournalWriter
+from ttmem.recording.event_file import EventFileWriter
 
 UNIT = 32  # of a bank of Wormhole
 
@@ -51,7 +51,7 @@ class Stage:
         self._program = program
         self._command = folder / "command.json"
         self._records = program.records()
-        self.journal: JournalWriter | None = None
+        self.journal: EventFileWriter | None = None
         self.told = False  # did the agent itself say that ttnn threw, the last time
         next(self._records)
 
@@ -332,7 +332,7 @@ def test_a_smaller_l1_small_moves_the_wall(stage: Stage) -> None:
 def test_circular_buffers_beyond_l1(stage: Stage) -> None:
     stage.do("open")
     verdict = stage.refused("run", name="circular", sizes=[2048, 2_000_000])
-    assert isinstance(verdict.failure, Beyond)
+    assert isinstance(verdict.failure, PastEndOfL1)
     assert [piece.end - piece.start for piece in verdict.pieces] == [2048, 2_000_000]
     less = advice(verdict, v.SHRINK).value
     assert less is not None
@@ -351,7 +351,7 @@ def test_a_slice_that_finds_too_little_room(stage: Stage) -> None:
     width = 200_000
     verdict = stage.refused("run", name="slice", width=width)
     found = verdict.failure
-    assert isinstance(found, NoRoom)
+    assert isinstance(found, TooLittleL1)
     assert (found.operation, found.counts, verdict.why, verdict.unknown) == ("ttnn.slice", BELOW, v.TOO_FULL, ())
     assert found.need is not None
     assert found.need >= 2 * 2 * width  # two rows, two bytes a number
@@ -377,7 +377,7 @@ def test_a_concatenation_that_no_freeing_helps(stage: Stage) -> None:
     stage.do("open")
     made = stage.do("new", kind="L1", per_bank=100_000)
     verdict = stage.refused("run", name="concat", width=800_000)
-    assert isinstance(verdict.failure, NoRoom)
+    assert isinstance(verdict.failure, TooLittleL1)
     assert (verdict.failure.counts, verdict.why, verdict.unknown) == (FIXED, v.TOO_LARGE, ())
     assert [one.what for one in verdict.advice] == [v.SHRINK]
     stage.do("free", kind="L1", addresses=[made])
@@ -392,7 +392,7 @@ def test_a_layer_norm_that_counts_only_a_part(stage: Stage) -> None:
     stage.do("open")
     stage.do("new", kind="L1", per_bank=1_300_000)
     verdict = stage.refused("run", name="layer_norm", width=96_000)
-    assert isinstance(verdict.failure, NoRoom)
+    assert isinstance(verdict.failure, TooLittleL1)
     assert (verdict.failure.counts, verdict.why, verdict.unknown) == (PART_BELOW, v.TOO_FULL, ())
     assert verdict.free is not None
     assert 0.9 * verdict.free < verdict.failure.have < verdict.free
@@ -406,7 +406,7 @@ def test_a_convolution_that_cannot_be_sliced_finely_enough(stage: Stage) -> None
     stage.do("open", l1_small_size=32768)
     made = [stage.do("new", kind="L1", per_bank=size) for size in (640_000, 700_000)]
     verdict = stage.refused("run", name="conv2d", channels=512, size=64)
-    assert isinstance(verdict.failure, NoRoom)
+    assert isinstance(verdict.failure, TooLittleL1)
     assert (verdict.failure.counts, verdict.why, verdict.unknown) == (FREE_IN_BANK, v.TOO_FULL, ())
     assert verdict.free == verdict.failure.have
     assert {block.address for block in verdict.holders} == set(made)
@@ -475,7 +475,7 @@ def test_a_log_and_an_event_file(folder: Path) -> None:
     """ttnn's own log has the message, an event file also who was there."""
     path = folder / "run.events"
     with open(path, "wb") as file, staged(folder) as stage:
-        stage.journal = JournalWriter(file)
+        stage.journal = EventFileWriter(file)
         stage.do("open")
         stage.do("new", kind="L1", per_bank=900_000)
         stage.refused("new", kind="L1", per_bank=600_000)

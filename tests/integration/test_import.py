@@ -21,11 +21,11 @@ from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
-from ttmem.analyze.failure_types import Clash, NoRoom
+from ttmem.analyze.failure_types import Clash, TooLittleL1
 from ttmem.analyze.verdicts import Verdict
 from ttmem.model.events import Allocated, Event, Failed
 from ttmem.model.kinds import KINDS, Kind
-from ttmem.recording.event_file import JournalReader
+from ttmem.recording.event_file import EventFileReader
 
 FORMS = {"capture.json": "graph capture", "report.json": "graph report", "db": "report database, schema 3.5"}
 Import = Callable[..., "Imported"]
@@ -42,7 +42,7 @@ class Imported:
         self.verdicts: list[Verdict] = []
         self.ledger.failing = self._failing
         with open(out, "rb") as file:
-            reader = JournalReader(file)
+            reader = EventFileReader(file)
             reader.replay(self.ledger)
             assert not reader.cut
         (process,) = self.ledger.processes.values()
@@ -248,7 +248,7 @@ def parts_ever(path: Path) -> list[Any]:
             return super().apply(time, source, event)
 
     with open(path, "rb") as file:
-        JournalReader(file).replay(Seen())
+        EventFileReader(file).replay(Seen())
     return found
 
 
@@ -260,8 +260,8 @@ def test_from_the_file_to_the_screens(folder: Path) -> None:
     assert "db.events: " in done.stdout
     assert "ttmem replay --peaks db.events" in done.stdout
     assert os.stat(folder / "db.events").st_mode & 0o777 == 0o600
-    picture = json.loads(ttmem("replay", "db.events", "--json", folder=folder).stdout)
-    memory = picture["chips"][0]["memory"]
+    snapshot = json.loads(ttmem("replay", "db.events", "--json", folder=folder).stdout)
+    memory = snapshot["chips"][0]["memory"]
     assert memory["completeness"] is None
     assert memory["l1"]["reserved"] == sum(
         view["allocated_per_bank"] * view["banks"]
@@ -269,7 +269,7 @@ def test_from_the_file_to_the_screens(folder: Path) -> None:
         if name in ("L1", "L1_SMALL")
     )
     assert {"dfb", "kernel"} <= set(memory["missing"])
-    assert "dataflow buffers and scratchpads" in picture["processes"][0]["sources"][0]["trouble"]
+    assert "dataflow buffers and scratchpads" in snapshot["processes"][0]["sources"][0]["trouble"]
     shown = ttmem("replay", "db.events", "--peaks", folder=folder)
     assert "before the capture" in shown.stdout
     made = "ttnn.matmul, [1, 1, 256, 256] bfloat16 tile, programs/ttnn_import.py:"
@@ -358,7 +358,7 @@ def of_dataflow(verdict: Verdict) -> bool:
 
 def unheard(verdict: Verdict) -> bool:
     """Does the agent not know of it, or not in the same words?"""
-    return of_dataflow(verdict) or isinstance(verdict.failure, NoRoom)
+    return of_dataflow(verdict) or isinstance(verdict.failure, TooLittleL1)
 
 
 def essence(verdict: Verdict) -> Any:
@@ -399,7 +399,7 @@ def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, loa
         lines = [verdict.line.rpartition(" ")[2] for verdict in imported.verdicts if verdict.line]
         assert lines == ["grow", "new", "<lambda>", "<lambda>", "<lambda>", "new"]
         own = imported.verdicts[4]  # what an operation refuses by itself, beside the account of that moment
-        assert isinstance(own.failure, NoRoom)
+        assert isinstance(own.failure, TooLittleL1)
         assert (own.failure.operation, own.unknown) == ("ttnn.slice", ())
         assert own.wall == imported.verdicts[2].wall
         # The program that clashed has left nothing; that of the first addition is cached.
@@ -416,10 +416,10 @@ def test_what_is_live_put_together(by: str, folder: Path) -> None:
     """Of each kind of group the bytes are those of the snapshot, and the keys what the real report says."""
     data = Path(__file__).parent.parent / "data" / "imports" / "n300_report.json"
     assert ttmem("import", str(data), "-o", "out.events", folder=folder).returncode == 0
-    picture = json.loads(ttmem("replay", "out.events", "--json", folder=folder).stdout)
+    snapshot = json.loads(ttmem("replay", "out.events", "--json", folder=folder).stdout)
     used = sum(
         chip["memory"]["dram"]["used"] + chip["memory"]["l1"]["buffers"] + chip["memory"]["l1"]["cb"]["held"]
-        for chip in picture["chips"]
+        for chip in snapshot["chips"]
     )
     found = json.loads(ttmem("replay", "out.events", "--by", by, "--json", folder=folder).stdout)
     assert (found["by"], found["bytes"]) == (by, used)

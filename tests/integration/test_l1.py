@@ -21,7 +21,7 @@ from tests.mock.wheel import PYTHONS
 from tests.sims import program, workload
 from tests.support import PATIENCE, ROOT, Server, wait_until
 from ttmem import AllocationClient
-from ttmem.l1.core_map import L1Map, Survey, parted
+from ttmem.l1.core_map import CoreMapBuilder, L1Map, parted
 from ttmem.l1.core_segments import Segment, has_data, segments
 from ttmem.model.core_sets import CoreRange, cores_of, mask_of
 from ttmem.model.geometry import BOARDS
@@ -53,7 +53,7 @@ class Oracle:
         self._collector.drain()
         chip = self._collector.ledger.chips[self._chip]
         assert chip.geometry is not None
-        survey = Survey(chip, chip.geometry)
+        survey = CoreMapBuilder(chip, chip.geometry)
         for allocation in self._collector.ledger.allocations():
             survey.add(allocation)
         for _ in survey.finish():

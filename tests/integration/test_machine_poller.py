@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests import machines, pictures
+from tests import machines, snapshots
 from tests.counters import content, mapping, slot
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, statistics, wheel
@@ -31,7 +31,7 @@ from ttmem.model.events import Allocated, DeviceOpened
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.model.units import human
-from ttmem.server import machine_poller as lookout
+from ttmem.server import machine_poller as poller
 from ttmem.show.smi_screen import render
 from ttmem.sources import machine as machine_module
 from ttmem.sources.machine import Machine
@@ -52,13 +52,13 @@ def test_the_machine_is_in_the_snapshot_and_followed(serve: Serve, folder: Path)
     machine = machines.t3k(folder / "machine")
     machine.process(4711, command="python model.py", user_id=1234, holds=[0, 2])
     server = serve("--machine", str(machine.root))
-    picture = server.snapshot()
-    assert [chip["pci"] for chip in picture["chips"]] == [f"0000:0{n}:00.0" for n in (1, 2, 3, 4)]
-    assert picture["driver"] == {"version": "2.10.0", "loaded": True}
-    assert [(source["name"], source["state"]) for source in picture["sources"]] == [
+    snapshot = server.snapshot()
+    assert [chip["pci"] for chip in snapshot["chips"]] == [f"0000:0{n}:00.0" for n in (1, 2, 3, 4)]
+    assert snapshot["driver"] == {"version": "2.10.0", "loaded": True}
+    assert [(source["name"], source["state"]) for source in snapshot["sources"]] == [
         ("server", "ok"), ("sysfs", "ok"), ("processes", "ok"), ("shm", "absent"),
     ]  # fmt: skip
-    (process,) = picture["processes"]
+    (process,) = snapshot["processes"]
     assert (process["pid"], process["state"]) == (4711, "untracked")
     assert process["holds"] == ["0000:01:00.0", "0000:03:00.0"]
     assert server.get("/processes?state=untracked")["processes"] == [process]
@@ -215,7 +215,7 @@ def looks(server: Server, chip_id: str, count: int) -> Iterator[Json]:
     """Snapshots over so many looks of the server at a chip whose counters move all the time."""
     seen: set[float] = set()
 
-    def picture() -> Json:
+    def snapshot() -> Json:
         found = server.snapshot()
         chip = next((chip for chip in found["chips"] if chip["chip"] == chip_id), None)
         if chip is not None and chip["shm"] is not None:
@@ -225,7 +225,7 @@ def looks(server: Server, chip_id: str, count: int) -> Iterator[Json]:
         return {**found, "processes": here}
 
     while len(seen) < count:
-        yield picture()
+        yield snapshot()
 
 
 def test_of_a_process_that_allocates_all_the_time_no_difference_is_said(server: Server, runs: Runs) -> None:
@@ -234,10 +234,10 @@ def test_of_a_process_that_allocates_all_the_time_no_difference_is_said(server: 
     next(program.records())
     wait_until(lambda: (server.process_of(program.pid) or {}).get("state") == "tracked", "the agent")
     differed = False
-    for picture in looks(server, runs.chip_id, 12):
-        (process,) = [process for process in picture["processes"] if process["pid"] == program.pid]
+    for snapshot in looks(server, runs.chip_id, 12):
+        (process,) = [process for process in snapshot["processes"] if process["pid"] == program.pid]
         differed |= any(share["shm"] and share["kinds"].get("l1") != share["shm"]["l1"] for share in process["chips"])
-        said = " ".join([*Screen(picture).rows(), render(picture)])
+        said = " ".join([*Screen(snapshot).rows(), render(snapshot)])
         assert "own counters say" not in said, said
     assert differed, "or the test shows nothing"
 
@@ -247,15 +247,15 @@ def test_a_difference_that_lasts_is_said_of_a_busy_process_too(server: Server, r
     records = program.records()
     size = next(records)["size"]
     next(records)
-    for picture in looks(server, runs.chip_id, 100):
-        if notes := [note for note in picture["notes"] if note["what"] == "shm-differs"]:
+    for snapshot in looks(server, runs.chip_id, 100):
+        if notes := [note for note in snapshot["notes"] if note["what"] == "shm-differs"]:
             break
     (note,) = notes
     assert (note["pid"], note["chip"]) == (program.pid, runs.chip_id)
     told = re.search(r"l1 (\S+ \S+) where (\S+ \S+) is tracked", note["text"])
     assert told is not None
     assert told.groups() in {(human(0), human(size)), (human(size), human(2 * size))}
-    assert f"Note: {note['text']}"[:100] in " ".join(" ".join(Screen(picture).rows()).split())
+    assert f"Note: {note['text']}"[:100] in " ".join(" ".join(Screen(snapshot).rows()).split())
 
 
 def test_a_tracked_and_an_untracked_process_on_one_chip(server: Server, runs: Runs) -> None:
@@ -287,11 +287,11 @@ class Beside:
     """A lookout in this process, which looks often, and what it warned of."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger | None = None) -> None:
-        monkeypatch.setattr(lookout, "_PERIOD", 0.01)
-        monkeypatch.setattr(lookout, "_LATE_SECONDS", 0.5)
+        monkeypatch.setattr(poller, "_PERIOD", 0.01)
+        monkeypatch.setattr(poller, "_LATE_SECONDS", 0.5)
         self.warned: list[str] = []
         self.emitted: list[Any] = []
-        self.lookout = lookout.Lookout(
+        self.poller = poller.MachinePoller(
             str(root), ledger or Ledger(), lambda source, event: self.emitted.append(event), warn=self.warned.append
         )
 
@@ -300,16 +300,16 @@ class Beside:
         asyncio.run(self._run(steps))
 
     async def _run(self, steps: tuple[Callable[[], Any], ...]) -> None:
-        await self.lookout.start(lambda: lambda: blank.picture("now", "here"))
+        await self.poller.start(lambda: lambda: blank.snapshot("now", "here"))
         try:
             for step in steps:
                 await asyncio.to_thread(wait_until, step)
         finally:
-            self.lookout.stop()
+            self.poller.stop()
 
     def states(self) -> dict[str, str]:
-        picture = self.lookout.merged(blank.picture("now", "here"), lambda user_id: True)
-        return {source["name"]: source["state"] for source in picture["sources"]}
+        snapshot = self.poller.merged(blank.snapshot("now", "here"), lambda user_id: True)
+        return {source["name"]: source["state"] for source in snapshot["sources"]}
 
 
 WELL = {"sysfs": "ok", "processes": "ok", "shm": "absent"}
@@ -319,7 +319,7 @@ LATE = dict.fromkeys(WELL, "late")
 @pytest.mark.parametrize("part", ["_telemetry", "_holders", "_counters"])
 def test_whatever_fails_it_goes_on_and_says_so(part: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     beside = Beside(machines.n150(folder).root, monkeypatch)
-    broken = getattr(beside.lookout._machine, part)
+    broken = getattr(beside.poller._machine, part)
     real = broken.look
 
     def fail(*arguments: Any) -> None:
@@ -342,7 +342,7 @@ def test_whatever_fails_it_goes_on_and_says_so(part: str, folder: Path, monkeypa
 
 def test_a_first_look_that_fails_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     beside = Beside(machines.n150(folder).root, monkeypatch)
-    monkeypatch.setattr(beside.lookout._machine, "look", lambda: 1 // 0)
+    monkeypatch.setattr(beside.poller._machine, "look", lambda: 1 // 0)
     beside.run(lambda: beside.states() == LATE and "ZeroDivision" in beside.warned[0])
 
 
@@ -350,9 +350,9 @@ def test_a_first_look_that_fails_is_said(folder: Path, monkeypatch: pytest.Monke
 def test_what_fails_after_a_look_does_not_end_it(part: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     beside = Beside(machines.n150(folder).root, monkeypatch)
     looks: list[int] = []
-    monkeypatch.setattr(beside.lookout, part, lambda *arguments: looks.append(1 // 0))
-    real = beside.lookout._take
-    monkeypatch.setattr(beside.lookout, "_take", lambda *arguments: (looks.append(1), real(*arguments)))
+    monkeypatch.setattr(beside.poller, part, lambda *arguments: looks.append(1 // 0))
+    real = beside.poller._take
+    monkeypatch.setattr(beside.poller, "_take", lambda *arguments: (looks.append(1), real(*arguments)))
     beside.run(lambda: len(looks) > 3, lambda: beside.states() == WELL)
     assert len(beside.warned) <= 1
 
@@ -363,7 +363,7 @@ def test_a_chip_is_named_once_though_the_account_is_full(folder: Path, monkeypat
     ledger.apply(0.0, source, Allocated(0, Kind.DRAM, 1, 4096))
     beside = Beside(folder, monkeypatch, ledger)
     for _ in range(5):
-        beside.lookout._resolve(pictures.machine(shm=[pictures.counters(77, pictures.slot(7, 4096))]))
+        beside.poller._resolve(snapshots.machine(shm=[snapshots.counters(77, snapshots.slot(7, 4096))]))
     assert beside.emitted == [DeviceOpened(0, ChipInfo("77"))]
 
 

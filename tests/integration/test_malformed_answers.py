@@ -19,8 +19,8 @@ from ttmem.cli import main
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
 from ttmem.show.top.dashboard_state import Model
-from ttmem.show.top.parts.data_feed import Feed
-from ttmem.show.top.parts.rows import Signs, Size, text_of
+from ttmem.show.top.parts.data_feed import DataFeed
+from ttmem.show.top.parts.rows import Characters, Size, text_of
 from ttmem.show.top.settings import Settings
 from ttmem.show.top.start import views_of
 
@@ -51,7 +51,7 @@ def api(folder: Path) -> Iterator[Api]:
 
 def real(path: str) -> Any:
     if path == "/snapshot":
-        return world(1).picture
+        return world(1).snapshot
     if "format=text" in path:
         return b"Device 0: nothing\n"
     return world(1).get(path.replace("%2C", ","))
@@ -185,11 +185,11 @@ def test_every_field(name: str, path: str, api: Api, capsys: pytest.CaptureFixtu
 def test_every_field_of_a_snapshot_on_the_dashboard(api: Api) -> None:
     """A picture that cannot be drawn is told of, and the next one is drawn."""
     told = 0
-    for what, document in mutants(world(1).picture):
+    for what, document in mutants(world(1).snapshot):
         api.answers["/snapshot"] = json.dumps(document).encode()
         model = Model()
-        dashboard = Dashboard(model, views_of("/nowhere"), Settings("/nowhere/top.json"), Signs())
-        feed = Feed(lambda news: None, api=api.path, root="/nowhere")
+        dashboard = Dashboard(model, views_of("/nowhere"), Settings("/nowhere/top.json"), Characters())
+        feed = DataFeed(lambda news: None, api=api.path, root="/nowhere")
         news = feed.round()
         dashboard.take(news, [])
         for current in range(len(dashboard.views)):
@@ -200,7 +200,7 @@ def test_every_field_of_a_snapshot_on_the_dashboard(api: Api) -> None:
             assert_printable(text, what)
             told += "cannot be shown" in text
         model.message = None
-        model.take(Style().clean(world(1).picture), NOW, 0.0)
+        model.take(Style().clean(world(1).snapshot), NOW, 0.0)
         assert "box" in text_of(dashboard.rows(Size(120, 40), 0.0)[0])
     assert told
     assert len(VIEWS) > len(dashboard.views)

@@ -141,13 +141,13 @@ def job(serve: Callable[..., Server], folder: Path) -> Iterator[tuple[Server, Ma
         yield server, machine, job
 
 
-def by_chip(picture: Json) -> dict[str, Sizes]:
-    return {chip["chip"]: reserved(chip["memory"]) for chip in picture["chips"]}
+def by_chip(snapshot: Json) -> dict[str, Sizes]:
+    return {chip["chip"]: reserved(chip["memory"]) for chip in snapshot["chips"]}
 
 
-def all_in_containers(picture: Json) -> bool:
+def all_in_containers(snapshot: Json) -> bool:
     """As the machine's files have it; a busy machine may look at them later than at the account."""
-    return all(process["container"] for process in picture["processes"] if process["state"] == "tracked")
+    return all(process["container"] for process in snapshot["processes"] if process["state"] == "tracked")
 
 
 def agrees(server: Server, have: dict[str, Sizes]) -> bool:
@@ -163,30 +163,30 @@ def test_32_processes_and_half_of_them_killed_at_once(job: tuple[Server, Machine
         machine.holds(program.pid, number)
 
     def settled() -> Json | None:
-        picture = server.snapshot()
-        joined = [chip["joined_by"] for chip in picture["chips"]]
-        agree = by_chip(picture) == dict(zip(jobs.chip_ids, have, strict=True))
-        return picture if joined == ["holder"] * MANY and agree and all_in_containers(picture) else None
+        snapshot = server.snapshot()
+        joined = [chip["joined_by"] for chip in snapshot["chips"]]
+        agree = by_chip(snapshot) == dict(zip(jobs.chip_ids, have, strict=True))
+        return snapshot if joined == ["holder"] * MANY and agree and all_in_containers(snapshot) else None
 
-    picture = wait_until(settled, "who holds which chip, and the account")
-    assert {process["state"] for process in picture["processes"]} == {"tracked"}
-    assert_sums(picture, dict(enumerate(have)))
+    snapshot = wait_until(settled, "who holds which chip, and the account")
+    assert {process["state"] for process in snapshot["processes"]} == {"tracked"}
+    assert_sums(snapshot, dict(enumerate(have)))
 
     dead = list(range(0, MANY, 2))
     alive = {number: have[number] for number in range(1, MANY, 2)}
-    before = {chip["chip"]: chip["memory"] for chip in picture["chips"]}
+    before = {chip["chip"]: chip["memory"] for chip in snapshot["chips"]}
     jobs.kill(dead)
     states = ["exited" if number in dead else "tracked" for number in range(MANY)]
     pids = [program.pid for program in jobs.programs]
 
-    def buried() -> Json | None:
-        picture = server.snapshot()
-        found = {process["pid"]: process["state"] for process in picture["processes"]}
-        return picture if [found[pid] for pid in pids] == states and all_in_containers(picture) else None
+    def dead_held() -> Json | None:
+        snapshot = server.snapshot()
+        found = {process["pid"]: process["state"] for process in snapshot["processes"]}
+        return snapshot if [found[pid] for pid in pids] == states and all_in_containers(snapshot) else None
 
     for number in dead:
         machine.laid.end(pids[number])
-    after = wait_until(buried, "the deaths")
+    after = wait_until(dead_held, "the deaths")
     expected = {chip_id: alive.get(number, (0, 0)) for number, chip_id in enumerate(jobs.chip_ids)}
     assert by_chip(after) == expected, "all that the dead had is given back, and nothing else"
     now = {chip["chip"]: chip["memory"] for chip in after["chips"]}
@@ -200,16 +200,16 @@ def test_32_processes_and_half_of_them_killed_at_once(job: tuple[Server, Machine
         assert (record["act"], taken(record)) == ("free", (0, 0)), "it goes on as if nothing had happened"
 
     def empty() -> Json | None:
-        picture = server.snapshot()
-        return picture if set(by_chip(picture).values()) == {(0, 0)} and all_in_containers(picture) else None
+        snapshot = server.snapshot()
+        return snapshot if set(by_chip(snapshot).values()) == {(0, 0)} and all_in_containers(snapshot) else None
 
     assert_sums(wait_until(empty, "the end"), dict.fromkeys(alive, (0, 0)))
-    assert server.snapshot()["anomalies"] == picture["anomalies"] == dict.fromkeys(picture["anomalies"], 0)
+    assert server.snapshot()["anomalies"] == snapshot["anomalies"] == dict.fromkeys(snapshot["anomalies"], 0)
 
 
-def assert_sums(picture: Json, have: dict[int, Sizes]) -> None:
+def assert_sums(snapshot: Json, have: dict[int, Sizes]) -> None:
     """The sums are those of what each process says of itself; a tensor fills its banks, so what is used is taken."""
-    found = picture["sums"]
+    found = snapshot["sums"]
     assert (len(found["host"]["chips"]), found["host"]["processes"]) == (MANY, len(have))
     assert said(found["host"]) == total(list(have.values()))
     assert found["host"]["dram"]["used"] == total(list(have.values()))[0]

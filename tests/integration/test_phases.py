@@ -184,7 +184,7 @@ def test_a_replayed_run_has_its_phases(serve: Callable[..., Server], folder: Any
     """What the event file keeps is enough to tell them again."""
     from ttmem.account.ledger import Ledger
     from ttmem.account.phases import phases_json
-    from ttmem.recording.event_file import JournalReader
+    from ttmem.recording.event_file import EventFileReader
 
     file = folder / "run.events"
     server = serve("--quiet", "--record", str(file), name="recording")
@@ -198,7 +198,7 @@ def test_a_replayed_run_has_its_phases(serve: Callable[..., Server], folder: Any
     server.stop()
     ledger = Ledger()
     with open(file, "rb") as recorded:
-        JournalReader(recorded).replay(ledger)
+        EventFileReader(recorded).replay(ledger)
     (process,) = (p for p in (*ledger.processes.values(), *ledger.departed) if p.info.pid == os.getpid())
     again = phases_json(process)
     assert again["ended"] == said["ended"]

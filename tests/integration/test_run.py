@@ -355,7 +355,7 @@ def test_every_figure_is_ttnns_own(folder: Path, python: str) -> None:
     assert taken(peak) > taken(kept) > (0, 0)
     assert reserved(memory_of(data["peak"], chip_id)) == taken(peak)
     assert reserved(memory_of(data["final"], chip_id)) == taken(kept)
-    assert [chip["chip"] for picture in ("peak", "final") for chip in data[picture]["chips"]] == [chip_id, chip_id]
+    assert [chip["chip"] for snapshot in ("peak", "final") for chip in data[snapshot]["chips"]] == [chip_id, chip_id]
     check_left(data, kept)
     check_pictures(data, chip_id)
 
@@ -375,7 +375,7 @@ def check_left(data: dict[str, Any], kept: dict[str, Any]) -> None:
 
 
 def check_pictures(data: dict[str, Any], chip_id: str) -> None:
-    """What is said twice is said the same: the allocations left, the final picture, and the peaks by kind."""
+    """What is said twice is said the same: the allocations left, the final snapshot, and the peaks by kind."""
     final, peak = memory_of(data["final"], chip_id), memory_of(data["peak"], chip_id)
     for kind, said in (
         ("dram", final["dram"]["used"]),
@@ -634,8 +634,8 @@ def test_what_was_recorded_can_be_played_again(bench: Bench) -> None:
     ran = bench.run("ttnn_endings", "--ending", "kill", options=("--record", str(path), "--stacks"))
     assert ran.code == 137
     assert path.stat().st_mode & 0o777 == 0o600
-    picture = json.loads(ttmem("replay", str(path), "--json").out)
-    (process,) = picture["processes"]
+    snapshot = json.loads(ttmem("replay", str(path), "--json").out)
+    (process,) = snapshot["processes"]
     assert (process["pid"], process["state"]) == (ran.data["left"][0]["pid"], "exited")
     peaks = json.loads(ttmem("replay", str(path), "--peaks", "--json").out)
     told = {one["kind"]: one["bytes"] for one in peaks if "kind" in one and one["kind"] in ("dram", "l1")}

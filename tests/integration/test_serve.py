@@ -162,13 +162,13 @@ def test_a_recording_folds_to_the_same_picture(serve: Serve, legacy: Legacy, fol
     victim.kill()
     wait_until(lambda: server.process_of(victim.pid)["state"] == "exited", "the death")
     server.get("/peaks/reset", "POST")
-    picture = server.snapshot()
+    snapshot = server.snapshot()
     server.stop()
-    for process in picture["processes"]:  # the reader's own knowledge, not the account's
+    for process in snapshot["processes"]:  # the reader's own knowledge, not the account's
         process["user"] = None
     replayed = _replay(record, "--json")
     assert replayed.returncode == 0, replayed.stderr
-    assert _comparable(json.loads(replayed.stdout)) == _comparable(picture)
+    assert _comparable(json.loads(replayed.stdout)) == _comparable(snapshot)
     earlier = json.loads(_replay(record, "--json", "--at", halfway["time"]).stdout)
     assert _comparable(earlier)["chips"] == _comparable(halfway)["chips"]
     assert "p150" in _replay(record).stdout

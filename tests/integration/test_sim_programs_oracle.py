@@ -24,8 +24,7 @@ from ttmem.sim.errors import Clash, SimError
 from ttmem.sim.kernels import Kernel, text_size
 from ttmem.sim.mesh import create_mesh_device
 from ttmem.sim.placement import Tracks, rectangles
-from ttmem.sim.program import CircularBuffer
-from ttmem.sim.program import Program as SimProgram
+from ttmem.sim.program import CircularBuffer, SimProgram
 from ttmem.sim.tensors import MemoryConfig, MemoryLayout, TensorSpec
 
 STEPS = 150

@@ -161,9 +161,9 @@ def test_a_server_that_is_stuck_and_then_gone(
     monkeypatch.setenv("TTMEM_SOCKET", server.path)
     look = smi_command._Look(None, root, None)
     with server.stopped():
-        assert look.picture()["sources"][0]["state"] == "does not answer"
+        assert look.snapshot()["sources"][0]["state"] == "does not answer"
     server.stop()
-    assert look.picture()["sources"][0]["state"] == "not running"
+    assert look.snapshot()["sources"][0]["state"] == "not running"
 
 
 NOBODY = "import os, socket, sys\nos.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
@@ -245,10 +245,10 @@ def test_no_line_is_too_long(folder: Path, env: dict[str, str], width: int) -> N
 
 def test_watching_into_a_pipe(folder: Path, env: dict[str, str]) -> None:
     root = laid_out(folder, machines.n150)
-    pictures = smi(env, "-w", "-r", "100", "-n", "3", *root).stdout.split("\n\nttmem ")
-    assert len(pictures) == 3
+    snapshots = smi(env, "-w", "-r", "100", "-n", "3", *root).stdout.split("\n\nttmem ")
+    assert len(snapshots) == 3
     data = [json.loads(line) for line in smi(env, "--json", "-r", "100", "-n", "3", *root).stdout.splitlines()]
-    times = [picture["time"] for picture in data]
+    times = [snapshot["time"] for snapshot in data]
     assert times == sorted(set(times))
     rows = list(csv.DictReader(io.StringIO(smi(env, "--csv", "-r", "100", "-n", "3", *root).stdout)))
     assert [row["temperature_c"] for row in rows] == ["51.187"] * 3

@@ -34,8 +34,8 @@ def smi(root: Path, code: int = 0) -> Json:
     command = [sys.executable, "-m", "ttmem", "smi", "--json", "--root", str(root)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (code, "")
-    picture: Json = json.loads(done.stdout)
-    return picture
+    snapshot: Json = json.loads(done.stdout)
+    return snapshot
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def smi(root: Path, code: int = 0) -> Json:
 )
 def test_chips(folder: Path, make: Callable[[Path], machines.Machine], chips: list[Row]) -> None:
     make(folder)
-    picture = smi(folder)
-    assert (picture["schema"], picture["server"], picture["driver"]["loaded"]) == ("ttmem.snapshot/1", None, True)
-    found = [(c["kmd"], c["board"], c["arch"], c["telemetry"]["state"], c["held"]) for c in picture["chips"]]
+    snapshot = smi(folder)
+    assert (snapshot["schema"], snapshot["server"], snapshot["driver"]["loaded"]) == ("ttmem.snapshot/1", None, True)
+    found = [(c["kmd"], c["board"], c["arch"], c["telemetry"]["state"], c["held"]) for c in snapshot["chips"]]
     assert found == chips
-    for one in picture["chips"]:
+    for one in snapshot["chips"]:
         size = BOARDS.get((one["board"] or "n150").rstrip("a"), BOARDS["n150"])
         assert one["memory"]["dram"]["capacity"] == size.dram_capacity
         assert one["memory"]["dram"]["used"] is None, "nobody has said; that is not 0"
@@ -87,6 +87,6 @@ def test_another_user(folder: Path) -> None:
 
 def test_no_driver(folder: Path) -> None:
     machines.no_driver(folder)
-    picture = smi(folder, code=1)
-    assert (picture["chips"], picture["processes"]) == ([], [])
-    assert picture["driver"] == {"version": None, "loaded": False}
+    snapshot = smi(folder, code=1)
+    assert (snapshot["chips"], snapshot["processes"]) == ([], [])
+    assert snapshot["driver"] == {"version": None, "loaded": False}

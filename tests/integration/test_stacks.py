@@ -26,7 +26,7 @@ from ttmem.documents.snapshot import allocation as described
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KIND_BY_LABEL, Confidence, Kind
-from ttmem.recording.event_file import JournalReader
+from ttmem.recording.event_file import EventFileReader
 from ttmem.wire.agent_ring import Ring, RingEvent
 
 DEPTH, DEEPEST = 24, 64
@@ -248,7 +248,7 @@ def test_a_recording_keeps_stacks_and_shapes(serve: Callable[..., Server], folde
             server.stop()
     ledger = Ledger()
     with open(file, "rb") as recorded:
-        JournalReader(recorded).replay(ledger)
+        EventFileReader(recorded).replay(ledger)
     words = ("chip", "kind", "address", "size", "program", "cores", "tag", "shape", "line", "stack")
     again = [described(allocation) for allocation in ledger.allocations()]
 

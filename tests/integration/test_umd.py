@@ -23,7 +23,7 @@ import pytest
 
 from tests.mock.boards import descriptor
 from tests.mock.wheel import ROOT, _locked, _run
-from tests.pictures import driver_chip, holder, machine
+from tests.snapshots import driver_chip, holder, machine
 from tests.support import PATIENCE, wait_until
 from ttmem.sources import umd, umd_reader
 

@@ -22,9 +22,9 @@ def buffer(place: sim.Place, kind: sim.Kind, tag: str) -> sim.Buffer:
     return sim.create_buffer(sim.InterleavedBufferConfig(place, 1 << 20, 2048, kind), tag=tag)
 
 
-def dataflow(borrowed: sim.Buffer) -> sim.Program:
+def dataflow(borrowed: sim.Buffer) -> sim.SimProgram:
     """Dataflow buffers, one of them in the memory of a tensor, and a scratchpad; kernels on two groups of cores."""
-    program = sim.Program("dataflow")
+    program = sim.SimProgram("dataflow")
     rows, core = [sim.CoreRange(0, 0, 7, 1)], [sim.CoreRange(3, 1, 3, 1)]
     program.add_dataflow_buffer(rows, 4096)
     program.add_dataflow_buffer(core, 1000)

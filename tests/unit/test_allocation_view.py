@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from tests.screens import beside, checked, files_of, forms, lines
 from tests.support import Server, wait_until
 from tests.unit.test_smi_machines import GIB, MIB
-from tests.unit.test_smi_properties import anything, pictures, sizes
+from tests.unit.test_smi_properties import anything, sizes, snapshots
 from ttmem import AllocationClient
 from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.dashboard_state import Answer, Model
 from ttmem.show.top.parts import event_list as eventlist
-from ttmem.show.top.parts.rows import Row, Signs, Size
+from ttmem.show.top.parts.rows import Characters, Row, Size
 from ttmem.show.top.views.allocation_view import Allocations
 
 Json = dict[str, Any]
-NOW = 1_767_323_045.0  # the second of the pictures' time
+NOW = 1_767_323_045.0  # the second of the snapshots' time
 KINDS = ("dram", "l1", "cb", "kernel", "dispatch_kernel")
 SCENES = ("various", "rare", "alone")
 TAGS = ("ttnn.matmul", None, "conv51.weight", "层.注意力.权重", "reader: 1408 B")
@@ -51,21 +51,21 @@ def answer_of(allocations: list[Json], matched: int | None = None, offset: int =
 
 
 def picture_of(server: bool = True, chips: int = 4) -> Json:
-    picture = blank.picture("2026-01-02T03:04:05.000Z", "box")
-    picture["chips"] = [{**blank.chip(f"u{number}", board="n150"), "kmd": number} for number in range(chips)]
-    picture["processes"] = [{**blank.process(4711, "tracked"), "name": "python", "allocations": 250}]
-    picture["server"] = {"pid": 99, "version": "1.2.3", "events": 5} if server else None
+    snapshot = blank.snapshot("2026-01-02T03:04:05.000Z", "box")
+    snapshot["chips"] = [{**blank.chip(f"u{number}", board="n150"), "kmd": number} for number in range(chips)]
+    snapshot["processes"] = [{**blank.process(4711, "tracked"), "name": "python", "allocations": 250}]
+    snapshot["server"] = {"pid": 99, "version": "1.2.3", "events": 5} if server else None
     why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
-    picture["sources"] = [] if server else [{"name": "server", "state": "not running", "detail": why}]
-    return picture
+    snapshot["sources"] = [] if server else [{"name": "server", "state": "not running", "detail": why}]
+    return snapshot
 
 
 class Screen:
     """The view with a model in which every question has an answer."""
 
-    def __init__(self, allocations: list[Json] | Answer = (), size: Size = Size(120, 38), **picture: Any) -> None:  # type: ignore[assignment]
-        self.model, self.view, self.size, self.signs = Model(), Allocations(), size, Signs()
-        self.model.take(picture_of(**picture), 0.0, 0.0)
+    def __init__(self, allocations: list[Json] | Answer = (), size: Size = Size(120, 38), **snapshot: Any) -> None:  # type: ignore[assignment]
+        self.model, self.view, self.size, self.signs = Model(), Allocations(), size, Characters()
+        self.model.take(picture_of(**snapshot), 0.0, 0.0)
         self.answer = allocations if isinstance(allocations, Answer) else answer_of(list(allocations))
         self.rows()
 
@@ -120,7 +120,7 @@ def test_where_a_allocation_was_made_is_said() -> None:
 def test_the_screen(what: str) -> None:
     """What is rarer than in test_top_screens: allocations of all kinds, events of all kinds, nobody to ask."""
 
-    def draw(size: Size, signs: Signs) -> list[Row]:
+    def draw(size: Size, signs: Characters) -> list[Row]:
         screen = Screen(answer_of(various(), 250), size, server=what != "alone")
         screen.signs = signs
         if what == "rare":
@@ -173,20 +173,20 @@ KEYS = (
 
 @settings(max_examples=120)
 @given(
-    pictures(), st.lists(any_allocations(), max_size=5), st.lists(any_events(), max_size=5), st.integers(1, 300),
+    snapshots(), st.lists(any_allocations(), max_size=5), st.lists(any_events(), max_size=5), st.integers(1, 300),
     st.integers(1, 80), st.sampled_from(["ascii", "block"]), st.lists(st.sampled_from(KEYS), max_size=12),
 )  # fmt: skip
 def test_every_screen_fits(
-    picture: Json, allocations: list[Json], events: list[Json], width: int, height: int, charts: str, keys: list[str]
+    snapshot: Json, allocations: list[Json], events: list[Json], width: int, height: int, charts: str, keys: list[str]
 ) -> None:
     model, view = Model(), Allocations()
-    model.take(picture, 0.0, 0.0)
+    model.take(snapshot, 0.0, 0.0)
     model.answers["/events"] = Answer({"events": events, "lost": 3}, None, 0.0)
     for key in ["", *keys]:
         view.press(key, model)
         for path in view.wants(model):
             model.answers.setdefault(path, answer_of(allocations, 10 + len(allocations)))
-        rows = view.rows(model, Size(width, height), Signs(charts))
+        rows = view.rows(model, Size(width, height), Characters(charts))
         checked(rows, Size(width, height), charts == "ascii")
 
 
@@ -442,10 +442,10 @@ def test_a_real_server(server: Server, client: AllocationClient) -> None:
         for key in keys:
             assert view.press(key, model)
         for _ in range(2):
-            view.rows(model, size, Signs())
+            view.rows(model, size, Characters())
             for path in view.wants(model):
                 model.answers[path] = Answer(server.get(path), None, 0.0)
-        return lines(view.rows(model, size, Signs()))
+        return lines(view.rows(model, size, Characters()))
 
     first = rows()
     assert "120 allocations, 7.1 MiB" in first[0]

@@ -12,7 +12,7 @@ from ttmem.model.geometry import BOARDS
 from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator, MemoryView, PagePlace, bank_cores
 from ttmem.sim.errors import OutOfMemory, SimError
-from ttmem.sim.tensors import Dtype, Layout, MemoryConfig, MemoryLayout, Need, TensorSpec
+from ttmem.sim.tensors import BufferNeed, Dtype, Layout, MemoryConfig, MemoryLayout, TensorSpec
 
 DATA = Path(__file__).parent.parent / "data"
 TILE = 2048
@@ -229,7 +229,7 @@ def test_a_buffer_at_an_address() -> None:
     with pytest.raises(OutOfMemory):
         memory.allocate_at(Kind.DRAM, 1048640 + 4096 + 1024, need)
     with pytest.raises(SimError, match="L1_SMALL only supports sharded"):
-        memory.allocate_at(Kind.L1_SMALL, 0, Need(TILE, TILE, 1, 1, TILE, TILE))
+        memory.allocate_at(Kind.L1_SMALL, 0, BufferNeed(TILE, TILE, 1, 1, TILE, TILE))
 
 
 @pytest.mark.parametrize(("x", "y"), [(8, 8), (8, 7), (7, 9), (8, 9), (11, 10), (12, 10), (1, 1), (2, 1), (3, 1)])

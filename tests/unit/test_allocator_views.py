@@ -9,7 +9,7 @@ import pytest
 
 from ttmem.account.ledger import Ledger
 from ttmem.account.state import Limits
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.events import Allocated, Audited, DeviceClosed, Event, Extra, ResyncBegin, ResyncEnd, Viewed
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
@@ -39,7 +39,7 @@ class Machine:
 
     @property
     def memory(self) -> dict[str, Any]:
-        (chip,) = snapshot(self.ledger, time="", host="")["chips"]
+        (chip,) = take_snapshot(self.ledger, time="", host="")["chips"]
         memory: dict[str, Any] = chip["memory"]
         return memory
 

@@ -7,7 +7,7 @@ import pytest
 
 from ttmem.model.core_sets import core_id, split_core_id
 from ttmem.model.geometry import BOARDS, NOC_GRIDS, Arch
-from ttmem.sim.board_types import MACHINES, SILICON, Board, Dispatch, Machine, machine_named
+from ttmem.sim.board_types import MACHINES, SILICON, Board, Dispatch, MachineType, machine_named
 from ttmem.sim.errors import SimError
 
 EVERY = pytest.mark.parametrize("machine", MACHINES.values(), ids=list(MACHINES))
@@ -23,14 +23,14 @@ def noc_places(board: Board) -> list[tuple[int, int]]:
 
 
 @EVERY
-def test_the_compute_grid_is_the_tables(machine: Machine) -> None:
+def test_the_compute_grid_is_the_tables(machine: MachineType) -> None:
     known = BOARDS[machine.board.table]
     assert machine.board.compute_grid == (known.grid_x, known.grid_y)
     assert machine.board.geometry() == known._replace(live=True)
 
 
 @EVERY
-def test_harvested_rows_or_columns_are_missing(machine: Machine) -> None:
+def test_harvested_rows_or_columns_are_missing(machine: MachineType) -> None:
     board = machine.board
     made = len(board.silicon.noc_x), len(board.silicon.noc_y)
     lost = (0, len(board.harvested)) if board.silicon.harvests_rows else (len(board.harvested), 0)
@@ -78,7 +78,7 @@ def test_ids_of_their_memory_are_read_back(board: Board) -> None:
 
 
 @EVERY
-def test_every_chip_is_in_the_mesh_and_some_have_no_pcie(machine: Machine) -> None:
+def test_every_chip_is_in_the_mesh_and_some_have_no_pcie(machine: MachineType) -> None:
     assert machine.chips == machine.mesh[0] * machine.mesh[1]
     assert machine.remote < set(range(machine.chips))
 

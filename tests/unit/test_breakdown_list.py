@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.pictures import Account
+from tests.snapshots import Account
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.breakdown_list import BY
 from ttmem.show.top.parts.data_feed import Answer
-from ttmem.show.top.parts.rows import Signs, Size, text_of
+from ttmem.show.top.parts.rows import Characters, Size, text_of
 from ttmem.show.top.views.allocation_view import Allocations
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ def model_of() -> Model:
     account = Account()
     account.tracked(7, "77", dram=1 << 20)
     model = Model()
-    model.take({**account.picture(), "server": SERVER}, 0.0, 0.0)
+    model.take({**account.snapshot(), "server": SERVER}, 0.0, 0.0)
     return model
 
 
@@ -38,7 +38,7 @@ def answer(model: Model, view: Allocations, rows: list[Json], by: str) -> None:
 
 
 def shown(model: Model, view: Allocations, size: Size = SIZE, ascii: bool = False) -> list[str]:
-    return [text_of(row) for row in view.rows(model, size, Signs("ascii" if ascii else "braille"))]
+    return [text_of(row) for row in view.rows(model, size, Characters("ascii" if ascii else "braille"))]
 
 
 def test_g_goes_through_all_and_back() -> None:

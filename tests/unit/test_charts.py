@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pictures import WELL
 from tests.screens import beside, checked, files_of, phases, plain
-from tests.unit.test_smi_properties import pictures
+from tests.snapshots import WELL
+from tests.unit.test_smi_properties import snapshots
 from ttmem.account.ledger import Ledger
 from ttmem.documents import unknown_rows as blank
 from ttmem.server.history import History
 from ttmem.show.chip_table import level
 from ttmem.show.top.dashboard_state import Answer, Model
-from ttmem.show.top.parts.rows import Signs, Size
+from ttmem.show.top.parts.rows import Characters, Size
 from ttmem.show.top.views.charts import WINDOWS, Charts, grid
 
 T, MIB = 1_794_800_040.0, 1 << 20
@@ -43,7 +43,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def machine(chips: int, second: float) -> Json:
     """DRAM goes up and down, L1 is a saw; the second chip is in trouble."""
-    out = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+    out = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
     out["server"] = SERVER
     for number in range(chips):
         chip = blank.chip(f"{880001 + number}", board="n150", arch="wormhole_b0")
@@ -70,18 +70,18 @@ def model_of(chips: int) -> Model:
     return model
 
 
-def text(view: Charts, model: Model, size: Size, signs: Signs = Signs()) -> list[str]:
+def text(view: Charts, model: Model, size: Size, signs: Characters = Characters()) -> list[str]:
     return ["".join(part for part, _ in row) for row in view.rows(model, size, signs)]
 
 
 WAYS = {
-    "block": (4, Size(80, 22), Signs("block"), ""),
-    "temperature": (4, Size(120, 38), Signs(), "m"),
-    "temperature of many": (32, Size(120, 38), Signs(), "m"),
-    "zoomed": (4, Size(120, 38), Signs(), "z"),
-    "zoomed, ascii": (4, Size(80, 22), Signs("ascii"), "z"),
-    "clock, zoomed": (4, Size(120, 38), Signs(), "zM"),
-    "an hour": (1, Size(120, 38), Signs(), "ww"),
+    "block": (4, Size(80, 22), Characters("block"), ""),
+    "temperature": (4, Size(120, 38), Characters(), "m"),
+    "temperature of many": (32, Size(120, 38), Characters(), "m"),
+    "zoomed": (4, Size(120, 38), Characters(), "z"),
+    "zoomed, ascii": (4, Size(80, 22), Characters("ascii"), "z"),
+    "clock, zoomed": (4, Size(120, 38), Characters(), "zM"),
+    "an hour": (1, Size(120, 38), Characters(), "ww"),
 }
 
 
@@ -102,7 +102,7 @@ def test_ways_to_look_at_it() -> None:
 
 @settings(max_examples=60)
 @given(
-    st.lists(pictures(), min_size=1, max_size=3),
+    st.lists(snapshots(), min_size=1, max_size=3),
     st.integers(0, 300),
     st.integers(0, 80),
     st.sampled_from(["braille", "block", "ascii"]),
@@ -110,14 +110,14 @@ def test_ways_to_look_at_it() -> None:
 )
 def test_every_picture_fits(some: list[Json], width: int, height: int, charts: str, keys: list[str]) -> None:
     view, model = Charts(), Model()
-    for number, picture in enumerate(some):
-        model.take(picture, T + number, float(number))
-    view.rows(model, Size(80, 24), Signs(charts))
+    for number, snapshot in enumerate(some):
+        model.take(snapshot, T + number, float(number))
+    view.rows(model, Size(80, 24), Characters(charts))
     for key in keys:
         view.press(key, model)
-    rows = view.rows(model, Size(width, height), Signs(charts))
+    rows = view.rows(model, Size(width, height), Characters(charts))
     checked(rows, Size(width, height), charts == "ascii")
-    assert view.rows(model, Size(width, height), Signs(charts)) == rows, "nothing moves by itself"
+    assert view.rows(model, Size(width, height), Characters(charts)) == rows, "nothing moves by itself"
 
 
 @given(st.integers(1, 64), st.integers(80, 300), st.integers(10, 78), st.integers(1, 2))
@@ -133,7 +133,7 @@ def test_a_chip_that_is_chosen_is_seen() -> None:
     view, model = Charts(), model_of(64)
     names = set()
     for _ in range(64):
-        rows = view.rows(model, Size(80, 22), Signs())
+        rows = view.rows(model, Size(80, 22), Characters())
         names |= {part.split()[0] for row in rows for part, style in row if style == "bold select"}
         view.press("right", model)
     assert names == {str(number) for number in range(64)}
@@ -144,8 +144,8 @@ def test_a_running_view_shows_what_a_fresh_one_does() -> None:
         model, view = Model(), Charts()
         for number in range(100):
             model.take(machine(chips, number / 2), T + number / 2, number / 2)
-            rows = view.rows(model, size, Signs())
-        assert rows == Charts().rows(model, size, Signs())
+            rows = view.rows(model, size, Characters())
+        assert rows == Charts().rows(model, size, Characters())
 
 
 def test_nothing_moves_while_paused() -> None:
@@ -189,7 +189,7 @@ def test_a_click_chooses_and_a_second_one_zooms() -> None:
     y, x = next((y, row.index("3 04:00.0")) for y, row in enumerate(rows) if "3 04:00.0" in row)
     assert view.click(x, y, model) is True
     assert (model.selected, view.zoomed) == ("880004", False)
-    view.rows(model, Size(120, 38), Signs())
+    view.rows(model, Size(120, 38), Characters())
     assert view.click(x, y, model) is True
     assert view.zoomed
     assert "3 04:00.0" in text(view, model, Size(120, 38))[1]
@@ -209,16 +209,16 @@ def test_settings_of_another_time_do_no_harm() -> None:
 def test_a_chip_alone_in_a_low_window(height: int) -> None:
     view, model = Charts(), model_of(1)
     view.zoomed = True
-    for signs in (Signs(), Signs("ascii")):
+    for signs in (Characters(), Characters("ascii")):
         rows = checked(view.rows(model, Size(80, height), signs), Size(80, height), signs.ascii)
         assert height < 4 or any("DRAM" in row for row in rows[1:])
 
 
 def test_unknown_is_a_dash() -> None:
     model = Model()
-    picture = blank.picture("then", "box")
-    picture["chips"] = [blank.chip("77")]
-    model.take(picture, T, 0.0)
+    snapshot = blank.snapshot("then", "box")
+    snapshot["chips"] = [blank.chip("77")]
+    model.take(snapshot, T, 0.0)
     rows = text(Charts(), model, Size(80, 22))
     assert "DRAM -" in rows[1]
     assert "L1 -" in rows[1]
@@ -369,11 +369,11 @@ def test_what_is_kept_is_what_would_be_drawn(
     view.window, view.metric = window, metric
     for rise, used, seen, told in ticks:
         time += rise
-        picture = machine(2, 0)
-        for chip in picture["chips"]:
+        snapshot = machine(2, 0)
+        for chip in snapshot["chips"]:
             chip["memory"]["dram"]["used"] = used
             chip["telemetry"]["temperature_c"] = 40.0 if used is None else 50.0 + used / (1 << 30)
-        model.take(picture, time, time)
+        model.take(snapshot, time, time)
         if told:
             before = {"chip": "880001", "kind": "l1_at_once", "time": [time - 8], "last": [0.0], "max": [9e7]}
             model.past.fill("880001", {"step": 1, "series": [before]})
@@ -381,4 +381,4 @@ def test_what_is_kept_is_what_would_be_drawn(
         fresh.window, fresh.metric = window, metric
         if seen:
             size = Size(60, 5)  # too low for charts
-            assert view.rows(model, size, Signs()) == fresh.rows(model, size, Signs())
+            assert view.rows(model, size, Characters()) == fresh.rows(model, size, Characters())

@@ -14,8 +14,8 @@ from tests import machines
 from tests.support import ROOT
 from ttmem.doctor import checks
 from ttmem.doctor.checks import CHECKS, document, examine, exit_code, verdict
-from ttmem.doctor.context import Scene
-from ttmem.doctor.findings import LEVELS, Finding, Said, broken, ok, unknown, warning
+from ttmem.doctor.context import DoctorContext
+from ttmem.doctor.findings import LEVELS, Finding, Message, broken, ok, unknown, warning
 from ttmem.show.doctor_text import render, verdict_line
 
 pytestmark = pytest.mark.usefixtures("patient_doctor")
@@ -46,7 +46,7 @@ def test_what_a_finding_points_to_is_a_check() -> None:
 
 def test_a_machine_in_a_folder_is_examined_whole(folder: Path) -> None:
     machines.t3k(folder)
-    found = examine(Scene(str(folder), {}))
+    found = examine(DoctorContext(str(folder), {}))
     assert list(dict.fromkeys(finding.check for finding in found)) == list(CHECKS)
     for finding in found:
         assert finding.level in LEVELS
@@ -57,25 +57,25 @@ def test_a_machine_in_a_folder_is_examined_whole(folder: Path) -> None:
         assert finding.todo is not None or finding.level in ("ok", "unknown")
 
 
-def talks(scene: Scene) -> Iterator[Said]:
+def talks(scene: DoctorContext) -> Iterator[Message]:
     yield ok("a", "fine")
 
 
-def stumbles(scene: Scene) -> Iterator[Said]:
+def stumbles(scene: DoctorContext) -> Iterator[Message]:
     yield warning("b", "odd", "mend it")
     raise RuntimeError("the ground was uneven")
 
 
 def test_a_check_that_fails_is_unknown_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "CHECKS", {"first": stumbles, "second": talks})
-    found = examine(Scene("/nowhere", {}))
+    found = examine(DoctorContext("/nowhere", {}))
     assert [(finding.check, finding.level) for finding in found] == [
         ("first", "warning"), ("first", "unknown"), ("second", "ok"),
     ]  # fmt: skip
     assert "RuntimeError: the ground was uneven" in found[1].found
 
 
-def finding(name: str, said: Said) -> Finding:
+def finding(name: str, said: Message) -> Finding:
     return Finding(name, *said)
 
 

@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import screens
-from tests.pictures import WELL
+from tests.snapshots import WELL
 from ttmem.documents import unknown_rows as blank
-from ttmem.show.top.parts.chip_history import MOST_PHASES, NAMES, Past, Range
+from ttmem.show.top.parts.chip_history import MOST_PHASES, NAMES, ChipHistory, Range
 
 Json = dict[str, Any]
 T = 1_794_800_040.0  # a whole minute
 phases = functools.partial(screens.phases, since=T)
 
 
-def picture(dram: int | None = None, chip_id: str = "880001", **facts: Any) -> Json:
+def snapshot(dram: int | None = None, chip_id: str = "880001", **facts: Any) -> Json:
     """One chip, with so much DRAM in use."""
-    out = blank.picture("then", "box")
+    out = blank.snapshot("then", "box")
     chip = blank.chip(chip_id, board="n150", arch="wormhole_b0")
     chip.update(pci="0000:01:00.0", telemetry={**WELL})
     chip.update(facts)
@@ -33,24 +33,26 @@ def picture(dram: int | None = None, chip_id: str = "880001", **facts: Any) -> J
     return out
 
 
-def seen(past: Past, since: float, until: float, points: int, name: str = "dram", chip_id: str = "880001") -> list[Any]:
+def seen(
+    past: ChipHistory, since: float, until: float, points: int, name: str = "dram", chip_id: str = "880001"
+) -> list[Any]:
     """The highest of each column; the last column begins at ``until``."""
     ranges = past.series(chip_id, name, since, until, points)
     return [None if one is None else one[1] for one in ranges]
 
 
 def test_a_value_lasts_until_the_next() -> None:
-    past = Past()
+    past = ChipHistory()
     for second, used in ((0, 10), (2, 30), (4, 20)):
-        past.add(T + second, picture(used), interval=2.0)
+        past.add(T + second, snapshot(used), interval=2.0)
     assert past.series("880001", "dram", T - 2, T + 4, 6) == [None, (10, 10), (10, 10), (30, 30), (30, 30), (20, 20)]
     assert past.newest == T + 4
 
 
 def test_a_gap_stays_a_gap() -> None:
-    past = Past()
+    past = ChipHistory()
     for second in (*range(10), *range(60, 70)):
-        past.add(T + second, picture(second), interval=1.0)
+        past.add(T + second, snapshot(second), interval=1.0)
     ranges = seen(past, T - 1, T + 69, 70)
     assert ranges == [*range(10), *[None] * 50, *range(60, 70)]
     # The same in the buckets of five seconds and of a minute.
@@ -59,58 +61,58 @@ def test_a_gap_stays_a_gap() -> None:
 
 
 def test_a_slow_rhythm_is_no_gap() -> None:
-    past = Past()
+    past = ChipHistory()
     for second in (0, 10, 20, 30):
-        past.add(T + second, picture(second), interval=10.0)
+        past.add(T + second, snapshot(second), interval=10.0)
     assert None not in seen(past, T, T + 30, 30)
-    past.add(T + 60, picture(60), interval=10.0)
+    past.add(T + 60, snapshot(60), interval=10.0)
     assert seen(past, T + 30, T + 60, 3) == [None, None, 60]
 
 
 def test_unknown_is_not_zero() -> None:
-    past = Past()
+    past = ChipHistory()
     for second, used in enumerate((5, None, 0, 7)):
-        past.add(T + second, picture(used))
+        past.add(T + second, snapshot(used))
     assert past.series("880001", "l1", T - 1, T + 3, 4) == [None] * 4
     assert past.series("880001", "dram", T - 1, T + 3, 4) == [(5, 5), (5, 5), (0, 0), (7, 7)]
     for second in range(4, 14):
-        past.add(T + second, picture(None))
-    past.add(T + 14, picture(9))
+        past.add(T + second, snapshot(None))
+    past.add(T + 14, snapshot(9))
     assert seen(past, T + 3, T + 14, 11) == [*[None] * 10, 9], "a moment without a word is bridged, ten seconds are not"
 
 
 def test_a_chip_that_tells_its_unique_id_has_one_line() -> None:
-    past = Past()
-    past.add(T, picture(1, chip_id="0000:01:00.0"))
-    past.add(T + 1, picture(2, chip_id="880001"))
+    past = ChipHistory()
+    past.add(T, snapshot(1, chip_id="0000:01:00.0"))
+    past.add(T + 1, snapshot(2, chip_id="880001"))
     assert seen(past, T - 1, T + 1, 2) == [1, 2]
 
 
 @pytest.mark.parametrize("odd", [{"state": "in reset"}, {"state": "gone"}, {"age_s": 30.0}, {"temperature_c": None}])
 def test_telemetry_that_is_not_of_now_is_left_out(odd: Json) -> None:
-    past = Past()
-    past.add(T, picture(telemetry={**WELL, "temperature_c": 40.0}))
+    past = ChipHistory()
+    past.add(T, snapshot(telemetry={**WELL, "temperature_c": 40.0}))
     for second in range(1, 20):
-        past.add(T + second, picture(telemetry={**WELL, **odd}))
+        past.add(T + second, snapshot(telemetry={**WELL, **odd}))
     assert seen(past, T - 1, T + 9, 10, "temperature_c") == [40, *[None] * 9]
 
 
 def test_programs_share_l1_in_time() -> None:
     """Circular buffers: those that are there now, where that is known."""
-    one = picture(0)
+    one = snapshot(0)
     one["chips"][0]["memory"]["l1"]["cb"] = {"held": 100, "resident": None}
-    two = picture(0)
+    two = snapshot(0)
     two["chips"][0]["memory"]["l1"]["cb"] = {"held": 100, "resident": 40}
-    past = Past()
+    past = ChipHistory()
     past.add(T, one)
     past.add(T + 1, two)
     assert seen(past, T - 1, T + 1, 2, "cb") == [100, 40]
 
 
 def test_a_clock_that_is_set_back_starts_anew() -> None:
-    past = Past()
-    past.add(T, picture(1))
-    past.add(T - 7200, picture(2))
+    past = ChipHistory()
+    past.add(T, snapshot(1))
+    past.add(T - 7200, snapshot(2))
     assert past.newest == T - 7200
     assert seen(past, T - 7201, T - 7200, 1) == [2]
     assert seen(past, T - 1, T, 1) == [None]
@@ -123,11 +125,11 @@ SAMPLES = st.lists(st.tuples(st.floats(0.1, 2.5), st.integers(0, 1 << 24)), min_
 @given(SAMPLES, st.sampled_from([30, 60, 300, 900, 3600, 21600, 86400]), st.integers(4, 120))
 def test_any_samples_in_any_window(samples: list[tuple[float, int]], window: int, points: int) -> None:
     """Against the plain reading: a step function, of which each bucket of the ring knows lowest and highest."""
-    past, time = Past(), T
+    past, time = ChipHistory(), T
     plain: list[tuple[float, int]] = []
     for rise, value in samples:
         time += rise
-        past.add(time, picture(value))
+        past.add(time, snapshot(value))
         plain.append((time, value))
     found = past.series("880001", "dram", time - window, time, points)
     width = window / points
@@ -141,9 +143,9 @@ def test_any_samples_in_any_window(samples: list[tuple[float, int]], window: int
     assert found[-1] is not None
     assert found[-1][0] <= plain[-1][1] <= found[-1][1]
     # What is looked at again, and what is looked at for the first time, is the same.
-    again = Past()
+    again = ChipHistory()
     for when, value in plain:
-        again.add(when, picture(value))
+        again.add(when, snapshot(value))
         again.series("880001", "dram", when - window, when, points)
     assert again.series("880001", "dram", time - window, time, points) == found
 
@@ -151,9 +153,9 @@ def test_any_samples_in_any_window(samples: list[tuple[float, int]], window: int
 @settings(max_examples=40)
 @given(st.lists(st.integers(0, 9), min_size=30, max_size=30), st.sampled_from([1, 2, 3, 5, 10]))
 def test_the_columns_of_whole_seconds(values: list[int], width: int) -> None:
-    past = Past()
+    past = ChipHistory()
     for second, value in enumerate(values):
-        past.add(T + second, picture(value))
+        past.add(T + second, snapshot(value))
     found = past.series("880001", "dram", T + 30 - 30 - 0.5, T + 29.5, 30 // width)
     parts = [values[at : at + width] for at in range(0, 30, width)]
     assert found == [(min(part), max(part)) for part in parts]
@@ -167,23 +169,23 @@ def history(step: int, kind: str, values: dict[int, tuple[float, float]]) -> Jso
 
 
 def test_the_servers_history_comes_before_our_own() -> None:
-    past, t = Past(), int(T)
-    past.add(T, picture(50))
+    past, t = ChipHistory(), int(T)
+    past.add(T, snapshot(50))
     past.fill("880001", history(1, "dram_taken", {t - 4: (10, 99), t - 3: (20, 20), t - 1: (40, 40)}))
     assert past.series("880001", "dram", T - 5, T, 5) == [(10, 99), (20, 20), (20, 20), (40, 40), (50, 50)]
 
 
 def test_a_gap_in_the_servers_history_stays_one() -> None:
-    past, t = Past(), int(T)
-    past.add(T, picture(50))
+    past, t = ChipHistory(), int(T)
+    past.add(T, snapshot(50))
     past.fill("880001", history(1, "dram_taken", {t - 9: (10, 10), t - 1: (40, 40)}))
     assert seen(past, T - 9, T, 9) == [*[None] * 7, 40, 50]
     assert seen(past, T - 10, T, 10) == [10, *[None] * 7, 40, 50]
 
 
 def test_dram_is_what_was_taken_as_in_the_snapshot() -> None:
-    past, t = Past(), int(T)
-    past.add(T, picture(50))
+    past, t = ChipHistory(), int(T)
+    past.add(T, snapshot(50))
     answer = history(10, "dram_taken", {t - 60: (15, 35)})
     answer["series"] += history(10, "dram", {t - 60: (3, 4)})["series"]
     answer["series"] += history(10, "trace", {t - 60: (5, 5)})["series"]
@@ -193,15 +195,15 @@ def test_dram_is_what_was_taken_as_in_the_snapshot() -> None:
 
 
 def test_the_clocks_may_differ() -> None:
-    past, t = Past(), int(T)
-    past.add(T, picture(50))
+    past, t = ChipHistory(), int(T)
+    past.add(T, snapshot(50))
     past.fill("880001", history(1, "dram_taken", {t - 3601: (10, 10)}), shift=3600.0)
     assert seen(past, T - 2, T, 2) == [10, 50]
 
 
 def test_history_again_changes_nothing() -> None:
-    past, t = Past(), int(T)
-    past.add(T, picture(50))
+    past, t = ChipHistory(), int(T)
+    past.add(T, snapshot(50))
     answer = history(1, "temperature_c", {t - second: (second, second + 1) for second in range(1, 600)})
     past.fill("880001", answer)
     before = past.series("880001", "temperature_c", T - 600, T, 60)
@@ -211,7 +213,7 @@ def test_history_again_changes_nothing() -> None:
 
 
 def test_a_phase_ends_when_it_is_no_longer_open() -> None:
-    past = Past()
+    past = ChipHistory()
     past.take_phases(phases("prefill", "prefill/attention"), T + 1)
     past.take_phases(phases("prefill"), T + 5)
     assert [(one.path, one.until) for one in past.phases("880001", T)] == [
@@ -225,7 +227,7 @@ def test_a_phase_ends_when_it_is_no_longer_open() -> None:
 
 
 def test_a_phase_that_ended_between_two_looks_is_drawn_with_its_own_times() -> None:
-    past = Past()
+    past = ChipHistory()
     answer = phases("prefill", since=T)
     rows = [{"chip": "880001", "pool": "dram"}]
     ended = {"path": "load", "runs": 1, "partial": 0, "seconds": 2.0, "since": T - 5, "until": T - 3, "rows": rows}
@@ -239,7 +241,7 @@ def test_a_phase_that_ended_between_two_looks_is_drawn_with_its_own_times() -> N
 
 
 def test_phases_are_bounded() -> None:
-    past = Past()
+    past = ChipHistory()
     for second in range(MOST_PHASES + 50):
         past.take_phases(phases("step", since=T + second), T + second)
     found = past.phases("880001", 0)
@@ -249,20 +251,20 @@ def test_phases_are_bounded() -> None:
 
 def test_a_day_of_many_chips_takes_a_few_megabytes() -> None:
     """A quarter of a galaxy; after a few samples the rings are as large as they ever get."""
-    pictures = []
+    snapshots = []
     for phase in range(2):
-        one = blank.picture("then", "box")
+        one = blank.snapshot("then", "box")
         for number in range(8):
-            chip = picture(phase, chip_id=f"{number}", pci=f"0000:{number:02x}:00.0")["chips"][0]
+            chip = snapshot(phase, chip_id=f"{number}", pci=f"0000:{number:02x}:00.0")["chips"][0]
             memory = chip["memory"]
             memory["dram"]["trace"]["used"] = memory["l1"]["at_once"] = memory["l1"]["buffers"] = 1
             memory["l1"]["cb"]["held"] = memory["l1"]["kernels"] = 1
             one["chips"].append(chip)
-        pictures.append(one)
+        snapshots.append(one)
     tracemalloc.start()
-    past = Past()
+    past = ChipHistory()
     for number, second in enumerate((0, 1, 2, 43200, 86400)):
-        past.add(T + second, pictures[number % 2])
+        past.add(T + second, snapshots[number % 2])
     size = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert all(past.series("3", name, T, T + 86400, 10) for name in NAMES)
@@ -270,24 +272,24 @@ def test_a_day_of_many_chips_takes_a_few_megabytes() -> None:
 
 
 def test_values_that_are_no_numbers_are_left_out() -> None:
-    past = Past()
-    past.add(T, picture(telemetry={**WELL, "power_w": math.nan}))
-    past.add(T, picture(telemetry={**WELL, "power_w": math.inf}))
+    past = ChipHistory()
+    past.add(T, snapshot(telemetry={**WELL, "power_w": math.nan}))
+    past.add(T, snapshot(telemetry={**WELL, "power_w": math.inf}))
     found: list[Range | None] = past.series("880001", "power_w", T - 1, T, 1)
     assert found == [None]
 
 
 def test_a_round_later_old_values_do_not_show_through() -> None:
-    past = Past()
+    past = ChipHistory()
     for second in (*range(6), 330):
-        past.add(T + second, picture(7))
+        past.add(T + second, snapshot(7))
     assert seen(past, T + 310, T + 330, 20) == [*[None] * 19, 7]
 
 
 def test_history_changes_what_was_looked_at_already() -> None:
-    past, t = Past(), int(T)
+    past, t = ChipHistory(), int(T)
     for second in range(3):
-        past.add(T + second, picture(50))
+        past.add(T + second, snapshot(50))
     assert seen(past, T - 8, T + 2, 10) == [*[None] * 7, 50, 50, 50]
     past.fill("880001", history(1, "dram_taken", {t - second: (1, 1) for second in range(1, 8)}))
     assert seen(past, T - 8, T + 2, 10) == [*[1] * 7, 50, 50, 50]

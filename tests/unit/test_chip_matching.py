@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.pictures import driver_chip
+from tests.snapshots import driver_chip
 from ttmem.documents.chip_matching import find, place_of, remember
 
 Join = tuple[str, str]

@@ -20,13 +20,13 @@ from ttmem.l1.core_map import (
     OWN_ADDRESSES,
     PER_CORE,
     Core,
+    CoreMapBuilder,
     L1Map,
-    Survey,
     parted,
 )
 from ttmem.l1.core_segments import Segment, has_data, segments
 from ttmem.l1.headroom import FloorFinder, Headroom
-from ttmem.model.address_ranges import Spans, union
+from ttmem.model.address_ranges import AddressRanges, union
 from ttmem.model.core_sets import CoreRange, core_id, mask_of
 from ttmem.model.events import Allocated, DeviceOpened, Extra, Freed, ProgramCompiled, ProgramDestroyed, ProgramRun
 from ttmem.model.geometry import BOARDS, Arch, Geometry
@@ -65,7 +65,7 @@ class Account:
         self.apply(Allocated(0, kind, address, size, program, extra=Extra(cores=cores, **extra)))
 
     def map(self) -> L1Map:
-        survey = Survey(self.ledger.chips["77"], self.geometry)
+        survey = CoreMapBuilder(self.ledger.chips["77"], self.geometry)
         for allocation in self.ledger.allocations():
             survey.add(allocation)
         for _ in survey.finish():
@@ -466,7 +466,7 @@ def check_segments(found: L1Map, core: Core, counts: list[int], unknown: list[bo
     st.tuples(st.integers(0, 300), st.integers(0, 300)),
 )
 def test_spans(found: list[tuple[int, int]], cut: list[tuple[int, int]], window: tuple[int, int]) -> None:
-    spans, taken = (Spans(union(sorted((at, at + size) for at, size in some))) for some in (found, cut))
+    spans, taken = (AddressRanges(union(sorted((at, at + size) for at, size in some))) for some in (found, cut))
     mine = {byte for at, size in found for byte in range(at, at + size)}
     gone = {byte for at, size in cut for byte in range(at, at + size)}
     start, end = window
@@ -480,5 +480,5 @@ def test_spans(found: list[tuple[int, int]], cut: list[tuple[int, int]], window:
 
 
 def test_the_largest_piece_may_be_none_of_the_longest_spans() -> None:
-    spans = Spans((20 * number, 20 * number + (11 if number < 40 else 10)) for number in range(50))
-    assert spans.largest_without(Spans([(0, 800)])) == 10
+    spans = AddressRanges((20 * number, 20 * number + (11 if number < 40 else 10)) for number in range(50))
+    assert spans.largest_without(AddressRanges([(0, 800)])) == 10

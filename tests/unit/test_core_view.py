@@ -23,19 +23,19 @@ from ttmem.model.geometry import BOARDS
 from ttmem.model.kinds import Kind
 from ttmem.show.top.dashboard_state import Answer, Model
 from ttmem.show.top.parts.heat_map import HEADROOM, USED
-from ttmem.show.top.parts.rows import HEAT, Row, Signs, Size
+from ttmem.show.top.parts.rows import HEAT, Characters, Row, Size
 from ttmem.show.top.views.core_view import Cores
 
 Json = dict[str, Any]
 
 
 def picture_of(server: bool = True, chips: int = 2) -> Json:
-    picture = blank.picture("2026-01-02T03:04:05.000Z", "box")
-    picture["chips"] = [{**blank.chip(f"{77 + number}", board="n150"), "kmd": number} for number in range(chips)]
-    picture["server"] = {"pid": 99, "version": "1.2.3", "events": 5} if server else None
+    snapshot = blank.snapshot("2026-01-02T03:04:05.000Z", "box")
+    snapshot["chips"] = [{**blank.chip(f"{77 + number}", board="n150"), "kmd": number} for number in range(chips)]
+    snapshot["server"] = {"pid": 99, "version": "1.2.3", "events": 5} if server else None
     why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
-    picture["sources"] = [] if server else [{"name": "server", "state": "not running", "detail": why}]
-    return picture
+    snapshot["sources"] = [] if server else [{"name": "server", "state": "not running", "detail": why}]
+    return snapshot
 
 
 def asked(view: Cores, model: Model) -> list[str]:
@@ -46,9 +46,11 @@ def asked(view: Cores, model: Model) -> list[str]:
 class Screen:
     """The view with a model in which every question is answered as a server would, from one account."""
 
-    def __init__(self, account: Account | None, size: Size = Size(120, 38), board: str | None = "n150", **picture: Any):
-        self.model, self.view, self.size, self.signs = Model(), Cores(), size, Signs()
-        self.model.take(picture_of(**picture), 0.0, 0.0)
+    def __init__(
+        self, account: Account | None, size: Size = Size(120, 38), board: str | None = "n150", **snapshot: Any
+    ):
+        self.model, self.view, self.size, self.signs = Model(), Cores(), size, Characters()
+        self.model.take(picture_of(**snapshot), 0.0, 0.0)
         self.account, self.board = account, board
 
     def styled(self) -> list[Row]:
@@ -83,7 +85,7 @@ def test_the_screen(scene: str) -> None:
     make, board = SCENES[scene]
     account = make()
 
-    def draw(size: Size, signs: Signs) -> list[Row]:
+    def draw(size: Size, signs: Characters) -> list[Row]:
         screen = Screen(account, size, board)
         screen.signs = signs
         return screen.styled()
@@ -199,7 +201,7 @@ def test_cells_grow_with_the_window(width: int, height: int) -> None:
 @pytest.mark.parametrize("charts", ["block", "ascii"])
 def test_the_gap_is_drawn_to_scale_up_to_the_wall(charts: str) -> None:
     screen = Screen(decode())
-    screen.signs = Signs(charts)
+    screen.signs = Characters(charts)
     (row,) = [row for row in screen.rows() if re.search(r"[-─] headroom 974", row)]
     begin, end = (row.index(sign) for sign in ("<>" if charts == "ascii" else "├┤"))
     strip = 120 - row.index("|" if charts == "ascii" else "│") - 2
@@ -277,7 +279,7 @@ def test_every_screen_fits(found: Json, width: int, height: int, charts: str, ke
     for key in [*keys, "m"]:
         for path in asked(view, model):
             model.answers[path] = Answer(found, None, 0.0)
-        rows = view.rows(model, Size(width, height), Signs(charts))
+        rows = view.rows(model, Size(width, height), Characters(charts))
         text = checked(rows, Size(width, height), charts == "ascii")
         assert "None" not in "".join(text)
         view.press(key, model)

@@ -13,8 +13,8 @@ from tests.support import PATIENCE
 from tests.unit.test_core_map import GRID, N150, Account
 from ttmem.documents import cores
 from ttmem.documents.cores import Cores
-from ttmem.documents.snapshot import snapshot
-from ttmem.l1.core_map import Survey
+from ttmem.documents.snapshot import take_snapshot
+from ttmem.l1.core_map import CoreMapBuilder
 from ttmem.model.events import Allocated, Extra, Freed, ProgramRun
 from ttmem.model.kinds import Kind
 
@@ -54,20 +54,22 @@ def test_others_have_their_turn(kind: Kind) -> None:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Survey]:
+def made(monkeypatch: pytest.MonkeyPatch) -> list[CoreMapBuilder]:
     """Every survey that was begun."""
-    begun: list[Survey] = []
+    begun: list[CoreMapBuilder] = []
 
-    class Watched(Survey):
+    class Watched(CoreMapBuilder):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             begun.append(self)
 
-    monkeypatch.setattr(cores, "Survey", Watched)
+    monkeypatch.setattr(cores, "CoreMapBuilder", Watched)
     return begun
 
 
-def test_a_map_is_made_once_until_something_happens(made: list[Survey], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_is_made_once_until_something_happens(
+    made: list[CoreMapBuilder], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cores, "_REST", 0)
     account = Account(N150)
     account.buffer(1400000, 2048)
@@ -87,7 +89,7 @@ def test_a_map_is_made_once_until_something_happens(made: list[Survey], monkeypa
 
 
 def test_a_map_that_was_dear_is_used_again_and_says_its_age(
-    made: list[Survey], monkeypatch: pytest.MonkeyPatch
+    made: list[CoreMapBuilder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cores, "_REST", 1e9)
     account = Account(N150)
@@ -107,13 +109,13 @@ def test_a_map_that_was_dear_is_used_again_and_says_its_age(
 
 
 def physical(account: Account, maps: Cores) -> Json:
-    picture = snapshot(account.ledger, time="", host="", physical=maps.physical)
-    found: Json = picture["chips"][0]["memory"]["l1"]["physical"]
+    snapshot = take_snapshot(account.ledger, time="", host="", physical=maps.physical)
+    found: Json = snapshot["chips"][0]["memory"]["l1"]["physical"]
     return found
 
 
 def test_the_snapshot_has_what_is_known_and_never_looks_itself(
-    made: list[Survey], monkeypatch: pytest.MonkeyPatch
+    made: list[CoreMapBuilder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cores, "_FIRST_WAIT", PATIENCE)
     monkeypatch.setattr(cores, "_EVERY", 3600.0)
@@ -154,7 +156,7 @@ def test_a_snapshot_does_not_wait_for_a_long_look() -> None:
     assert physical(account, maps)["max_core"] == 105824 + 32 * 20_000
 
 
-def test_nothing_is_looked_at_of_chips_that_nobody_speaks_of(made: list[Survey]) -> None:
+def test_nothing_is_looked_at_of_chips_that_nobody_speaks_of(made: list[CoreMapBuilder]) -> None:
     asyncio.run(Cores(Account(N150).ledger).refresh())
     assert made == []
 

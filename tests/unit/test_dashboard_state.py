@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.screens import picture_of as picture
+from tests.screens import picture_of as snapshot
 from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.dashboard_state import Answer, Model
 
@@ -21,10 +21,10 @@ def test_nothing_is_known_at_first() -> None:
 
 def test_the_first_chip_is_chosen_until_another_is() -> None:
     model = Model()
-    model.take(picture("a", "b", "c"), 1.0, 1.0)
+    model.take(snapshot("a", "b", "c"), 1.0, 1.0)
     assert model.selected == "a"
     model.choose(1)
-    model.take(picture("a", "b", "c"), 2.0, 2.0)
+    model.take(snapshot("a", "b", "c"), 2.0, 2.0)
     assert model.selected == "b"
     model.choose(9)
     assert model.selected == "c"
@@ -34,31 +34,31 @@ def test_the_first_chip_is_chosen_until_another_is() -> None:
 
 def test_a_chip_that_goes_and_comes_back_is_the_chosen_one_again() -> None:
     model = Model()
-    model.take(picture("a", "b", "c"), 1.0, 1.0)
+    model.take(snapshot("a", "b", "c"), 1.0, 1.0)
     model.choose(1)
-    model.take(picture("a", "c"), 2.0, 2.0)
+    model.take(snapshot("a", "c"), 2.0, 2.0)
     assert model.selected == "a"
-    model.take(picture("a", "b", "c"), 3.0, 3.0)
+    model.take(snapshot("a", "b", "c"), 3.0, 3.0)
     assert model.selected == "b"
-    model.take(picture("a", "c"), 4.0, 4.0)
+    model.take(snapshot("a", "c"), 4.0, 4.0)
     model.choose(1)  # the user takes another
-    model.take(picture("a", "b", "c"), 5.0, 5.0)
+    model.take(snapshot("a", "b", "c"), 5.0, 5.0)
     assert model.selected == "c"
 
 
 def test_no_chip_for_a_while() -> None:
     model = Model()
-    model.take(picture("a", "b"), 1.0, 1.0)
+    model.take(snapshot("a", "b"), 1.0, 1.0)
     model.choose(1)
-    model.take(picture(), 2.0, 2.0)
+    model.take(snapshot(), 2.0, 2.0)
     assert model.selected is None
-    model.take(picture("a", "b"), 3.0, 3.0)
+    model.take(snapshot("a", "b"), 3.0, 3.0)
     assert model.selected == "b"
 
 
 def test_only_some_chips() -> None:
     model = Model(wanted=("b",))
-    model.take(picture("a", "b"), 1.0, 1.0)
+    model.take(snapshot("a", "b"), 1.0, 1.0)
     assert (chip_ids(model), model.message) == (["b"], None)
     model.pick(("a", "nine"))
     assert chip_ids(model) == ["a"]
@@ -73,12 +73,12 @@ def test_only_some_chips() -> None:
 def test_a_pause_keeps_the_picture_and_not_the_past() -> None:
     model = Model()
     model.paused = True
-    model.take(picture("a"), 1.0, 1.0)
+    model.take(snapshot("a"), 1.0, 1.0)
     assert chip_ids(model) == ["a"], "a first picture is shown all the same"
-    model.take(picture("a", "b"), 2.0, 2.0)
+    model.take(snapshot("a", "b"), 2.0, 2.0)
     assert (chip_ids(model), model.now, model.past.newest) == (["a"], 1.0, 2.0)
     model.paused = False
-    model.take(picture("a", "b"), 3.0, 3.0)
+    model.take(snapshot("a", "b"), 3.0, 3.0)
     assert (chip_ids(model), model.now) == (["a", "b"], 3.0)
 
 
@@ -108,8 +108,8 @@ def test_what_nobody_wants_any_more_goes_after_a_while() -> None:
 
 def test_it_hides_itself() -> None:
     model = Model(hidden=7)
-    model.take(picture("a", pids=(6, 7, 8)), 1.0, 1.0)
+    model.take(snapshot("a", pids=(6, 7, 8)), 1.0, 1.0)
     assert [process["pid"] for process in model.processes] == [6, 8]
     unknown = Model()
-    unknown.take({**picture("a"), "processes": [blank.process(None, "tracked")]}, 1.0, 1.0)
+    unknown.take({**snapshot("a"), "processes": [blank.process(None, "tracked")]}, 1.0, 1.0)
     assert len(unknown.processes) == 1, "a process of unknown pid is somebody else"

@@ -20,10 +20,10 @@ from tests import machines
 from tests.support import PATIENCE, wait_until
 from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.parts import data_feed as module
-from ttmem.show.top.parts.data_feed import Feed, News
+from ttmem.show.top.parts.data_feed import DataFeed, FeedUpdate
 
 Json = dict[str, Any]
-SNAPSHOT = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+SNAPSHOT = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
 
 
 class Api:
@@ -79,18 +79,18 @@ def root(folder: Path) -> str:
     return str(path)
 
 
-def never(news: News) -> None:
+def never(news: FeedUpdate) -> None:
     raise AssertionError("a feed that was not started has no news")
 
 
 def test_a_picture_from_the_server(api: Api) -> None:
-    news = Feed(never, api=api.path).round()
-    assert (news.picture, news.trouble, news.answers) == (SNAPSHOT, None, {})
+    news = DataFeed(never, api=api.path).round()
+    assert (news.snapshot, news.trouble, news.answers) == (SNAPSHOT, None, {})
 
 
 def test_what_a_view_wants(api: Api) -> None:
     api.answers["/allocations?limit=2"] = {"allocations": []}
-    feed = Feed(never, api=api.path)
+    feed = DataFeed(never, api=api.path)
     feed.want(["/allocations?limit=2", "/nothing"], 0.5)
     answers = feed.round().answers
     assert answers["/allocations?limit=2"].data == {"allocations": []}
@@ -107,7 +107,7 @@ def test_what_takes_a_server_long_is_asked_less_often(api: Api, monkeypatch: pyt
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n{}")
 
     api.answers |= {"/allocations": slow, "/cores": {}}
-    feed = Feed(never, api=api.path)
+    feed = DataFeed(never, api=api.path)
     feed.want(["/allocations", "/cores"], 0.5)
     assert set(feed.round().answers) == {"/allocations", "/cores"}
     for now, expected in ((102.5, {"/cores"}), (111.9, {"/cores"}), (112.1, {"/allocations", "/cores"})):
@@ -123,44 +123,44 @@ def test_what_takes_a_server_long_is_asked_less_often(api: Api, monkeypatch: pyt
 def test_an_answer_that_makes_no_sense(api: Api, root: str, said: bytes) -> None:
     """If the server never said anything better, the machine is looked at."""
     api.answers["/snapshot"] = said
-    news = Feed(never, api=api.path, root=root).round()
-    assert news.picture is not None
-    assert [chip["pci"] for chip in news.picture["chips"]] == ["0000:01:00.0"]
+    news = DataFeed(never, api=api.path, root=root).round()
+    assert news.snapshot is not None
+    assert [chip["pci"] for chip in news.snapshot["chips"]] == ["0000:01:00.0"]
     assert news.trouble is not None
     assert "/snapshot" in news.trouble
 
 
 def test_without_a_server_the_machine_is_looked_at(folder: Path, root: str) -> None:
-    news = Feed(never, api=str(folder / "nobody.api.sock"), root=root).round()
-    assert news.picture is not None
-    assert news.picture["server"] is None
-    assert [chip["pci"] for chip in news.picture["chips"]] == ["0000:01:00.0"]
+    news = DataFeed(never, api=str(folder / "nobody.api.sock"), root=root).round()
+    assert news.snapshot is not None
+    assert news.snapshot["server"] is None
+    assert [chip["pci"] for chip in news.snapshot["chips"]] == ["0000:01:00.0"]
     assert news.trouble is not None
     assert "start one with `ttmem serve`" in news.trouble
-    assert news.picture["sources"][0] == {"name": "server", "state": "not running", "detail": news.trouble}
+    assert news.snapshot["sources"][0] == {"name": "server", "state": "not running", "detail": news.trouble}
 
 
 def test_a_server_that_goes_and_one_that_is_slow(api: Api, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
     api.answers["/snapshot"] = lambda connection: go_on.wait(PATIENCE)
-    feed = Feed(never, api=api.path, root=root)
+    feed = DataFeed(never, api=api.path, root=root)
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     news = feed.round()
-    assert news.picture is not None, "it never answered, so the machine has to do"
-    assert news.picture["sources"][0]["state"] == "does not answer"
+    assert news.snapshot is not None, "it never answered, so the machine has to do"
+    assert news.snapshot["sources"][0]["state"] == "does not answer"
     api.answers["/snapshot"] = SNAPSHOT
     monkeypatch.setattr(module, "_PATIENCE", PATIENCE)
-    assert feed.round().picture == SNAPSHOT
+    assert feed.round().snapshot == SNAPSHOT
     api.answers["/snapshot"] = lambda connection: go_on.wait(PATIENCE)
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     late = feed.round()
-    assert late.picture is None, "what it said last is better than what we see"
+    assert late.snapshot is None, "what it said last is better than what we see"
     assert late.trouble is not None
     assert "does not answer within" in late.trouble
     api.close()
     gone = feed.round()
-    assert gone.picture is not None
-    assert gone.picture["sources"][0]["state"] == "not running"
+    assert gone.snapshot is not None
+    assert gone.snapshot["sources"][0]["state"] == "not running"
     go_on.set()
 
 
@@ -177,9 +177,9 @@ def test_a_server_that_goes_and_one_that_is_slow(api: Api, root: str, monkeypatc
 def test_nothing_that_moves_the_cursor(api: Api, host: str, shown: str, plain: str, escaped: bool) -> None:
     api.answers["/snapshot"] = json.dumps({**SNAPSHOT, "host": host}, ensure_ascii=escaped).encode()
     for ascii, expected in ((False, shown), (True, plain)):
-        picture = Feed(never, api=api.path, ascii=ascii).round().picture
-        assert picture is not None
-        assert picture["host"] == expected
+        snapshot = DataFeed(never, api=api.path, ascii=ascii).round().snapshot
+        assert snapshot is not None
+        assert snapshot["host"] == expected
 
 
 def events(*lines: str) -> Callable[[socket.socket], None]:
@@ -196,7 +196,7 @@ def test_events_are_read_and_read_again(api: Api, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "_AGAIN", 0.01)
     monkeypatch.setattr(module, "_KEPT_EVENTS", 5)
     api.answers["/events"] = events('data: {"event": "Mark", "text": "a\\u001bb"}', 'event: lost\ndata: {"count": 7}')
-    feed = Feed(never, api=api.path)
+    feed = DataFeed(never, api=api.path)
     feed.want(["/events"], 0.5)
 
     def told() -> Json:
@@ -216,11 +216,11 @@ def test_events_are_read_and_read_again(api: Api, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_thread_brings_news_and_hears_what_is_wanted(api: Api) -> None:
-    heard: queue.Queue[News] = queue.Queue()
-    feed = Feed(heard.put, api=api.path)
+    heard: queue.Queue[FeedUpdate] = queue.Queue()
+    feed = DataFeed(heard.put, api=api.path)
     feed.want([], 3600.0)
     feed.start()
-    assert heard.get(timeout=PATIENCE).picture == SNAPSHOT
+    assert heard.get(timeout=PATIENCE).snapshot == SNAPSHOT
     api.answers["/headroom"] = {"chips": []}
     feed.want(["/headroom"], 3600.0)  # does not wait for the hour
     assert heard.get(timeout=PATIENCE).answers["/headroom"].data == {"chips": []}

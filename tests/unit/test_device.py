@@ -18,7 +18,7 @@ from ttmem.sim.device import Device, close_device, create_device, opened
 from ttmem.sim.errors import Clash, SimError
 from ttmem.sim.kernels import data_movement_kernel
 from ttmem.sim.mesh import create_mesh_device
-from ttmem.sim.program import CircularBufferConfig, Program, create_circular_buffer
+from ttmem.sim.program import CircularBufferConfig, SimProgram, create_circular_buffer
 from ttmem.sim.tensors import TensorSpec
 
 LAW = settings(max_examples=60, phases=[Phase.explicit, Phase.generate, Phase.shrink])
@@ -36,9 +36,9 @@ def dram(device: Device, size: int = 1 << 20) -> Buffer:
     return create_buffer(InterleavedBufferConfig(device, size, 2048))
 
 
-def program_on(ranges: CoreRange = GRID, size: int = 4096) -> Callable[[], Program]:
-    def build() -> Program:
-        program = Program()
+def program_on(ranges: CoreRange = GRID, size: int = 4096) -> Callable[[], SimProgram]:
+    def build() -> SimProgram:
+        program = SimProgram()
         create_circular_buffer(program, [ranges], CircularBufferConfig(1, size))
         program.add_kernel(data_movement_kernel("reader", 1000), [ranges])
         return program
@@ -318,7 +318,7 @@ def test_kernels_as_writes_to_each_core() -> None:
     """As they lie in the rings: the next program's are written over them, and a program's end changes nothing."""
     heard = Heard()
     device = create_device(0, "n150", kernel_writes=True, tracker=heard.tracker)
-    one, two = Program("one"), Program("two")
+    one, two = SimProgram("one"), SimProgram("two")
     one.add_kernel(data_movement_kernel("reader", 5000), [CoreRange(0, 0, 7, 7)])
     two.add_kernel(data_movement_kernel("writer", 7000), [CoreRange(0, 0, 7, 0)])
     device.launch(one)

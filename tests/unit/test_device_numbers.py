@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.pictures import counters, slot
+from tests.snapshots import counters, slot
 from ttmem.ingest.device_numbers import chips_of_slots, chips_of_visible
 from ttmem.model.identity import ChipInfo, ProcessInfo
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pictures import Account, counters, machine, slot
+from tests.snapshots import Account, counters, machine, slot
 from ttmem.documents.differences import LASTS_SECONDS, Differences
 from ttmem.documents.merge import merge
 from ttmem.model.events import Allocated, Freed
@@ -33,7 +33,7 @@ class Looks:
         if tracked:
             account.apply(account.source(7), Allocated(0, Kind.DRAM, 0x2000, tracked))
         seen = machine(shm=[counters(77, {**slot(7, counted), "updated": changed})])
-        merged = merge(account.picture(), seen)
+        merged = merge(account.snapshot(), seen)
         self.differences.take(merged, seen["shm"], at, at + 0.01 if account_at is None else account_at)
         return dict(self.differences.lasting)
 
@@ -55,7 +55,7 @@ def test_a_process_that_goes_away() -> None:
     for second in range(4):
         looks.look(second, 4 * MIB, 3 * MIB, changed=-5)
     assert looks.differences.lasting == NEWS
-    looks.differences.take(Account().picture(), [], 5, 5.1)
+    looks.differences.take(Account().snapshot(), [], 5, 5.1)
     assert looks.differences.lasting == {}
     assert looks.look(6, 4 * MIB, 3 * MIB, changed=-5) == {}, "and its successor starts anew"
 

@@ -15,12 +15,12 @@ from tests.unit.test_client_records import EVENT, EVENTS
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.documents.peaks import peaks
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.model import events as ev
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.recording import event_file as journal
-from ttmem.recording.event_file import MAGIC, VERSION, JournalError, JournalReader, JournalWriter
+from ttmem.recording.event_file import MAGIC, VERSION, EventFileError, EventFileReader, EventFileWriter
 from ttmem.wire import client_records as native
 from ttmem.wire.client_decode import decode
 from ttmem.wire.client_encode import encode
@@ -57,9 +57,9 @@ class Recording:
     def __init__(self) -> None:
         self.file = io.BytesIO()
         self.ledger = Ledger()
-        self.writer = JournalWriter(self.file)
+        self.writer = EventFileWriter(self.file)
         self.lengths = [self.file.tell()]
-        self.pictures = [self.picture(self.ledger)]
+        self.snapshots = [self.snapshot(self.ledger)]
         self.time = 0.0
 
     def source(self, info: ProcessInfo, name: str) -> Source:
@@ -71,7 +71,7 @@ class Recording:
         self.writer.write(self.time, source, event)
         self.ledger.apply(self.time, source, event)
         self.lengths.append(self.file.tell())
-        self.pictures.append(self.picture(self.ledger))
+        self.snapshots.append(self.snapshot(self.ledger))
 
     def tell_all(self) -> Recording:
         for info, name, event in STORY:
@@ -79,18 +79,18 @@ class Recording:
         return self
 
     @staticmethod
-    def picture(ledger: Ledger) -> Any:
+    def snapshot(ledger: Ledger) -> Any:
         """All that the account says, without the processes that have not said anything."""
-        shown = snapshot(ledger, time="", host="")
+        shown = take_snapshot(ledger, time="", host="")
         shown["processes"] = [p for p in shown["processes"] if p["allocations"] or any(p["anomalies"].values())]
         return shown, peaks(ledger), peaks(ledger, recent=True)
 
 
 def replayed(data: bytes) -> tuple[Any, bool]:
     ledger = Ledger()
-    reader = JournalReader(io.BytesIO(data))
+    reader = EventFileReader(io.BytesIO(data))
     reader.replay(ledger)
-    return Recording.picture(ledger), reader.cut
+    return Recording.snapshot(ledger), reader.cut
 
 
 def entry_ends(data: bytes) -> list[int]:
@@ -107,13 +107,13 @@ def entry_ends(data: bytes) -> list[int]:
 def test_what_was_written_is_read(told: list[tuple[int, ev.Event]]) -> None:
     """Any event, for the machine or for one of two sources; nothing is applied, only written."""
     file = io.BytesIO()
-    writer = JournalWriter(file)
+    writer = EventFileWriter(file)
     ledger = Ledger()
     sources = [None, *(ledger.source(0.0, info, "agent", Confidence.EXACT) for info in (FIRST, SECOND))]
     for i, (who, event) in enumerate(told):
         writer.write(float(i), sources[who], event)
     file.seek(0)
-    reader = JournalReader(file)
+    reader = EventFileReader(file)
     stacks: dict[int, str] = {}
     entries = []
     for time, number, record in reader.entries():
@@ -130,8 +130,8 @@ def test_what_was_written_is_read(told: list[tuple[int, ev.Event]]) -> None:
 
 def test_replay() -> None:
     recording = Recording().tell_all()
-    picture, cut = replayed(recording.file.getvalue())
-    assert picture == recording.pictures[-1]
+    snapshot, cut = replayed(recording.file.getvalue())
+    assert snapshot == recording.snapshots[-1]
     assert not cut
 
 
@@ -139,9 +139,9 @@ def test_replay_up_to_a_time() -> None:
     recording = Recording().tell_all()
     for i in range(len(STORY) + 1):
         ledger = Ledger()
-        reader = JournalReader(io.BytesIO(recording.file.getvalue()))
+        reader = EventFileReader(io.BytesIO(recording.file.getvalue()))
         assert reader.replay(ledger, until=i + 0.5) == (float(i) if i else None)
-        assert Recording.picture(ledger) == recording.pictures[i]
+        assert Recording.snapshot(ledger) == recording.snapshots[i]
 
 
 def test_a_silent_process_does_not_turn_back_the_time() -> None:
@@ -152,7 +152,7 @@ def test_a_silent_process_does_not_turn_back_the_time() -> None:
     for i in range(5):
         recording.tell(talker, ev.Allocated(0, Kind.DRAM, 0x1000 + i, 64))
     recording.tell(silent, ev.Allocated(0, Kind.DRAM, 0x1000, 64))
-    reader = JournalReader(io.BytesIO(recording.file.getvalue()))
+    reader = EventFileReader(io.BytesIO(recording.file.getvalue()))
     assert reader.replay(Ledger(), until=5.5) == 5.0
 
 
@@ -164,7 +164,7 @@ def test_a_source_that_first_speaks_after_the_exit() -> None:
     recording.tell(agent, ev.ProcessExited())
     recording.tell(legacy, ev.Allocated(0, Kind.DRAM, 0x1000, 64))
     again = Ledger()
-    JournalReader(io.BytesIO(recording.file.getvalue())).replay(again)
+    EventFileReader(io.BytesIO(recording.file.getvalue())).replay(again)
     assert again.live_count() == recording.ledger.live_count() == 0
     assert again.anomalies == recording.ledger.anomalies == {"posthumous": 1}
 
@@ -177,15 +177,15 @@ def test_cut_at_every_byte() -> None:
     assert len(ends) - 1 == len(STORY) + 3  # each source is introduced once, and so is the stack
     for length in range(len(data)):
         if length < HEADER:
-            with pytest.raises(JournalError):
-                JournalReader(io.BytesIO(data[:length]))
+            with pytest.raises(EventFileError):
+                EventFileReader(io.BytesIO(data[:length]))
             continue
-        reader = JournalReader(io.BytesIO(data[:length]))
+        reader = EventFileReader(io.BytesIO(data[:length]))
         assert len(list(reader.entries())) == sum(end <= length for end in ends) - 1
         assert reader.cut == (length not in ends)
-        picture, _ = replayed(data[:length])
+        snapshot, _ = replayed(data[:length])
         applied = max(i for i, end in enumerate(recording.lengths) if end <= length)
-        assert picture == recording.pictures[applied]
+        assert snapshot == recording.snapshots[applied]
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
@@ -193,11 +193,11 @@ def test_a_flipped_byte_stops_at_the_damaged_entry(flip: int) -> None:
     recording = Recording().tell_all()
     data = recording.file.getvalue()
     ends = entry_ends(data)
-    whole = list(JournalReader(io.BytesIO(data)).entries())
+    whole = list(EventFileReader(io.BytesIO(data)).entries())
     for at in range(HEADER, len(data)):
         damaged = bytearray(data)
         damaged[at] ^= flip
-        reader = JournalReader(io.BytesIO(damaged))
+        reader = EventFileReader(io.BytesIO(damaged))
         assert list(reader.entries()) == whole[: sum(end <= at for end in ends) - 1]
         assert reader.cut
 
@@ -208,8 +208,8 @@ def test_a_flipped_byte_stops_at_the_damaged_entry(flip: int) -> None:
 def test_a_tail_that_was_never_written(tail: bytes) -> None:
     """After a power loss a file may end in blocks of zeros."""
     recording = Recording().tell_all()
-    picture, cut = replayed(recording.file.getvalue() + tail)
-    assert picture == recording.pictures[-1]
+    snapshot, cut = replayed(recording.file.getvalue() + tail)
+    assert snapshot == recording.snapshots[-1]
     assert cut
 
 
@@ -217,21 +217,21 @@ def test_a_tail_that_was_never_written(tail: bytes) -> None:
     "data", [b"", b"TTMEM", b"\x7fELF" + bytes(100), b"{}" * 50], ids=["empty", "short", "elf", "json"]
 )
 def test_another_file(data: bytes) -> None:
-    with pytest.raises(JournalError, match=r"not a ttmem event file.*ttmem serve --record"):
-        JournalReader(io.BytesIO(data))
+    with pytest.raises(EventFileError, match=r"not a ttmem event file.*ttmem serve --record"):
+        EventFileReader(io.BytesIO(data))
 
 
 def test_a_file_from_the_future() -> None:
     data = MAGIC + (VERSION + 1).to_bytes(4, "little") + bytes(4)
-    with pytest.raises(JournalError, match=f"version {VERSION + 1}.*reads versions 1 to {VERSION}"):
-        JournalReader(io.BytesIO(data))
+    with pytest.raises(EventFileError, match=f"version {VERSION + 1}.*reads versions 1 to {VERSION}"):
+        EventFileReader(io.BytesIO(data))
 
 
 def test_an_entry_that_is_whole_but_means_nothing() -> None:
     """Written by a newer ttmem, perhaps: a sentence, not a traceback."""
     recording = Recording()
     recording.writer._entry(1.0, 0, b"\xc0" + bytes(15))
-    with pytest.raises(JournalError, match="0xc0"):
+    with pytest.raises(EventFileError, match="0xc0"):
         replayed(recording.file.getvalue())
 
 
@@ -245,7 +245,7 @@ def made(address: int, stack: str) -> ev.Allocated:
 def stacks_of(data: bytes) -> dict[int, str | None]:
     """What a replay has for each buffer."""
     ledger = Ledger()
-    JournalReader(io.BytesIO(data)).replay(ledger)
+    EventFileReader(io.BytesIO(data)).replay(ledger)
     return {
         allocation.address: allocation.extra.stack
         for allocation in ledger.allocations()
@@ -268,7 +268,7 @@ def test_a_stack_is_written_once() -> None:
     data = recording.file.getvalue()
     assert data.count(stack.encode()) == 1
     assert stacks_of(data) == {1: stack}
-    assert replayed(data)[0] == recording.pictures[-1]
+    assert replayed(data)[0] == recording.snapshots[-1]
 
 
 def test_every_event_that_can_have_a_stack_is_numbered() -> None:
@@ -289,7 +289,7 @@ def test_more_stacks_than_have_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     data = recording.file.getvalue()
     assert stacks_of(data) == told
     assert len(recording.writer._stacks) == 3
-    assert {number for _, number, record in JournalReader(io.BytesIO(data)).entries() if record[0] == STACK} == {
+    assert {number for _, number, record in EventFileReader(io.BytesIO(data)).entries() if record[0] == STACK} == {
         0,
         1,
         2,
@@ -304,9 +304,9 @@ def test_a_file_that_lacks_its_beginning_misnames_nothing() -> None:
         recording.tell(source, made(address, "model.py:1 forward"))
     data = recording.file.getvalue()
     ends = entry_ends(data)
-    kinds = [record[0] for _, _, record in JournalReader(io.BytesIO(data)).entries()]
+    kinds = [record[0] for _, _, record in EventFileReader(io.BytesIO(data)).entries()]
     at = kinds.index(STACK)
-    with pytest.raises(JournalError, match="what stack 0 is"):
+    with pytest.raises(EventFileError, match="what stack 0 is"):
         replayed(data[: ends[at]] + data[ends[at + 1] :])
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support import ROOT
 from ttmem.analyze import op_messages as refusals
 from ttmem.analyze.failure_messages import find, parse
-from ttmem.analyze.failure_types import BELOW, FIXED, Clash, Failure, NoRoom, OutOfMemory, RingFull
+from ttmem.analyze.failure_types import BELOW, FIXED, Clash, Failure, OutOfMemory, RingFull, TooLittleL1
 from ttmem.model.core_sets import CoreRange
 from ttmem.model.kinds import Kind
 
@@ -110,13 +110,13 @@ HEADS = "Workload of Tiles 512 at Tile Size 2048 (times 2 for output) exceeds L1
 
 
 def test_numbers_that_make_up_one() -> None:
-    assert parse(RESHAPE) == NoRoom("ttnn.reshape", 3000336, 760544, BELOW)
-    assert parse(HEADS) == NoRoom("create_qkv_heads", 2 * 512 * 2048, 1499136, FIXED)
+    assert parse(RESHAPE) == TooLittleL1("ttnn.reshape", 3000336, 760544, BELOW)
+    assert parse(HEADS) == TooLittleL1("create_qkv_heads", 2 * 512 * 2048, 1499136, FIXED)
 
 
 def test_every_refusal_of_an_operation_has_its_wording() -> None:
     """Else one of them would never have been tried."""
-    tried = [RESHAPE, HEADS, *(text for _, name, text in FORMATS if name == "NoRoom")]
+    tried = [RESHAPE, HEADS, *(text for _, name, text in FORMATS if name == "TooLittleL1")]
     for form in refusals._FORMS:
         words = re.split("[#{<]", form.text)[0].strip()
         assert any(text.startswith(words) for text in tried), words

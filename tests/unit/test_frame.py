@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.screens import picture_of as picture
-from tests.unit.test_smi_properties import pictures, width_of
+from tests.screens import picture_of as snapshot
+from tests.unit.test_smi_properties import snapshots, width_of
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.frame import COMMON, age, footer, header, tab_at
-from ttmem.show.top.parts.rows import Row, Signs, Size, text_of
+from ttmem.show.top.parts.rows import Characters, Row, Size, text_of
 from ttmem.show.top.settings import Settings
 
 Json = dict[str, Any]
@@ -37,7 +37,7 @@ class Plain:
     def wants(self, model: Model) -> list[str]:
         return [f"/{self.name}"]
 
-    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+    def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         if self.fails:
             raise ValueError("of no use")
         return [[(f"{self.name} {size.width}x{size.height}", "")]] * (size.height + 5)
@@ -55,7 +55,7 @@ class Plain:
 def dashboard(folder: Path) -> Dashboard:
     views = [Plain("Overview"), Plain("Charts", "up d q"), Plain("Telemetry")]
     made = Dashboard(Model(), views, Settings(str(folder / "top.json")))
-    made.model.take(picture("a", "b", "c"), 1.0, 1.0)
+    made.model.take(snapshot("a", "b", "c"), 1.0, 1.0)
     return made
 
 
@@ -81,9 +81,9 @@ def test_what_the_header_says(dashboard: Dashboard) -> None:
     assert text_of(header(model, dashboard.views, 0, 60, 1.0)).rstrip().endswith("03:04:05 UTC"), (
         "the time stays longest"
     )
-    assert model.picture is not None
-    model.picture["server"] = {"pid": 9, "events": 1234567, "version": "1"}
-    model.picture["sources"] = [{"name": "server", "state": "ok"}, {"name": "shm", "state": "unreadable"}]
+    assert model.snapshot is not None
+    model.snapshot["server"] = {"pid": 9, "events": 1234567, "version": "1"}
+    model.snapshot["sources"] = [{"name": "server", "state": "ok"}, {"name": "shm", "state": "unreadable"}]
     text = text_of(header(model, dashboard.views, 0, 160, 1.0))
     assert "shm unreadable  server pid 9, 1,234,567 events  box" in text
     assert "no server" not in text
@@ -91,18 +91,18 @@ def test_what_the_header_says(dashboard: Dashboard) -> None:
 
 def test_a_source_that_nobody_uses_is_not_told_of(dashboard: Dashboard) -> None:
     model = dashboard.model
-    assert model.picture is not None
-    model.picture["sources"] = [{"name": name, "state": "absent"} for name in ("sysfs", "shm", "umd")]
+    assert model.snapshot is not None
+    model.snapshot["sources"] = [{"name": name, "state": "absent"} for name in ("sysfs", "shm", "umd")]
     text = text_of(header(model, dashboard.views, 0, 160, 1.0))
     assert ("shm" in text, "umd absent" in text) == (False, True), "but of one that was asked for"
-    model.picture["chips"] = []
+    model.snapshot["chips"] = []
     assert "sysfs absent, shm absent, umd absent" in text_of(header(model, dashboard.views, 0, 160, 1.0))
 
 
 def test_the_age_of_a_picture() -> None:
     model = Model()
     assert age(model, 99.0) is None
-    model.take(picture("a"), 0.0, 100.0)
+    model.take(snapshot("a"), 0.0, 100.0)
     assert [age(model, 100.0 + old) for old in (0.0, 2.9, 7.0, 300.0, 7200.0)] == [None, None, "7 s", "5 min", "2 h"]
     model.interval = 10.0
     assert age(model, 107.0) is None, "it is no older than it should be"
@@ -115,15 +115,15 @@ def test_the_age_of_a_picture() -> None:
 
 def test_what_the_footer_says() -> None:
     model = Model()
-    assert " ".join(text_of(footer(model, 80, Signs())).split()) == "space pause d chips t theme h help q quit"
+    assert " ".join(text_of(footer(model, 80, Characters())).split()) == "space pause d chips t theme h help q quit"
     model.trouble = "there is no server"
-    assert text_of(footer(model, 80, Signs())).startswith("there is no server")
+    assert text_of(footer(model, 80, Characters())).startswith("there is no server")
     model.message = "x" * 200
     for width in (20, 40, 80, 120):
-        text = text_of(footer(model, width, Signs()))
+        text = text_of(footer(model, width, Characters()))
         assert width_of(text) == width
         assert "q quit" in text
-    assert text_of(footer(model, 80, Signs("ascii"))).isascii()
+    assert text_of(footer(model, 80, Characters("ascii"))).isascii()
 
 
 def test_help(dashboard: Dashboard) -> None:
@@ -262,12 +262,15 @@ def test_a_view_that_fails_is_told_of(dashboard: Dashboard, monkeypatch: pytest.
 
 
 @settings(max_examples=60)
-@given(pictures(), st.integers(1, 200), st.booleans(), st.booleans())
-def test_every_header_and_footer(picture: Json, width: int, ascii: bool, paused: bool) -> None:
+@given(snapshots(), st.integers(1, 200), st.booleans(), st.booleans())
+def test_every_header_and_footer(snapshot: Json, width: int, ascii: bool, paused: bool) -> None:
     model = Model()
-    model.take(Style(ascii=ascii).clean(picture), 0.0, 0.0)
+    model.take(Style(ascii=ascii).clean(snapshot), 0.0, 0.0)
     model.paused = paused
     views = [Plain("Overview"), Plain("Charts")]
-    for row in (header(model, views, 1, width, 50.0), footer(model, width, Signs("ascii" if ascii else "braille"))):
+    for row in (
+        header(model, views, 1, width, 50.0),
+        footer(model, width, Characters("ascii" if ascii else "braille")),
+    ):
         assert width_of(text_of(row)) == width
         assert text_of(row).isascii() or not ascii

@@ -97,25 +97,25 @@ steps = st.one_of(
 
 @given(st.lists(steps, max_size=60))
 def test_it_finds_the_same_places_as_the_picture(program: list[tuple[Any, ...]]) -> None:
-    bank, picture = FreeList(BASE, UNITS * UNIT, UNIT), Picture()
+    bank, snapshot = FreeList(BASE, UNITS * UNIT, UNIT), Picture()
     for what, *values in program:
         before = bank.blocks()
         if what == "allocate":
             found = bank.allocate(values[0], bottom_up=values[1])
-            assert found == picture.allocate(*values)
+            assert found == snapshot.allocate(*values)
             assert found is not None or bank.blocks() == before
         elif what == "allocate_at":
             found = bank.allocate_at(BASE + values[0] * UNIT, values[1])
-            assert found == picture.allocate_at(BASE + values[0] * UNIT, values[1])
+            assert found == snapshot.allocate_at(BASE + values[0] * UNIT, values[1])
             assert found is not None or bank.blocks() == before
-        elif what == "free" and picture.live:
-            address = sorted(picture.live)[values[0] % len(picture.live)]
-            assert bank.free(address) is picture.free(address) is True
-        elif what == "free_nothing" and BASE + values[0] not in picture.live:
+        elif what == "free" and snapshot.live:
+            address = sorted(snapshot.live)[values[0] % len(snapshot.live)]
+            assert bank.free(address) is snapshot.free(address) is True
+        elif what == "free_nothing" and BASE + values[0] not in snapshot.live:
             assert bank.free(BASE + values[0]) is False
             assert bank.blocks() == before
-        elif what == "shrink" and len(picture.row.lstrip("-")) > values[0]:
-            if picture.shrink(values[0]):
+        elif what == "shrink" and len(snapshot.row.lstrip("-")) > values[0]:
+            if snapshot.shrink(values[0]):
                 bank.shrink(values[0] * UNIT)
             else:
                 with pytest.raises(SimError, match="cuts into allocated block"):
@@ -123,9 +123,9 @@ def test_it_finds_the_same_places_as_the_picture(program: list[tuple[Any, ...]])
                 assert bank.blocks() == before
         elif what == "reset":
             bank.reset()
-            picture.reset()
-        assert bank.live() == dict(sorted(picture.live.items()))
-        assert bank.statistics() == picture.statistics()
+            snapshot.reset()
+        assert bank.live() == dict(sorted(snapshot.live.items()))
+        assert bank.statistics() == snapshot.statistics()
         check_laws(bank)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests import fuzz
 from tests.fuzz_grammar import Numbers, event_file, native_records
 from tests.fuzz_known import KNOWN
-from ttmem.recording.event_file import JournalReader
+from ttmem.recording.event_file import EventFileReader
 from ttmem.wire.client_decode import NativeStream
 
 CASES = 50
@@ -43,6 +43,6 @@ def test_event_files_of_the_grammar_have_whole_entries(seed: int) -> None:
     import io
 
     data = event_file(Numbers(seed))
-    reader = JournalReader(io.BytesIO(data))
+    reader = EventFileReader(io.BytesIO(data))
     assert len(list(reader.entries())) > 4
     assert not reader.cut

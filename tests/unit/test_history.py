@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pictures import WELL, driver_chip
+from tests.snapshots import WELL, driver_chip
 from ttmem.account.ledger import Ledger
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.events import Allocated, DeviceOpened, Extra, Freed, ProgramRun
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import KINDS, Confidence, Kind
@@ -201,7 +201,7 @@ def test_l1_at_once_is_that_of_the_snapshot() -> None:
     def sampled(time: float) -> int | None:
         history.sample(time, account.ledger)
         rows = history.fine.read(("assumed:0", AT_ONCE), time, time)
-        chip = snapshot(account.ledger, time="", host="")["chips"][0]
+        chip = take_snapshot(account.ledger, time="", host="")["chips"][0]
         assert [row[1] for row in rows] == [chip["memory"]["l1"]["at_once"]]
         return int(rows[0][1])
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import machines
-from tests.pictures import Account, counters, driver_chip, holder, machine, slot
+from tests.snapshots import Account, counters, driver_chip, holder, machine, slot
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.host_totals import STATES, sums
 from ttmem.documents.merge import merge
@@ -89,7 +89,7 @@ def test_what_is_known_in_part_is_not_known_on_that_chip() -> None:
     """A second process has the chip open, and nothing tells what it uses there."""
     account = Account()
     account.tracked(7, "77", dram=MIB)
-    found = merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0), holder(8, 0)]))["sums"]
+    found = merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0), holder(8, 0)]))["sums"]
     assert (found["host"]["dram"]["used"], found["host"]["dram"]["used_on"]) == (MIB, 0)
     assert (found["host"]["dram"]["capacity_on"], found["host"]["processes"]) == (1, 2)
 
@@ -165,16 +165,16 @@ def test_whoever_holds_a_chip_is_looked_up_in_its_job() -> None:
     account = Account()
     account.tracked(7, "77", dram=MIB)
     job = {"id": "slurm job 1234", "name": None}
-    picture = merge(account.picture(), machine(driver_chip(0), processes=[{**holder(7, 0), "job": job}]))
-    assert picture["processes"][0]["job"] == job
-    assert [(row["id"], row["dram"]["used"]) for row in picture["sums"]["jobs"]] == [("slurm job 1234", MIB)]
+    snapshot = merge(account.snapshot(), machine(driver_chip(0), processes=[{**holder(7, 0), "job": job}]))
+    assert snapshot["processes"][0]["job"] == job
+    assert [(row["id"], row["dram"]["used"]) for row in snapshot["sums"]["jobs"]] == [("slurm job 1234", MIB)]
 
 
 # -- laws
 
 
 @st.composite
-def pictures(draw: st.DrawFn) -> Json:
+def snapshots(draw: st.DrawFn) -> Json:
     """A machine with accounted, counted and silent processes, in some containers and jobs, and some that exited."""
     account, chips = Account(), [str(800 + number) for number in range(draw(st.integers(0, 4)))]
     pids = list(range(10, 10 + draw(st.integers(0, 5))))
@@ -195,7 +195,7 @@ def pictures(draw: st.DrawFn) -> Json:
             jobs = [None, *({"id": f"session {n}", "name": None} for n in range(2))]
             who = {"container": draw(st.sampled_from([None, "docker a"])), "job": draw(st.sampled_from(jobs))}
             holders.append({**holder(pid, *draw(st.sets(st.integers(0, len(seen) - 1)))), **who})
-    return merge(account.picture(), machine(*seen, processes=holders, shm=files))
+    return merge(account.snapshot(), machine(*seen, processes=holders, shm=files))
 
 
 _SIZES = st.integers(0, 1 << 34)
@@ -220,10 +220,10 @@ def total(parts: list[Json]) -> dict[str, int]:
     return {name: size for name, size in found.items() if size}
 
 
-@given(pictures())
-def test_the_parts_add_up_to_the_whole(picture: Json) -> None:
+@given(snapshots())
+def test_the_parts_add_up_to_the_whole(snapshot: Json) -> None:
     """What the whole is, is read off the chips and the shares here, not off other sums."""
-    found, chips = picture["sums"], picture["chips"]
+    found, chips = snapshot["sums"], snapshot["chips"]
     whole, boards, jobs = total([found["host"]]), total(found["boards"]), total(found["jobs"])
     several = {"processes"}  # one may be on two boards
     assert {k: v for k, v in boards.items() if k not in several} == {k: v for k, v in whole.items() if k not in several}
@@ -231,22 +231,22 @@ def test_the_parts_add_up_to_the_whole(picture: Json) -> None:
     assert sorted(chip_id for board in found["boards"] for chip_id in board["chips"]) == sorted(
         chip["chip"] for chip in chips
     )
-    alive = [process for process in picture["processes"] if process["state"] in ("tracked", "untracked")]
+    alive = [process for process in snapshot["processes"] if process["state"] in ("tracked", "untracked")]
     for pool in ("dram", "l1"):
         used = sum(chip["memory"][pool]["used"] or 0 for chip in chips)
         assert whole.get(f"{pool}.used", 0) == jobs.get(f"{pool}.used", 0) == used
         assert used == sum(share[pool] or 0 for process in alive for share in process["chips"])
         assert jobs.get(f"{pool}.reserved", 0) <= whole.get(f"{pool}.reserved", 0)
     assert jobs.get("processes", 0) == len(alive)
-    assert sum(jobs.get(f"states.{state}", 0) for state in STATES) == len(picture["processes"])
+    assert sum(jobs.get(f"states.{state}", 0) for state in STATES) == len(snapshot["processes"])
     assert len({job["id"] for job in found["jobs"]}) == len(found["jobs"])
 
 
-@given(pictures())
-def test_to_sum_changes_nothing(picture: Json) -> None:
-    before = copy.deepcopy(picture)
-    assert sums(picture["chips"], picture["processes"]) == before["sums"]
-    assert picture == before
+@given(snapshots())
+def test_to_sum_changes_nothing(snapshot: Json) -> None:
+    before = copy.deepcopy(snapshot)
+    assert sums(snapshot["chips"], snapshot["processes"]) == before["sums"]
+    assert snapshot == before
 
 
 # -- as text
@@ -261,12 +261,12 @@ def screen(*, boards: int, jobs: Mapping[int, str | None], held: int | None = No
     if held is not None:
         holders.append(holder(20, held))
     chips = [driver_chip(number, serial=f"0{number % boards}") for number in range(4)]
-    return merge(account.picture(), machine(*chips, processes=holders))
+    return merge(account.snapshot(), machine(*chips, processes=holders))
 
 
-def table(picture: Json, width: int = 100, **keywords: Any) -> list[str]:
+def table(snapshot: Json, width: int = 100, **keywords: Any) -> list[str]:
     """The lines of the sums, with single spaces, none if they are not shown."""
-    lines = render(picture, Style(width), **keywords).split("\n")
+    lines = render(snapshot, Style(width), **keywords).split("\n")
     start = next((place for place, line in enumerate(lines) if line.startswith("SUM OF")), len(lines))
     return [" ".join(line.split()) for line in lines[start : lines.index("", start) if start < len(lines) else start]]
 
@@ -300,25 +300,25 @@ def test_what_is_missing_in_a_sum_is_marked() -> None:
 
 
 def test_more_than_fit_are_counted() -> None:
-    picture = screen(boards=2, jobs={0: None})
-    (board, _), host = picture["sums"]["boards"], picture["sums"]["host"]
-    picture["sums"]["boards"] = [{**board, "serial": f"{number:02}"} for number in range(11)]
-    rows = table(picture)[1:]
+    snapshot = screen(boards=2, jobs={0: None})
+    (board, _), host = snapshot["sums"]["boards"], snapshot["sums"]["host"]
+    snapshot["sums"]["boards"] = [{**board, "serial": f"{number:02}"} for number in range(11)]
+    rows = table(snapshot)[1:]
     assert len(rows) == 1 + 8 + 1
     assert rows[-1] == "and 3 more boards; --json has them all"
-    assert host["chips"] == [chip["chip"] for chip in picture["chips"]]
+    assert host["chips"] == [chip["chip"] for chip in snapshot["chips"]]
 
 
 def test_l1_of_programs_that_take_turns_is_marked() -> None:
-    picture = screen(boards=4, jobs={0: "session 9", 1: "session 9"})
-    picture["sums"]["jobs"][0]["l1"]["used"] = 3 * MIB
-    rows = table(picture)[1:]
+    snapshot = screen(boards=4, jobs={0: "session 9", 1: "session 9"})
+    snapshot["sums"]["jobs"][0]["l1"]["used"] = 3 * MIB
+    rows = table(snapshot)[1:]
     assert rows[1] == "session 9 bash 0-1 2 3.0 MiB 3.0 MiB*"
     assert rows[2].startswith("* with")
 
 
 @pytest.mark.parametrize(
-    ("picture", "width", "whole"),
+    ("snapshot", "width", "whole"),
     [
         (screen(boards=4, jobs={0: "session 1", 1: "session 2", 2: None, 3: None}), 100, False),
         (screen(boards=1, jobs={0: None}), 100, False),
@@ -329,8 +329,8 @@ def test_l1_of_programs_that_take_turns_is_marked() -> None:
     ],
     ids=["nothing to sum", "one board", "narrow", "only some chips", "not looked at", "an older server"],
 )
-def test_sums_that_are_not_shown(picture: Json, width: int, whole: bool) -> None:
-    assert table(picture, width, whole=whole) == []
+def test_sums_that_are_not_shown(snapshot: Json, width: int, whole: bool) -> None:
+    assert table(snapshot, width, whole=whole) == []
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])

@@ -15,17 +15,17 @@ from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.verdicts import Verdict
-from ttmem.imports.board_lookup import Machine, describe
+from ttmem.imports.board_lookup import BoardLookup, describe
 from ttmem.imports.detection import find, read
-from ttmem.imports.graph import Call, NotACapture, Recording
+from ttmem.imports.graph import Call, GraphCapture, NotACapture
 from ttmem.imports.import_result import summary, write
-from ttmem.imports.to_events import BEFORE, Translation, step_at
+from ttmem.imports.to_events import BEFORE, EventTranslation, step_at
 from ttmem.model.core_sets import mask_from
 from ttmem.model.events import Allocated, DeviceOpened, Failed, Freed, ProgramDestroyed, Sees
 from ttmem.model.geometry import BOARDS, Arch
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.recording.event_file import JournalReader
+from ttmem.recording.event_file import EventFileReader
 
 DATA = Path(__file__).parent.parent / "data" / "imports"
 ACCOUNTS = json.loads((DATA / "accounts.json").read_text())
@@ -33,7 +33,7 @@ ALL = "{[0-0 - 7-7]}"
 Node = dict[str, Any]
 
 
-def fold(translation: Translation) -> tuple[Ledger, Source]:
+def fold(translation: EventTranslation) -> tuple[Ledger, Source]:
     ledger = Ledger()
     source = ledger.source(0.0, ProcessInfo(pid=0), "capture", translation.confidence)
     for time, event in translation.events():
@@ -97,14 +97,14 @@ def cb(address: int, size: int, device: int = 0, cores: str = ALL, shared: str =
     return node(what, device_id=device, address=address, size=size, core_range_set=cores, globally_allocated=shared)
 
 
-def recorded(*nodes: Node) -> Recording:
-    recording = Recording("by hand")
+def recorded(*nodes: Node) -> GraphCapture:
+    recording = GraphCapture("by hand")
     recording.add(nodes)
     return recording
 
 
 def account(*nodes: Node, board: str | None = "n150") -> tuple[Ledger, Source]:
-    return fold(Translation(recorded(*nodes), board))
+    return fold(EventTranslation(recorded(*nodes), board))
 
 
 PROGRAM = node("circular_buffer_deallocate_all", device_id=1)
@@ -115,7 +115,7 @@ PROGRAM = node("circular_buffer_deallocate_all", device_id=1)
 
 def test_a_bare_capture_has_all_buffers_but_one_that_nothing_touched() -> None:
     recording = read(DATA / "n150_capture.json")
-    ledger, source = fold(Translation(recording, "n150"))
+    ledger, source = fold(EventTranslation(recording, "n150"))
     (missing,) = (by_ttnn("n150_capture.json") - places(source)).items()
     assert missing == ((0, Kind.L1, 1462272), 1)  # made before and left alone
     assert not places(source) - by_ttnn("n150_capture.json")
@@ -137,7 +137,7 @@ def test_circular_buffers_of_a_real_capture() -> None:
     nodes = json.loads((DATA / "n150_capture.json").read_text())
     told = [n["params"] for n in nodes if n["node_type"] == "circular_buffer_allocate"]
     own = sum(p["size"] * mask_from(p["core_range_set"]).bit_count() for p in told if p["globally_allocated"] == "0")
-    ledger, source = fold(Translation(read(DATA / "n150_capture.json")))
+    ledger, source = fold(EventTranslation(read(DATA / "n150_capture.json")))
     assert ledger.chips["assumed:0"].kinds[Kind.CB].used == own == 2 * 3 * 4096 * 64 + (2 * 16 + 3 * 2048 + 64) * 32
     assert len(told) > 15
     programs = source.holdings[0].programs.values()
@@ -154,7 +154,7 @@ def test_a_detailed_report_has_everything(form: str, database: Path) -> None:
     (database.parent / "cluster_descriptor.yaml").write_text(
         json.loads((DATA / "n300_report.json").read_text())["cluster_descriptor"]
     )
-    translation = Translation(read(DATA / "n300_report.json" if form == "report" else database))
+    translation = EventTranslation(read(DATA / "n300_report.json" if form == "report" else database))
     ledger, source = fold(translation)
     assert places(source) == by_ttnn("n300_report.json")
     assert not ledger.anomalies
@@ -185,7 +185,7 @@ def test_a_detailed_report_has_everything(form: str, database: Path) -> None:
 
 
 def test_a_capture_without_execution() -> None:
-    translation = Translation(read(DATA / "n150_virtual.json"), "n150")
+    translation = EventTranslation(read(DATA / "n150_virtual.json"), "n150")
     assert translation.confidence is Confidence.ESTIMATED
     events = [event for _, event in translation.events()]
     parts = [e for e in events if isinstance(e, Allocated) and e.kind >= Kind.CB]
@@ -199,17 +199,17 @@ def test_a_capture_without_execution() -> None:
     chip = ledger.chips["assumed:0"]
     assert chip.kinds[Kind.CB].used == 0  # the next program takes their place
     assert chip.kinds[Kind.DFB].used == chip.kinds[Kind.CB].peak.value == 3 * 4096 * 64
-    without = fold(Translation(read(DATA / "n150_virtual.json")))[0].chips["assumed:0"]
+    without = fold(EventTranslation(read(DATA / "n150_virtual.json")))[0].chips["assumed:0"]
     assert [total.peak.value for total in without.kinds] == [total.peak.value for total in chip.kinds]
 
 
 def test_what_is_written_is_what_was_folded(folder: Path) -> None:
     out = folder / "out.events"
-    translation = Translation(read(DATA / "n300_report.json"))
+    translation = EventTranslation(read(DATA / "n300_report.json"))
     ledger, count = write(translation, out, "n300_report.json")
     again = Ledger()
     with open(out, "rb") as file:
-        JournalReader(file).replay(again)
+        EventFileReader(file).replay(again)
     assert [
         (chip.id, [(t.used, t.reserved, t.peak.value, t.peak.time) for t in chip.totals()])
         for chip in again.chips.values()
@@ -226,7 +226,7 @@ def test_what_is_written_is_what_was_folded(folder: Path) -> None:
 
 
 def test_a_failed_write_leaves_nothing(folder: Path) -> None:
-    translation = Translation(recorded(start("ttnn.add"), buffer("allocate", 4096), end()))
+    translation = EventTranslation(recorded(start("ttnn.add"), buffer("allocate", 4096), end()))
     (folder / "out.events").mkdir()
     with pytest.raises(IsADirectoryError):
         write(translation, folder / "out.events", "x")
@@ -251,7 +251,7 @@ def test_what_was_freed_or_used_without_having_come_was_there_before() -> None:
         buffer("deallocate", 8192, size=640),
         end(),
     ]
-    translation = Translation(recorded(*nodes), "n150")
+    translation = EventTranslation(recorded(*nodes), "n150")
     events = [event for _, event in translation.events()]
     came = [e for e in events if isinstance(e, Allocated)]
     assert [(e.kind, e.address, e.size, e.extra and e.extra.tag, e.extra and e.extra.reserved) for e in came] == [
@@ -283,7 +283,7 @@ def test_the_shape_is_that_of_the_last_tensor_in_a_buffer() -> None:
             end(),
             buffer("deallocate", 8192, size=640),
         ]
-        events = [event for _, event in Translation(recorded(*nodes), "n150").events()]
+        events = [event for _, event in EventTranslation(recorded(*nodes), "n150").events()]
         return [e.extra.shape for e in events if isinstance(e, Allocated) and e.extra is not None]
 
     assert shapes(4096) == ["[7] uint32 row_major", "[1, 2048] uint32 row_major"]
@@ -319,11 +319,11 @@ def test_numbers_may_be_text_and_older_releases_say_less() -> None:
 
 def test_circular_buffers_of_cached_programs_are_unknown_not_none() -> None:
     ran = [start("add", hit=True), PROGRAM, node("program_execution", device_id=1, physical_device_id=3), end()]
-    translation = Translation(recorded(*ran), "n150")
+    translation = EventTranslation(recorded(*ran), "n150")
     (sees,) = (event for _, event in translation.events() if isinstance(event, Sees))
     assert not sees.kinds >> Kind.CB & 1
     assert "cached before (1 run here)" in (sees.trouble or "")
-    made = Translation(recorded(start("add", hit=False), PROGRAM, cb(105824, 64), end()), "n150")
+    made = EventTranslation(recorded(start("add", hit=False), PROGRAM, cb(105824, 64), end()), "n150")
     (sees,) = (event for _, event in made.events() if isinstance(event, Sees))
     assert sees.kinds >> Kind.CB & 1
     assert not sees.kinds >> Kind.DFB & 1
@@ -382,7 +382,7 @@ def test_time_is_what_the_functions_took() -> None:
 def test_parts_outside_of_any_operation_are_said_to_be_left_out() -> None:
     recording = recorded(PROGRAM, cb(105824, 64), start("a"), buffer("allocate", 64), end())
     assert recording.stray == 1
-    assert "whose 1 parts of programs outside of any operation are" in Translation(recording).lacks()
+    assert "whose 1 parts of programs outside of any operation are" in EventTranslation(recording).lacks()
 
 
 def test_a_capture_that_ends_inside_an_operation() -> None:
@@ -412,14 +412,14 @@ FREE = [
 STACK = "/home/you/model.py:41 forward\n/home/you/model.py:97 <module>"
 
 
-def failing(*nodes: Node, error: str = OUT_OF_MEMORY, stack: str | None = STACK) -> Recording:
+def failing(*nodes: Node, error: str = OUT_OF_MEMORY, stack: str | None = STACK) -> GraphCapture:
     """Two buffers, and an operation that failed."""
     recording = recorded(start("make"), buffer("allocate", 1405824), buffer("allocate", 106496), end())
     recording.add(nodes, call=Call(stack, error))
     return recording
 
 
-def explained(recording: Recording) -> tuple[list[Verdict | None], Ledger, Source]:
+def explained(recording: GraphCapture) -> tuple[list[Verdict | None], Ledger, Source]:
     """The verdicts, each with the account of its moment, and the account in the end."""
     found: list[Verdict | None] = []
     ledger = Ledger()
@@ -428,7 +428,7 @@ def explained(recording: Recording) -> tuple[list[Verdict | None], Ledger, Sourc
         found.append(verdict_at(event, process))
 
     ledger.failing = look
-    translation = Translation(recording, "n150")
+    translation = EventTranslation(recording, "n150")
     source = ledger.source(0.0, ProcessInfo(pid=0), "capture", translation.confidence)
     for time, event in translation.events():
         ledger.apply(time, source, event)
@@ -449,7 +449,7 @@ def test_a_failure_is_explained_with_what_was_live_then() -> None:
     assert (verdict.tag, verdict.line) == ("ttnn.add", "/home/you/model.py:41 forward")
     assert not verdict.unknown
     assert places(source) == {(0, Kind.L1, 4096): 1}
-    (event,) = (event for _, event in Translation(recording, "n150").events() if isinstance(event, Failed))
+    (event,) = (event for _, event in EventTranslation(recording, "n150").events() if isinstance(event, Failed))
     assert event.text.endswith("1299200 B).")  # without the stack of C++
 
 
@@ -465,7 +465,7 @@ def test_a_program_that_clashed_is_known_then_and_gone_after() -> None:
     assert [(piece.start, piece.end) for piece in verdict.pieces] == [(105824, 109920)]
     assert verdict.wall is not None
     assert verdict.wall.address == 106496
-    assert Translation(recording).machine.meshes == {1: [0]}
+    assert EventTranslation(recording).machine.meshes == {1: [0]}
     assert not source.holdings[0].programs
     assert ledger.chips["assumed:0"].kinds[Kind.CB].used == 0
     assert not ledger.anomalies
@@ -481,7 +481,7 @@ def test_a_finished_program_stays_when_its_operation_fails_later() -> None:
 def test_another_error_is_none_of_memory_but_ends_its_program() -> None:
     nodes = [start("ttnn.add"), start("Add", hit=False), PROGRAM, cb(105824, 64), end(), end()]
     recording = failing(*nodes, error="TT_FATAL: shapes do not match")
-    events = [event for _, event in Translation(recording, "n150").events()]
+    events = [event for _, event in EventTranslation(recording, "n150").events()]
     assert not [event for event in events if isinstance(event, Failed)]
     assert [event for event in events if isinstance(event, ProgramDestroyed)] == [(0, 1)]
 
@@ -536,7 +536,7 @@ def test_errors_are_read_from_where_ttnn_keeps_them(form: str, database: Path) -
         calls = json.loads((DATA / "n300_report.python_io.json").read_text())
         calls[1]["error"] = {"type": "RuntimeError", "message": OUT_OF_MEMORY}
         path.with_suffix(".python_io.json").write_text(json.dumps(calls))
-    (event,) = (event for _, event in Translation(read(path)).events() if isinstance(event, Failed))
+    (event,) = (event for _, event in EventTranslation(read(path)).events() if isinstance(event, Failed))
     assert event.text == OUT_OF_MEMORY.partition("\nbacktrace")[0]
     assert event.tag == "ttnn.matmul"
     assert event.stack is not None
@@ -559,10 +559,10 @@ ROW = {
 }  # fmt: skip
 
 
-def machine(board: str | None = None, **more: Any) -> Machine:
+def machine(board: str | None = None, **more: Any) -> BoardLookup:
     recording = recorded(start("a"), buffer("allocate", 4096), end())
     recording.devices = [{**ROW, **more}]
-    return Machine(recording, board)
+    return BoardLookup(recording, board)
 
 
 def test_a_database_does_not_tell_dram_and_it_is_not_guessed() -> None:
@@ -581,11 +581,11 @@ def test_chips_of_a_database_have_no_names_if_it_counted_them_anew() -> None:
     recording = recorded(*nodes, start("b"), buffer("allocate", 4096), end())
     recording.meshes = {1: {2}}
     recording.descriptor = "chip_unique_ids:\n  2: 12345\n  6: 66666\n"
-    assert Machine(recording, None).info(2).id == "12345"
+    assert BoardLookup(recording, None).info(2).id == "12345"
     recording.renumbered = True
-    assert Machine(recording, None).info(2).id == "assumed:2"
+    assert BoardLookup(recording, None).info(2).id == "assumed:2"
     recording.executed = {1: {2}}
-    assert Machine(recording, None).info(2).id == "12345"
+    assert BoardLookup(recording, None).info(2).id == "12345"
 
 
 def test_a_descriptor_that_is_none() -> None:
@@ -656,7 +656,7 @@ def test_a_database_without_graphs(database: Path) -> None:
     changed(database, "DROP TABLE captured_graph", "DROP TABLE report_metadata", "ALTER TABLE buffers DROP COLUMN rank")
     recording = read(database)
     assert recording.form == "report database, a schema without a number, as before 0.67"
-    translation = Translation(recording)
+    translation = EventTranslation(recording)
     ledger, source = fold(translation)
     # Nothing tells the chips of mesh 0, so it is taken for chip 0. A report would know of one free more, after the end.
     assert translation.machine.meshes == {0: [0]}
@@ -687,7 +687,7 @@ def test_a_folder_has_one_allocation_to_read(folder: Path) -> None:
 
 
 def test_opened_devices_come_first() -> None:
-    translation = Translation(read(DATA / "n300_report.json"))
+    translation = EventTranslation(read(DATA / "n300_report.json"))
     events = [event for _, event in translation.events()]
     assert [type(event) for event in events[:3]] == [Sees, DeviceOpened, DeviceOpened]
     times = [time for time, _ in translation.events()]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import machines
-from tests.pictures import Account, counters, driver_chip, holder, machine, slot, unreadable
+from tests.snapshots import Account, counters, driver_chip, holder, machine, slot, unreadable
 from ttmem.documents import notes
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.merge import merge
@@ -58,12 +58,12 @@ def everything(folder: Path) -> Iterator[dict[str, Any]]:
     chip = driver_chip(0)
     chip["telemetry"].update(implausible={"power_w": "65535"})
     files = [counters(77, slot(7, 5), slot(8, 6), slot(9, 7, state="dead")), unreadable(78)]
-    yield merge(account.picture(), machine(chip, processes=[holder(7, 0), holder(8, 0)], shm=files))
-    yield merge(blank.picture("now", "box"), machine(chip, foreign={0: 1}))
+    yield merge(account.snapshot(), machine(chip, processes=[holder(7, 0), holder(8, 0)], shm=files))
+    yield merge(blank.snapshot("now", "box"), machine(chip, foreign={0: 1}))
     seen = Machine(str(machines.n150(folder).root))
     look = seen.look()
     seen.close()
-    yield merge(blank.picture("now", "box"), look)
+    yield merge(blank.snapshot("now", "box"), look)
     more = {
         "kmd": 0,
         "pci": look["chips"][0]["pci"],
@@ -71,7 +71,7 @@ def everything(folder: Path) -> Iterator[dict[str, Any]]:
         "remote": False,
         "telemetry": umd.telemetry({}),
     }
-    yield merge(blank.picture("now", "box"), umd.enrich(look, {"state": "ok", "why": None, "chips": [more]}))
+    yield merge(blank.snapshot("now", "box"), umd.enrich(look, {"state": "ok", "why": None, "chips": [more]}))
 
 
 def groups(keys: set[str]) -> set[str]:
@@ -80,7 +80,7 @@ def groups(keys: set[str]) -> set[str]:
 
 
 def test_every_key_is_on_the_page_and_every_key_of_the_page_exists(folder: Path) -> None:
-    real = {path for picture in everything(folder) for path in paths(picture)}
+    real = {path for snapshot in everything(folder) for path in paths(snapshot)}
     named = documented()
     assert not groups(real) - named, "not on the page"
     assert not named - real, "on the page, but nowhere else"

@@ -13,7 +13,7 @@ import pytest
 from ttmem.agent import AgentMissing
 from ttmem.run import launch
 from ttmem.run.environment import RUN_SOCKET, preload, variables
-from ttmem.run.session import Collector
+from ttmem.run.session import Session
 from ttmem.sources import process_lookup as processes
 
 METAL = b"7f00-7f01 r-xp 00000000 00:1 1 /opt/ttnn/lib/libtt_metal.so\n"
@@ -74,13 +74,13 @@ def test_a_forest_without_end_is_cut(folder: Path) -> None:
 
 
 @pytest.fixture
-def collector() -> Iterator[Collector]:
-    with Collector(lambda text: None) as made:
+def collector() -> Iterator[Session]:
+    with Session(lambda text: None) as made:
         yield made
 
 
 def test_unseen_is_who_used_a_device_and_was_not_heard(
-    collector: Collector, folder: Path, monkeypatch: pytest.MonkeyPatch
+    collector: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process of the folder stands for the command; nobody in it is heard."""
     process(folder, 1, children={1: [2, 3]})
@@ -100,14 +100,14 @@ def test_unseen_is_who_used_a_device_and_was_not_heard(
     assert (ended.exit_code, ended.unseen) == (0, {2: "name2"})
 
 
-def test_handlers_are_put_back(collector: Collector) -> None:
+def test_handlers_are_put_back(collector: Session) -> None:
     numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
     before = [signal.getsignal(number) for number in numbers]
     assert launch.run(["sh", "-c", "exit 3"], collector, os.environ, None).exit_code == 3
     assert [signal.getsignal(number) for number in numbers] == before
 
 
-def test_handlers_are_put_back_if_there_is_no_such_command(collector: Collector) -> None:
+def test_handlers_are_put_back_if_there_is_no_such_command(collector: Session) -> None:
     before = signal.getsignal(signal.SIGINT)
     try:
         with pytest.raises(launch.LaunchError, match="cannot run no-such-allocation: No such file or directory"):

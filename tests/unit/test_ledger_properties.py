@@ -21,13 +21,13 @@ from ttmem.account.phases import phases_json
 from ttmem.account.state import Limits
 from ttmem.account.totals import NOT_YET, Peak, Total
 from ttmem.documents.peaks import peaks
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.model import events as ev
 from ttmem.model.core_sets import CoreRange, core_id, mask_of
 from ttmem.model.geometry import BOARDS, Arch
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import BUFFER_KINDS, KIND_BY_LABEL, KINDS, POOL_OF, Confidence, Kind, Pool
-from ttmem.recording.event_file import JournalReader, JournalWriter
+from ttmem.recording.event_file import EventFileReader, EventFileWriter
 
 LAW = settings(max_examples=60, report_multiple_bugs=False)
 LESS = settings(LAW, max_examples=100)
@@ -48,7 +48,7 @@ class Sample(NamedTuple):
 
 
 class Thin(NamedTuple):
-    """Not an event: the server gives back the memory of so many buried allocations."""
+    """Not an event: the server gives back the memory of so many dead_held allocations."""
 
     limit: int
 
@@ -204,7 +204,7 @@ def as_said_by(name: str, event: ev.Event) -> ev.Event:
 class Both:
     """The ledger and the model, told the same."""
 
-    def __init__(self, limits: Limits = Limits(), journal: JournalWriter | None = None) -> None:
+    def __init__(self, limits: Limits = Limits(), journal: EventFileWriter | None = None) -> None:
         self.ledger = Ledger(limits)
         self.model = NaiveAccount(limits.allocations_per_process)
         self.time = 0.0
@@ -225,7 +225,7 @@ class Both:
             elif isinstance(act, Sample):
                 self.sample()
             elif isinstance(act, Thin):
-                self.ledger.thin_graves(act.limit)
+                self.ledger.thin_dead_allocations(act.limit)
                 yield
             else:
                 self.tell(process, name, late, as_said_by(name, act))
@@ -249,7 +249,7 @@ class Both:
         if found is None:
             if any(voice.party.exited for (p, life, _), (_, voice) in self._sources.items() if p == process):
                 self._lives[process] = sum(
-                    1 for picture in self.model.departed if picture.party.info.pid == 100 + process
+                    1 for snapshot in self.model.departed if snapshot.party.info.pid == 100 + process
                 )
             info = ProcessInfo(100 + process, self._lives[process])
             found = (
@@ -356,14 +356,14 @@ class Both:
             same_largest(key, [face(t) for t in peak.largest(live)], expected.items)
 
     def compare_departed(self) -> None:
-        """The last picture of each process that is gone."""
+        """The last snapshot of each process that is gone."""
         assert len(self.ledger.departed) == len(self.model.departed)
-        for process, picture in zip(self.ledger.departed, self.model.departed):
-            assert process is self.processes[picture.party]
-            assert process.count == len(picture.items)
-            same_largest(process.info, [face(t) for t in process.largest_left(KEPT)], picture.items)
+        for process, snapshot in zip(self.ledger.departed, self.model.departed):
+            assert process is self.processes[snapshot.party]
+            assert process.count == len(snapshot.items)
+            same_largest(process.info, [face(t) for t in process.largest_left(KEPT)], snapshot.items)
             held = Counter[tuple[str, int, Kind]]()
-            for item in picture.items:
+            for item in snapshot.items:
                 held[item.voice.name, item.number, item.kind] += 0 if item.waiting else item.counted
             leaves = {
                 (h.source.name, h.number, kind): leaf.used
@@ -371,10 +371,10 @@ class Both:
             }  # fmt: skip
             assert +Counter(leaves) == +held
             shares = {
-                ("share", picture.party, chip_id, pool): share.pools[pool].used
+                ("share", snapshot.party, chip_id, pool): share.pools[pool].used
                 for chip_id, share in process.shares.items() for pool in Pool
             }  # fmt: skip
-            assert +Counter(shares) == +Counter({key: total.used for key, total in picture.sums.items()})
+            assert +Counter(shares) == +Counter({key: total.used for key, total in snapshot.sums.items()})
 
 
 def rows_in(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, Any], tuple[int, int, int]]:
@@ -486,8 +486,8 @@ def test_everything_at_once(stream: Stream) -> None:
 @LESS
 @given(WITH_THINNING)
 def test_thinning_graves_changes_no_answer(stream: Stream) -> None:
-    both = follow(stream, Limits(buried_allocations=0))
-    while both.ledger.thin_graves(3):
+    both = follow(stream, Limits(dead_allocations=0))
+    while both.ledger.thin_dead_allocations(3):
         pass
     both.compare_peaks()
     both.compare_departed()
@@ -503,16 +503,16 @@ def test_a_full_process_drops_and_counts(stream: Stream) -> None:
 @given(WITH_PHASES)
 def test_a_replayed_journal_gives_the_same_picture(stream: Stream) -> None:
     file = io.BytesIO()
-    both = Both(journal=JournalWriter(file))
+    both = Both(journal=EventFileWriter(file))
     for _ in both.play(stream):
         pass
     file.seek(0)
     again = Ledger()
-    reader = JournalReader(file)
+    reader = EventFileReader(file)
     last = reader.replay(again)
     assert not reader.cut
     assert last == (both.time or None)
-    assert snapshot(again, time="", host="") == snapshot(both.ledger, time="", host="")
+    assert take_snapshot(again, time="", host="") == take_snapshot(both.ledger, time="", host="")
     for one, other in zip(again.processes.values(), both.ledger.processes.values()):
         assert phases_json(one) == phases_json(other)
     for recent in (False, True):
@@ -691,7 +691,9 @@ def test_a_chip_that_moves_takes_along_only_what_its_own_sources_see() -> None:
     both.tell(0, "legacy", False, ev.Allocated(0, L1, 0x1000, 64))
     both.tell(1, "agent", False, ev.Allocated(0, L1, 0x1000, 64))
     both.tell(0, "legacy", False, ev.DeviceOpened(0, A))
-    missing = {chip["chip"]: chip["memory"]["missing"] for chip in snapshot(both.ledger, time="", host="")["chips"]}
+    missing = {
+        chip["chip"]: chip["memory"]["missing"] for chip in take_snapshot(both.ledger, time="", host="")["chips"]
+    }
     assert "dfb" in missing["A"]
     assert "dfb" not in missing["assumed:0"]
 
@@ -710,20 +712,20 @@ def test_who_has_exited_does_not_come_back() -> None:
 @pytest.mark.parametrize("held", [0, 1])
 @pytest.mark.parametrize("end", [ev.DeviceClosed(0), ev.ProcessExited()])
 def test_the_dead_leave_little_behind(held: int, end: ev.Event) -> None:
-    """A server runs for months (rule 15): what a grave was kept for is told once, then it goes."""
-    both = Both(Limits(buried_allocations=0, departed=2))
+    """A server runs for months (rule 15): what a dead was kept for is told once, then it goes."""
+    both = Both(Limits(dead_allocations=0, departed=2))
     both.tell(1, "agent", False, ev.Allocated(0, L1, 0x1000, 10_000))
     for _ in range(300):
         both.tell(0, "agent", False, ev.Allocated(0, L1, 0x2000, 64))
         if not held:
             both.tell(0, "agent", False, ev.Freed(0, L1, 0x2000))
         both.tell(0, "agent", False, end)
-        while both.ledger.thin_graves(10):
+        while both.ledger.thin_dead_allocations(10):
             pass
     chip = both.ledger.chips["assumed:0"]
-    kept = [grave for total in chip.totals() for peak in (total.peak, total.recent) for grave in peak.graves]
+    kept = [dead for total in chip.totals() for peak in (total.peak, total.recent) for dead in peak.dead_allocations]
     assert len(kept) < 100
-    assert len(both.ledger.graves) < 100
+    assert len(both.ledger.dead_allocations) < 100
 
 
 def test_programs_have_a_cap() -> None:

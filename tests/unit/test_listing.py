@@ -13,7 +13,7 @@ from textual.keys import _character_to_key
 
 from ttmem.show.text import Style
 from ttmem.show.top.parts.listing import Column, Cursor, Prompt, arrange, character, clipped, heading, line
-from ttmem.show.top.parts.rows import Row, Signs
+from ttmem.show.top.parts.rows import Characters, Row
 
 COLUMNS = [
     Column("id", "ID", 5, 5, 0, right=True, down=True),
@@ -74,7 +74,7 @@ def test_a_line_keeps_its_styles() -> None:
     ("charts", "down", "mark"), [("ascii", True, "v"), ("ascii", False, "^"), ("block", True, "▾")]
 )
 def test_the_title_that_is_sorted_by(charts: str, down: bool, mark: str) -> None:
-    assert text_of(heading(arrange(COLUMNS, 17), 17, Signs(charts), "name", down)) == f"   ID NAME{mark}  TAIL"
+    assert text_of(heading(arrange(COLUMNS, 17), 17, Characters(charts), "name", down)) == f"   ID NAME{mark}  TAIL"
 
 
 def test_before_it_is_moved_the_cursor_is_on_the_first_row() -> None:

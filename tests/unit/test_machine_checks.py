@@ -16,8 +16,8 @@ from tests.counters import content, mapping, slot
 from ttmem.doctor import container_checks as container
 from ttmem.doctor import machine_checks as machine
 from ttmem.doctor import shm_checks as memory
-from ttmem.doctor.context import Scene
-from ttmem.doctor.findings import Said
+from ttmem.doctor.context import DoctorContext
+from ttmem.doctor.findings import Message
 
 pytestmark = pytest.mark.usefixtures("patient_doctor")
 
@@ -26,12 +26,12 @@ GIB = 1 << 30
 
 
 def look(
-    check: Callable[[Scene], Iterator[Said]], root: Path, env: dict[str, str] | None = None, **more: Any
-) -> list[Said]:
-    return list(check(Scene(str(root), env or {}, **more)))
+    check: Callable[[DoctorContext], Iterator[Message]], root: Path, env: dict[str, str] | None = None, **more: Any
+) -> list[Message]:
+    return list(check(DoctorContext(str(root), env or {}, **more)))
 
 
-def only(said: list[Said]) -> Said:
+def only(said: list[Message]) -> Message:
     (one,) = said
     return one
 

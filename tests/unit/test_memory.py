@@ -331,7 +331,7 @@ class Broken:
 
 @pytest.mark.parametrize("failing", ["phase_began", "phase_ended"])
 def test_a_meter_that_fails_is_not_the_workloads_affair(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = memory.Recorder("client", Broken(failing), memory.Peaks())
+    broken = memory.PhaseRecorder("client", Broken(failing), memory.Peaks())
     monkeypatch.setattr(memory, "_recorder", lambda: broken)
     with phase("one") as one:
         pass

@@ -21,7 +21,7 @@ from ttmem.sources.memory_reports import (
     Block,
     L1Space,
     Memory,
-    Report,
+    MemoryReport,
     ReportError,
     State,
     read,
@@ -39,7 +39,7 @@ def reports(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def only(folder: Path) -> Report:
+def only(folder: Path) -> MemoryReport:
     (report,) = read(str(folder)).reports
     return report
 
@@ -273,7 +273,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     (found.problems[0] + found.reports[0].files[0].name).encode()
 
 
-def known(found: Report) -> list[Memory]:
+def known(found: MemoryReport) -> list[Memory]:
     return [m for state in found.states for m in state.memories]
 
 

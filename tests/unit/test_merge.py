@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pictures import KINDS, Account, counters, driver_chip, holder, machine, slot, unreadable
+from tests.snapshots import KINDS, Account, counters, driver_chip, holder, machine, slot, unreadable
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.merge import merge
 from ttmem.model.events import Allocated, ChipFound, DeviceOpened, Extra, ProcessExited, Sees
@@ -25,21 +25,21 @@ FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 
 
 def nothing() -> Json:
-    return blank.picture("now", "box")
+    return blank.snapshot("now", "box")
 
 
-def by_chip(picture: Json) -> dict[str, Json]:
-    rows = {chip["chip"]: chip for chip in picture["chips"]}
-    assert len(rows) == len(picture["chips"]), "a chip has one row"
+def by_chip(snapshot: Json) -> dict[str, Json]:
+    rows = {chip["chip"]: chip for chip in snapshot["chips"]}
+    assert len(rows) == len(snapshot["chips"]), "a chip has one row"
     return rows
 
 
-def by_pid(picture: Json) -> dict[int | None, Json]:
-    return {process["pid"]: process for process in picture["processes"]}
+def by_pid(snapshot: Json) -> dict[int | None, Json]:
+    return {process["pid"]: process for process in snapshot["processes"]}
 
 
-def notes(picture: Json) -> list[str]:
-    return [note["what"] for note in picture["notes"]]
+def notes(snapshot: Json) -> list[str]:
+    return [note["what"] for note in snapshot["notes"]]
 
 
 # -- chips
@@ -48,9 +48,9 @@ def notes(picture: Json) -> list[str]:
 def test_a_machine_that_shows_nothing_changes_nothing() -> None:
     account = Account()
     account.tracked(7, "77", dram=MIB)
-    picture = account.picture()
-    before = copy.deepcopy(picture)
-    merged = merge(picture, machine())
+    snapshot = account.snapshot()
+    before = copy.deepcopy(snapshot)
+    merged = merge(snapshot, machine())
     (chip,) = before["chips"]
     assert merged == {
         **before,
@@ -59,7 +59,7 @@ def test_a_machine_that_shows_nothing_changes_nothing() -> None:
         "chips": [{**chip, "held": True}],
         "sums": merged["sums"],
     }
-    assert picture == before
+    assert snapshot == before
 
 
 def test_without_a_server_chips_come_from_the_driver() -> None:
@@ -82,7 +82,7 @@ def test_without_a_server_chips_come_from_the_driver() -> None:
 def test_the_servers_chip_of_the_driver_is_the_drivers_chip() -> None:
     account = Account()
     account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
-    merged = merge(account.picture(), machine(driver_chip(0)))
+    merged = merge(account.snapshot(), machine(driver_chip(0)))
     (chip,) = merged["chips"]
     assert chip["telemetry"]["aiclk_mhz"] == 1000
 
@@ -91,7 +91,7 @@ def test_a_chip_with_a_unique_id_and_its_place_are_one_row() -> None:
     account = Account()
     account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
     account.tracked(7, "77", dram=MIB)
-    merged = merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0)]))
+    merged = merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0)]))
     (chip,) = merged["chips"]
     assert (chip["chip"], chip["unique_id"], chip["pci"], chip["kmd"]) == ("77", "77", FIRST, 0)
     assert chip["joined_by"] == "holder"
@@ -104,17 +104,17 @@ def test_the_join_is_remembered_when_the_process_has_ended() -> None:
     account = Account()
     account.tracked(7, "77", dram=MIB)
     before: Json = {}
-    merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0)]), before=before)
-    merged = merge(account.picture(), machine(driver_chip(0)), before=before)
+    merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0)]), before=before)
+    merged = merge(account.snapshot(), machine(driver_chip(0)), before=before)
     assert [chip["pci"] for chip in merged["chips"]] == [FIRST]
-    assert [chip["pci"] for chip in merge(account.picture(), machine(driver_chip(0)))["chips"]] == [FIRST, None]
+    assert [chip["pci"] for chip in merge(account.snapshot(), machine(driver_chip(0)))["chips"]] == [FIRST, None]
 
 
 def test_a_remote_chip_is_listed_beside_its_local_one() -> None:
     account = Account()
     account.tracked(7, "77", device=0, dram=MIB)
     account.tracked(7, "78", device=1, dram=2 * MIB, remote=True)
-    merged = merge(account.picture(), machine(driver_chip(0, "n300"), processes=[holder(7, 0)]))
+    merged = merge(account.snapshot(), machine(driver_chip(0, "n300"), processes=[holder(7, 0)]))
     local, remote = merged["chips"]
     assert (local["chip"], local["pci"], local["joined_by"]) == ("77", FIRST, "holder")
     assert (remote["chip"], remote["pci"], remote["kmd"], remote["telemetry"]) == ("78", None, None, None)
@@ -132,7 +132,7 @@ def test_remote_chips_that_tt_umd_has_found() -> None:
     account = Account()
     account.tracked(7, "78", device=1, dram=MIB, remote=True)
     account.tracked(7, "55", device=2)
-    rows = by_chip(merge(account.picture(), machine(driver_chip(0), far)))
+    rows = by_chip(merge(account.snapshot(), machine(driver_chip(0), far)))
     assert set(rows) == {FIRST, "55", "78"}
     assert rows["55"]["telemetry"] is None
     assert (rows["78"]["telemetry"]["power_w"], rows["78"]["memory"]["dram"]["used"]) == (18.0, MIB)
@@ -142,7 +142,7 @@ def test_only_a_device_number_stands_for_the_chip_of_that_number() -> None:
     account = Account()
     account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
     account.apply(account.source(7, "legacy"), Allocated(0, Kind.DRAM, 1, MIB))
-    (chip,) = merge(account.picture(), machine(driver_chip(0)))["chips"]
+    (chip,) = merge(account.snapshot(), machine(driver_chip(0)))["chips"]
     assert (chip["chip"], chip["identity"], chip["kmd"]) == ("assumed:0", "assumed", 0)
     assert chip["telemetry"] is not None
 
@@ -197,7 +197,7 @@ def left(chip_id: int, pid: int, size: int = MIB, **more: Any) -> Json:
 def test_counters_of_the_dead_alone_make_no_rows() -> None:
     """A machine on which many jobs were killed, or many mock chips were used."""
     files = [left(1000 + number, number) for number in range(1, 112)]
-    for account in (nothing(), Account().picture()):
+    for account in (nothing(), Account().snapshot()):
         merged = merge(account, machine(driver_chip(0), shm=files))
         assert [chip["kmd"] for chip in merged["chips"]] == [0]
         assert merged["processes"] == []
@@ -238,7 +238,7 @@ def test_a_tracked_process_is_believed_and_an_untracked_one_added() -> None:
     account = Account()
     account.tracked(7, "77", dram=4 * MIB)
     file = counters(77, slot(7, 3 * MIB, 0, 0, 0, 700), slot(8, MIB))
-    merged = merge(account.picture(), machine(driver_chip(0), processes=[holder(8, 0)], shm=[file]))
+    merged = merge(account.snapshot(), machine(driver_chip(0), processes=[holder(8, 0)], shm=[file]))
     chip = by_chip(merged)["77"]
     assert chip["memory"]["dram"]["used"] == 5 * MIB
     assert chip["memory"]["confidence"] == {"exact": 4 * MIB, "reported": MIB, "estimated": 0}
@@ -263,7 +263,7 @@ def test_a_lasting_difference_is_said() -> None:
     account = Account()
     account.tracked(7, "77", dram=4 * MIB)
     look = machine(driver_chip(0), shm=[counters(77, slot(7, 3 * MIB))])
-    merged = merge(account.picture(), look, differing={(7, "77"): {"dram": (4 * MIB, 3 * MIB)}})
+    merged = merge(account.snapshot(), look, differing={(7, "77"): {"dram": (4 * MIB, 3 * MIB)}})
     (note,) = [note for note in merged["notes"] if note["what"] == "shm-differs"]
     assert (note["pid"], note["chip"]) == (7, "77")
     assert "3.0 MiB" in note["text"]
@@ -275,7 +275,7 @@ def test_what_a_weak_source_cannot_see_is_taken_from_the_counters() -> None:
     source = account.source(7, "l1_tracker")
     account.apply(source, Allocated(0, Kind.CB, 1, 4096, 5))
     file = counters(0, slot(7, MIB, 0, 0, 0, 9999), metal_id=0)
-    (chip,) = merge(account.picture(), machine(shm=[file]))["chips"]
+    (chip,) = merge(account.snapshot(), machine(shm=[file]))["chips"]
     assert chip["chip"] == "assumed:0", "the file has no unique id in its name, only the device's number"
     assert chip["memory"]["dram"]["used"] == MIB
     assert chip["memory"]["l1"]["cb"]["held"] == 4096, "tracked"
@@ -286,7 +286,7 @@ def test_a_process_that_the_server_saw_die_is_not_listed_twice() -> None:
     account.tracked(7, "77", dram=MIB)
     source = account.source(7)
     account.apply(source, ProcessExited())
-    merged = merge(account.picture(), machine(shm=[counters(77, slot(7, MIB, state="dead"))]))
+    merged = merge(account.snapshot(), machine(shm=[counters(77, slot(7, MIB, state="dead"))]))
     (process,) = merged["processes"]
     assert (process["state"], process["chips"][0]["shm"]["dram"]) == ("exited", MIB)
     assert by_chip(merged)["77"]["memory"]["dram"]["used"] == 0
@@ -360,7 +360,7 @@ def test_who_holds_a_chip_and_says_nothing() -> None:
 def test_a_reused_pid_is_another_process() -> None:
     account = Account()
     account.tracked(7, "77", dram=MIB)
-    merged = merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0, start=999)]))
+    merged = merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0, start=999)]))
     assert [(row["start"], row["state"]) for row in merged["processes"]] == [(100, "tracked"), (999, "untracked")]
 
 
@@ -369,7 +369,7 @@ def test_who_reports_from_outside_our_pid_namespace_is_who_holds_the_chip_there(
     source = account.ledger.source(0.0, ProcessInfo(0, None, 1000, connection=3), "agent", Confidence.EXACT)
     account.apply(source, DeviceOpened(0, ChipInfo("77")), Allocated(0, Kind.DRAM, 1, MIB))
     chips = driver_chip(0, asic_id=f"{77:016X}"), driver_chip(1)
-    merged = merge(account.picture(), machine(*chips, foreign={0: 2, 1: 1}))
+    merged = merge(account.snapshot(), machine(*chips, foreign={0: 2, 1: 1}))
     assert [(row["state"], row["holds"]) for row in merged["processes"]] == [
         ("tracked", ["77"]), ("untracked", [SECOND]),
     ]  # fmt: skip
@@ -408,11 +408,11 @@ def test_a_process_that_has_nothing_of_a_kind_leaves_the_rest_known() -> None:
         Allocated(0, Kind.DRAM, 0x100000, 2 * MIB, extra=Extra(4 * MIB)),
     )
     look = machine(driver_chip(0), shm=[counters(77, slot(8, MIB))])
-    memory = by_chip(merge(account.picture(), look))["77"]["memory"]
+    memory = by_chip(merge(account.snapshot(), look))["77"]["memory"]
     assert (memory["dram"]["used"], memory["dram"]["reserved"]) == (3 * MIB, None), "of the other MiB it is not known"
     assert (memory["l1"]["used"], memory["l1"]["reserved"], memory["l1"]["at_once"]) == (2 * MIB, 4 * MIB, 4 * MIB)
     look = machine(driver_chip(0), shm=[counters(77, slot(8, 0, MIB))])
-    memory = by_chip(merge(account.picture(), look))["77"]["memory"]
+    memory = by_chip(merge(account.snapshot(), look))["77"]["memory"]
     assert (memory["l1"]["reserved"], memory["l1"]["at_once"]) == (None, 5 * MIB)
     assert (memory["l1"]["at_once_parts"]["l1"], memory["l1"]["buffers"]) == (5 * MIB, 3 * MIB)
 
@@ -429,13 +429,13 @@ def test_who_died_since_the_machine_was_looked_at_uses_nothing() -> None:
     account.tracked(7, "77", dram=MIB)
     look = machine(driver_chip(0), processes=[holder(7, 0)], shm=[counters(77, slot(7, MIB))])
     before: Json = {}
-    merge(account.picture(), look, before=before)
+    merge(account.snapshot(), look, before=before)
     account.apply(account.source(7), ProcessExited())
-    merged = merge(account.picture(), look, before=before)
+    merged = merge(account.snapshot(), look, before=before)
     (process,) = merged["processes"]
     assert (process["state"], process["holds"], process["chips"][0]["shm"]["dram"]) == ("exited", [], MIB)
     assert by_chip(merged)["77"]["memory"]["dram"]["used"] == 0
-    (again,) = [p for p in merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0, start=101)]))[
+    (again,) = [p for p in merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0, start=101)]))[
         "processes"] if p["state"] == "untracked"]  # fmt: skip
     assert again["start"] == 101, "another process of that number"
 
@@ -445,10 +445,10 @@ def test_a_slot_that_several_share_is_not_counted_beside_what_one_of_them_report
     shared = {**slot(17, 5 * MIB), "process": None, "start": None, "user_id": None, "shared": [7, 8]}
     account = Account()
     look = machine(driver_chip(0), processes=[holder(7, 0), holder(8, 0)], shm=[counters(77, shared)])
-    (chip,) = [c for c in merge(account.picture(), look)["chips"] if c["memory"]["dram"]["used"] is not None]
+    (chip,) = [c for c in merge(account.snapshot(), look)["chips"] if c["memory"]["dram"]["used"] is not None]
     assert chip["memory"]["dram"]["used"] == 5 * MIB, "nobody reports: it is all that is known"
     account.tracked(7, "77", dram=4 * MIB)
-    merged = merge(account.picture(), look)
+    merged = merge(account.snapshot(), look)
     assert by_chip(merged)["77"]["memory"]["dram"]["used"] == 4 * MIB
     assert {"pid": 8, "missing": list(blank.KINDS)} in by_chip(merged)["77"]["memory"]["unseen"]
 
@@ -467,7 +467,7 @@ def test_numbers_that_the_driver_deals_out_anew() -> None:
         account.apply(None, ChipFound(ChipInfo(place, place, kmd, Arch.WORMHOLE_B0, "n150", False)))
     hot, cold = driver_chip(0, pci=SECOND), driver_chip(1, pci=FIRST)
     hot["telemetry"]["temperature_c"] = 70.0
-    merged = merge(account.picture(), machine(hot, cold, processes=[holder(9, 0)]))
+    merged = merge(account.snapshot(), machine(hot, cold, processes=[holder(9, 0)]))
     rows = by_chip(merged)
     assert {chip_id: row["kmd"] for chip_id, row in rows.items()} == {FIRST: 1, SECOND: 0}
     assert rows[SECOND]["telemetry"]["temperature_c"] == 70.0
@@ -477,7 +477,7 @@ def test_numbers_that_the_driver_deals_out_anew() -> None:
 def test_a_chip_that_is_gone_has_not_the_telemetry_of_who_has_its_number_now() -> None:
     account = Account()
     account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
-    rows = by_chip(merge(account.picture(), machine(driver_chip(0, pci=SECOND))))
+    rows = by_chip(merge(account.snapshot(), machine(driver_chip(0, pci=SECOND))))
     assert (rows[FIRST]["telemetry"], rows[FIRST]["kmd"]) == (None, None)
     assert (rows[SECOND]["telemetry"]["power_w"], rows[SECOND]["kmd"]) == (18.0, 0)
 
@@ -485,14 +485,14 @@ def test_a_chip_that_is_gone_has_not_the_telemetry_of_who_has_its_number_now() -
 def test_a_chip_that_never_said_its_address_goes_by_its_number() -> None:
     account = Account()
     account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
-    (row,) = merge(account.picture(), machine(driver_chip(0, pci=None)))["chips"]
+    (row,) = merge(account.snapshot(), machine(driver_chip(0, pci=None)))["chips"]
     assert (row["chip"], row["telemetry"]["power_w"]) == (FIRST, 18.0)
 
 
 def test_a_holder_of_the_same_number_is_another_process() -> None:
     account = Account()
     account.tracked(7, "77", dram=MIB)
-    rows = by_chip(merge(account.picture(), machine(driver_chip(0), processes=[holder(7, 0, start=999)])))
+    rows = by_chip(merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0, start=999)])))
     assert (rows["77"]["pci"], rows[FIRST]["unique_id"]) == (None, None)
 
 
@@ -500,7 +500,7 @@ def test_who_is_closing_its_chips_shows_nothing() -> None:
     account = Account()
     account.tracked(7, "77", dram=MIB)
     leaving = {**holder(7, 1), "settled": False}
-    rows = by_chip(merge(account.picture(), machine(driver_chip(0), driver_chip(1), processes=[leaving])))
+    rows = by_chip(merge(account.snapshot(), machine(driver_chip(0), driver_chip(1), processes=[leaving])))
     assert rows["77"]["joined_by"] is None
 
 
@@ -519,7 +519,7 @@ def test_a_chip_with_two_names_and_a_file_of_each() -> None:
 def test_what_a_source_reports_beyond_its_word_is_not_counted_twice() -> None:
     account = Account()
     account.apply(account.source(7, "l1_tracker"), Allocated(0, Kind.DRAM, 1, MIB))
-    (chip,) = merge(account.picture(), machine(shm=[counters(0, slot(7, MIB), metal_id=0)]))["chips"]
+    (chip,) = merge(account.snapshot(), machine(shm=[counters(0, slot(7, MIB), metal_id=0)]))["chips"]
     assert chip["memory"]["dram"]["used"] == MIB
 
 
@@ -528,7 +528,7 @@ def test_a_source_in_trouble_leaves_to_the_counters_what_it_cannot_see() -> None
     account.tracked(7, "77", dram=MIB)
     account.apply(account.source(7), Sees(1 << Kind.DRAM, "no hook for circular buffers"))
     account.ledger.chips["77"].covered = frozenset({Kind.DRAM})
-    chip = by_chip(merge(account.picture(), machine(shm=[counters(77, slot(7, 5, 6, 0, 0, 4096))])))["77"]
+    chip = by_chip(merge(account.snapshot(), machine(shm=[counters(77, slot(7, 5, 6, 0, 0, 4096))])))["77"]
     assert (chip["memory"]["dram"]["used"], chip["memory"]["l1"]["cb"]["held"]) == (MIB, 4096)
 
 
@@ -608,13 +608,13 @@ def worlds(draw: st.DrawFn) -> tuple[Account, Json]:
 @given(worlds())
 def test_laws(world: tuple[Account, Json]) -> None:
     account, look = world
-    picture = account.picture()
-    before = copy.deepcopy((picture, look))
-    merged = merge(picture, look)
-    assert (picture, look) == before, "it changes nothing it is given"
+    snapshot = account.snapshot()
+    before = copy.deepcopy((snapshot, look))
+    merged = merge(snapshot, look)
+    assert (snapshot, look) == before, "it changes nothing it is given"
     rows = by_chip(merged)
     assert {row["kmd"] for row in merged["chips"] if row["kmd"] is not None} == {c["kmd"] for c in look["chips"]}
-    for process in picture["processes"]:
+    for process in snapshot["processes"]:
         assert {share["chip"] for share in process["chips"]} <= set(rows)
     for chip_id, row in rows.items():
         shares = [

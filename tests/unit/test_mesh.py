@@ -23,7 +23,7 @@ from ttmem.sim.device import Place, create_device
 from ttmem.sim.errors import SimError
 from ttmem.sim.kernels import data_movement_kernel
 from ttmem.sim.mesh import MeshDevice, create_mesh_device
-from ttmem.sim.program import CircularBufferConfig, Program, create_circular_buffer
+from ttmem.sim.program import CircularBufferConfig, SimProgram, create_circular_buffer
 
 CHIPS = [f"sim-t3k-{number}" for number in range(8)]
 KINDS = (Kind.DRAM, Kind.L1)
@@ -51,9 +51,9 @@ def ids(mesh: MeshDevice) -> list[int]:
     return [chip.id for chip in mesh.get_devices()]
 
 
-def small_program(place: Place) -> Callable[[], Program]:
-    def build() -> Program:
-        program = Program()
+def small_program(place: Place) -> Callable[[], SimProgram]:
+    def build() -> SimProgram:
+        program = SimProgram()
         create_circular_buffer(program, place.grid, CircularBufferConfig(2, 2048))
         program.add_kernel(data_movement_kernel("reader", 1000), place.grid)
         return program

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ttmem.collect.client import AllocationClient
-from ttmem.collect.client_totals import Tally
+from ttmem.collect.client_totals import ClientTotals
 from ttmem.collect.memory_reporter import MemoryReporter
 from ttmem.collect.meters import ClientMeter, Meter, Reading, ReporterMeter
 from ttmem.model.events import PhaseBegan
@@ -193,4 +193,4 @@ def test_of_peaks_it_knows_what_it_has_seen() -> None:
 
 
 def test_tallies_of_nothing() -> None:
-    assert Tally().read() == {}
+    assert ClientTotals().read() == {}

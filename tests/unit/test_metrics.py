@@ -24,8 +24,8 @@ def values(page: bytes) -> dict[tuple[str, ...], float]:
     }
 
 
-def page(account: Account, totals: metrics.Totals, picture: Any) -> dict[tuple[str, ...], float]:
-    return values(metrics.page(totals, SERVER, picture, picture))
+def page(account: Account, totals: metrics.Totals, snapshot: Any) -> dict[tuple[str, ...], float]:
+    return values(metrics.page(totals, SERVER, snapshot, snapshot))
 
 
 def test_numbers_are_those_of_the_account() -> None:
@@ -33,7 +33,7 @@ def test_numbers_are_those_of_the_account() -> None:
     account.apply(None, PeaksReset())
     account.apply(account.source(), Freed(0, Kind.DRAM, 0x1000))
     account.apply(account.source(), Freed(0, Kind.DRAM, 0x1000))
-    found = page(account, metrics.Totals(account.ledger, pids=True), account.picture())
+    found = page(account, metrics.Totals(account.ledger, pids=True), account.snapshot())
     assert found["ttmem_used_bytes", "777", "trace"] == MIB
     assert found["ttmem_used_bytes", "777", "dram"] == 0
     assert found["ttmem_peak_bytes", "777", "dram"] == 9 * MIB
@@ -43,7 +43,7 @@ def test_numbers_are_those_of_the_account() -> None:
     assert found["ttmem_allocations", "777", "cb"] == 2
     assert found["ttmem_pool_used_bytes", "777", "dram"] == MIB
     assert found["ttmem_pool_peak_bytes", "777", "dram"] == 10 * MIB
-    memory = account.picture()["chips"][0]["memory"]
+    memory = account.snapshot()["chips"][0]["memory"]
     assert found["ttmem_in_use_bytes", "777", "l1"] == memory["l1"]["at_once"] >= 3 * MIB
     assert found["ttmem_in_use_bytes", "777", "dram"] == memory["dram"]["reserved"] > MIB
     assert found["ttmem_bank_free_bytes", "777", "l1"] == memory["l1"]["bank_free"]
@@ -61,9 +61,9 @@ def test_numbers_are_those_of_the_account() -> None:
 
 def test_what_comes_after_is_not_on_the_page() -> None:
     account = busy()
-    totals, picture = metrics.Totals(account.ledger, pids=True), account.picture()
-    before = page(account, totals, picture)
+    totals, snapshot = metrics.Totals(account.ledger, pids=True), account.snapshot()
+    before = page(account, totals, snapshot)
     account.apply(account.source(43), Allocated(0, Kind.DRAM, 0x9000, MIB))
     account.apply(account.source(), Allocated(0, Kind.L1, 0x140000, 5), PeaksReset(), ProcessExited())
-    assert page(account, totals, picture) == before
-    assert page(account, metrics.Totals(account.ledger, pids=True), account.picture()) != before
+    assert page(account, totals, snapshot) == before
+    assert page(account, metrics.Totals(account.ledger, pids=True), account.snapshot()) != before

@@ -147,7 +147,7 @@ def a_bank(*sizes: int, system: tuple[int, ...] = ()) -> Bank:
     return bank_of(lists, Kind.DRAM, marked)._replace(size=UNIT * (sum(sizes) + 1))
 
 
-def sizes_of(room: blockers.Room | None) -> list[int]:
+def sizes_of(room: blockers.FreedSpace | None) -> list[int]:
     assert room is not None
     return [block.per_bank // UNIT for block in room.blocks]
 

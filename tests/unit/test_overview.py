@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from tests.screens import beside, checked, files_of, forms, lines, many, model_of
 from tests.unit.test_smi_machines import PICTURES
-from tests.unit.test_smi_properties import pictures
+from tests.unit.test_smi_properties import snapshots
 from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.dashboard_state import Answer, Model
-from ttmem.show.top.parts.rows import Signs, Size, View, text_of
+from ttmem.show.top.parts.rows import Characters, Size, View, text_of
 from ttmem.show.top.views.overview import Overview
 from ttmem.show.top.views.telemetry_view import Telemetry
 
@@ -31,49 +31,51 @@ MIB = 1 << 20
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_screen(scene: str, folder: Path) -> None:
     """Other machines than those of test_top_screens."""
-    picture = PICTURES[scene](folder)
-    beside(f"overview-{scene}", forms(lambda size, signs: Overview().rows(model_of(picture, signs.ascii), size, signs)))
+    snapshot = PICTURES[scene](folder)
+    beside(
+        f"overview-{scene}", forms(lambda size, signs: Overview().rows(model_of(snapshot, signs.ascii), size, signs))
+    )
 
 
 def test_no_screen_is_left_over() -> None:
     assert files_of("overview") == {f"overview-{scene}" for scene in SCENES}
 
 
-def looked(view: View, picture: Json, size: Size, ascii: bool) -> str:
-    rows = view.rows(model_of(picture, ascii), size, Signs("ascii" if ascii else "braille"))
+def looked(view: View, snapshot: Json, size: Size, ascii: bool) -> str:
+    rows = view.rows(model_of(snapshot, ascii), size, Characters("ascii" if ascii else "braille"))
     return "\n".join(checked(rows, size, ascii))
 
 
 @settings(max_examples=50)
-@given(pictures(), st.integers(40, 220), st.integers(1, 60), st.booleans(), st.booleans(), st.booleans())
-def test_every_overview(picture: Json, width: int, height: int, ascii: bool, brief: bool, everybody: bool) -> None:
+@given(snapshots(), st.integers(40, 220), st.integers(1, 60), st.booleans(), st.booleans(), st.booleans())
+def test_every_overview(snapshot: Json, width: int, height: int, ascii: bool, brief: bool, everybody: bool) -> None:
     view = Overview()
     view.brief, view.everybody = brief, everybody
-    text = looked(view, picture, Size(width, height), ascii)
+    text = looked(view, snapshot, Size(width, height), ascii)
     assert all(int(share) <= 100 for share in re.findall(r"(?<!\w)(\d+)%", text)), text
 
 
 @settings(max_examples=20)
-@given(pictures(st.just("word")), st.integers(40, 220))
-def test_nothing_unknown_shows_as_python_would_say_it(picture: Json, width: int) -> None:
+@given(snapshots(st.just("word")), st.integers(40, 220))
+def test_nothing_unknown_shows_as_python_would_say_it(snapshot: Json, width: int) -> None:
     for view in (Overview(), Telemetry()):
-        text = looked(view, picture, Size(width, 60), False)
+        text = looked(view, snapshot, Size(width, 60), False)
         assert not re.search(r"\bnan\b|\bNone\b|\binf\b|\bTrue\b|\bFalse\b|[{}]", text), text
 
 
 def test_before_the_first_picture() -> None:
     for view in (Overview(), Telemetry()):
-        (row,) = view.rows(Model(), Size(80, 22), Signs())
+        (row,) = view.rows(Model(), Size(80, 22), Characters())
         assert text_of(row).startswith("Looking at the machine")
 
 
 @pytest.mark.parametrize(("loaded", "why"), [(True, "the driver shows none"), (False, "the driver is not loaded")])
 def test_without_chips_it_says_why_and_what_to_do(loaded: bool, why: str) -> None:
-    picture = {**many(0), "driver": {"version": None, "loaded": loaded}}
-    text = " ".join(shown(Overview(), model_of(picture), Size(80, 22)))
+    snapshot = {**many(0), "driver": {"version": None, "loaded": loaded}}
+    text = " ".join(shown(Overview(), model_of(snapshot), Size(80, 22)))
     assert f"No chip is known: {why}, and no process has reported one." in text
     assert "start a server with `ttmem serve`" in text
-    told = {**picture, "server": {"pid": 9, "events": 1, "version": "1"}}
+    told = {**snapshot, "server": {"pid": 9, "events": 1, "version": "1"}}
     assert "ttmem serve" not in " ".join(shown(Overview(), model_of(told), Size(80, 22)))
 
 
@@ -86,7 +88,7 @@ def test_sums_stay_longest_where_there_is_little_room(folder: Path) -> None:
 
 
 def shown(view: Overview, model: Model, size: Size = Size(100, 20)) -> list[str]:
-    return lines(view.rows(model, size, Signs()))
+    return lines(view.rows(model, size, Characters()))
 
 
 def chips_in(lines: list[str]) -> list[int]:
@@ -126,12 +128,12 @@ def test_a_click_chooses_a_chip() -> None:
 
 
 def test_who_is_on_the_chosen_chip() -> None:
-    picture = many(3)
+    snapshot = many(3)
     for pid, chip_id, l1 in ((10, "chip-1", 5), (11, "chip-2", 90), (12, "chip-2", 40), (13, "chip-2", 95)):
         process = {**blank.process(pid, "tracked"), "name": f"job{pid}"}
         process["chips"] = [{**blank.share(chip_id), "l1": l1 * MIB, "dram": (100 - l1) * MIB}]
-        picture["processes"].append(process)
-    view, model = Overview(), model_of(picture)
+        snapshot["processes"].append(process)
+    view, model = Overview(), model_of(snapshot)
     model.selected = "chip-2"
     text = "\n".join(shown(view, model, Size(100, 40)))
     assert "and 1 on other chips: a shows all" in text
@@ -153,11 +155,11 @@ def walls(**more: Any) -> Json:
 
 
 def with_walls(*answers: Json) -> tuple[Overview, Model]:
-    picture = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+    snapshot = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
     chip = blank.chip("a:1")
     chip["memory"]["dram"]["used"] = 0
-    picture.update(chips=[chip], server={"pid": 9, "events": 1, "version": "1"})
-    view, model = Overview(), model_of(picture)
+    snapshot.update(chips=[chip], server={"pid": 9, "events": 1, "version": "1"})
+    view, model = Overview(), model_of(snapshot)
     (path,) = view.wants(model)
     assert path == "/headroom?chip=a%3A1"
     model.answers[path] = Answer({"chips": list(answers)}, None, 0.0)
@@ -170,7 +172,7 @@ def test_how_close_the_wall_is() -> None:
     last, cached = (next(line for line in lines if name in line) for name in ("headroom now", "headroom worst"))
     assert re.search(r"1000\.0 KiB left of 1\.3 MiB +to the wall: ttnn\.add of pid 4711", last)
     assert re.search(r"100\.0 KiB left of 1\.3 MiB +when program 6 of pid 4711 runs", cached)
-    styles = {text: name for row in view.rows(model, Size(120, 30), Signs()) for text, name in row}
+    styles = {text: name for row in view.rows(model, Size(120, 30), Characters()) for text, name in row}
     assert [styles[f"{size} left"] for size in ("1000.0 KiB", " 100.0 KiB")] == ["bold good", "bold bad"]
     text = "\n".join(shown(*with_walls(walls(floor_holder=None, worst_cached=None))))
     assert "the wall: the end of L1" in text
@@ -188,21 +190,21 @@ def test_no_wall_is_known(answer: list[Json]) -> None:
 
 def test_who_eats_l1_stands_beside_the_headroom() -> None:
     """The most first, on this chip alone, and no more than there is room for."""
-    picture = many(2)
+    snapshot = many(2)
     for pid, chip_id, cb in ((10, "chip-1", 90), (11, "chip-0", 5), (12, "chip-0", 40)):
         process = {**blank.process(pid, "tracked"), "name": f"job{pid}"}
         process["chips"] = [{**blank.share(chip_id), "kinds": {"dram": 7 * MIB, "l1": MIB, "cb": cb * MIB}}]
-        picture["processes"].append(process)
-    picture["chips"][0]["memory"]["l1"]["used"] = 45 * MIB
-    view, model = Overview(), model_of(picture)
-    rows = [row for row in view.rows(model, Size(100, 40), Signs()) if "holds in L1" in text_of(row)]
+        snapshot["processes"].append(process)
+    snapshot["chips"][0]["memory"]["l1"]["used"] = 45 * MIB
+    view, model = Overview(), model_of(snapshot)
+    rows = [row for row in view.rows(model, Size(100, 40), Characters()) if "holds in L1" in text_of(row)]
     assert [text_of(row).split()[:2] for row in rows] == [["12", "job12"], ["11", "job11"]]
     assert [(text.strip(", "), name) for text, name in rows[0][2:]] == [
         ("circular buffers 40.0 MiB", "cb"),
         ("L1 buffers 1.0 MiB", "l1"),
     ]
-    picture["chips"][0]["memory"]["l1"]["at_once"] = 40 * MIB
-    rows = [row for row in view.rows(model_of(picture), Size(100, 40), Signs()) if "holds in L1" in text_of(row)]
+    snapshot["chips"][0]["memory"]["l1"]["at_once"] = 40 * MIB
+    rows = [row for row in view.rows(model_of(snapshot), Size(100, 40), Characters()) if "holds in L1" in text_of(row)]
     assert ["circular buffers 40.0 MiB*, L1 buffers 1.0 MiB" in text_of(row) for row in rows] == [True, False], (
         "more than is in use at once: programs take turns"
     )
@@ -210,11 +212,11 @@ def test_who_eats_l1_stands_beside_the_headroom() -> None:
 
 def test_spare_rows_show_the_last_minutes() -> None:
     """Lines where there are few, a chart where there are more, a chart each for DRAM and L1 where there are many."""
-    picture = many(1)
-    picture["server"] = {"pid": 9, "events": 1, "version": "1", "since": "x"}
-    picture["chips"][0]["memory"]["dram"].update(used=MIB, capacity=4 * MIB)
-    picture["chips"][0]["memory"]["l1"].update(used=MIB, at_once=MIB, capacity=2 * MIB)
-    view, model = Overview(), model_of(picture)
+    snapshot = many(1)
+    snapshot["server"] = {"pid": 9, "events": 1, "version": "1", "since": "x"}
+    snapshot["chips"][0]["memory"]["dram"].update(used=MIB, capacity=4 * MIB)
+    snapshot["chips"][0]["memory"]["l1"].update(used=MIB, at_once=MIB, capacity=2 * MIB)
+    view, model = Overview(), model_of(snapshot)
     found = ["\n".join(shown(view, model, Size(100, height))) for height in (8, 16, 24, 40)]
     assert ["-5m" in text for text in found] == [False, False, True, True]
     assert "D " in found[1]
@@ -227,26 +229,26 @@ def test_spare_rows_show_the_last_minutes() -> None:
 def test_the_words_of_the_chart_are_of_the_same_moment_as_the_table() -> None:
     view, model = Overview(), Model()
     for tenth in range(40):
-        picture = many(1)
-        picture["chips"][0]["memory"]["dram"].update(used=(tenth + 10) * MIB, capacity=100 * MIB)
-        model.take(picture, 100 + tenth / 10, tenth / 10)
+        snapshot = many(1)
+        snapshot["chips"][0]["memory"]["dram"].update(used=(tenth + 10) * MIB, capacity=100 * MIB)
+        model.take(snapshot, 100 + tenth / 10, tenth / 10)
         text = "\n".join(shown(view, model, Size(100, 40)))
         assert text.count(f" {tenth + 10}%") >= 3, "in the table, in the breakdown, above the chart"
 
 
 def test_nothing_moves_while_paused() -> None:
-    picture = many(1)
-    picture["chips"][0]["memory"]["dram"].update(used=MIB, capacity=4 * MIB)
-    view, model = Overview(), model_of(picture)
-    model.take(picture, 100.0, 100.0)
+    snapshot = many(1)
+    snapshot["chips"][0]["memory"]["dram"].update(used=MIB, capacity=4 * MIB)
+    view, model = Overview(), model_of(snapshot)
+    model.take(snapshot, 100.0, 100.0)
     before = shown(view, model, Size(100, 40))
     assert "-5m" in "\n".join(before)
     model.paused = True
     for second in range(101, 160):
-        model.take(picture, float(second), float(second))
+        model.take(snapshot, float(second), float(second))
     assert shown(view, model, Size(100, 40)) == before
     model.paused = False
-    model.take(picture, 160.0, 160.0)
+    model.take(snapshot, 160.0, 160.0)
     assert shown(view, model, Size(100, 40)) != before
 
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from ttmem.ingest import peers as module
-from ttmem.ingest.peers import Owner, Owners
+from ttmem.ingest.peers import Peer, Peers
 
 PATIENCE = 30.0
 Spawn = Callable[[], "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
-def owners() -> Iterator[Owners]:
-    with contextlib.closing(Owners()) as found:
+def owners() -> Iterator[Peers]:
+    with contextlib.closing(Peers()) as found:
         yield found
 
 
@@ -42,7 +42,7 @@ def spawn() -> Iterator[Spawn]:
         child.wait()
 
 
-def await_death(owners: Owners) -> None:
+def await_death(owners: Peers) -> None:
     assert select.select([owners.fileno()], [], [], PATIENCE)[0], "nobody died"
 
 
@@ -52,7 +52,7 @@ def kill_unreaped(child: subprocess.Popen[bytes]) -> None:
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_find_describes(owners: Owners, spawn: Spawn) -> None:
+def test_find_describes(owners: Peers, spawn: Spawn) -> None:
     child = spawn()
     owner = owners.find(child.pid, 1234)
     assert (owner.info.pid, owner.info.user_id) == (child.pid, 1234)
@@ -66,33 +66,33 @@ def test_find_describes(owners: Owners, spawn: Spawn) -> None:
 
 
 def test_a_name_only_the_exec_gives() -> None:
-    with contextlib.closing(Owners()) as owners:
+    with contextlib.closing(Peers()) as owners:
         owner = owners.find(os.getpid(), os.getuid())
         assert owner.info.command is not None
         assert "python" in owner.info.command or Path(sys.executable).name in owner.info.command
 
 
-def test_a_death_is_noticed(owners: Owners, spawn: Spawn) -> None:
+def test_a_death_is_noticed(owners: Peers, spawn: Spawn) -> None:
     dying, living = spawn(), spawn()
     owner, other = owners.find(dying.pid, None), owners.find(living.pid, None)
     assert not select.select([owners.fileno()], [], [], 0)[0]
     dying.kill()
     await_death(owners)
     assert owners.died() == [owner]
-    owners.bury(owner)
+    owners.keep(owner)
     assert owners.died() == []
     assert len(owners) == 1
     assert owners.find(living.pid, None) is other
 
 
-def test_a_zombie_is_dead(owners: Owners, spawn: Spawn) -> None:
+def test_a_zombie_is_dead(owners: Peers, spawn: Spawn) -> None:
     child = spawn()
     owner = owners.find(child.pid, None)
     kill_unreaped(child)
     assert owners.died() == [owner]
 
 
-def test_a_zombie_met_for_the_first_time_is_dead(owners: Owners, spawn: Spawn) -> None:
+def test_a_zombie_met_for_the_first_time_is_dead(owners: Peers, spawn: Spawn) -> None:
     child = spawn()
     kill_unreaped(child)
     owner = owners.find(child.pid, None)
@@ -100,7 +100,7 @@ def test_a_zombie_met_for_the_first_time_is_dead(owners: Owners, spawn: Spawn) -
     assert owners.died() == [owner]
 
 
-def test_a_stopped_process_lives(owners: Owners, spawn: Spawn) -> None:
+def test_a_stopped_process_lives(owners: Peers, spawn: Spawn) -> None:
     child = spawn()
     owners.find(child.pid, None)
     child.send_signal(signal.SIGSTOP)
@@ -108,7 +108,7 @@ def test_a_stopped_process_lives(owners: Owners, spawn: Spawn) -> None:
     assert owners.died() == []
 
 
-def test_a_pid_that_is_gone(owners: Owners, spawn: Spawn) -> None:
+def test_a_pid_that_is_gone(owners: Peers, spawn: Spawn) -> None:
     child = spawn()
     child.kill()
     child.wait()
@@ -116,17 +116,17 @@ def test_a_pid_that_is_gone(owners: Owners, spawn: Spawn) -> None:
     assert (owner.gone, owner.info.start, owner.info.user_id, owner.pidfd) == (True, None, 77, None)
     assert owners.died() == [owner]
     assert owners.died() == [], "named once"
-    owners.bury(owner)
+    owners.keep(owner)
     assert owners.find(child.pid, 77) is owner, "further words of the same dead process"
 
 
-def test_last_words_find_their_sender(owners: Owners, spawn: Spawn) -> None:
+def test_last_words_find_their_sender(owners: Peers, spawn: Spawn) -> None:
     """Records read after the burial, while the process is a zombie and when it is gone."""
     child = spawn()
     owner = owners.find(child.pid, None)
     kill_unreaped(child)
     owners.died()
-    owners.bury(owner)
+    owners.keep(owner)
     before = len(os.listdir("/proc/self/fd"))
     assert owners.find(child.pid, None) is owner
     child.wait()
@@ -135,12 +135,12 @@ def test_last_words_find_their_sender(owners: Owners, spawn: Spawn) -> None:
     assert len(os.listdir("/proc/self/fd")) == before, "no pidfd is left over"
 
 
-def test_a_pid_used_again_is_somebody_else(owners: Owners, spawn: Spawn) -> None:
+def test_a_pid_used_again_is_somebody_else(owners: Peers, spawn: Spawn) -> None:
     child = spawn()
     owner = owners.find(child.pid, None)
     assert owner.info.start is not None
     owner.info = owner.info._replace(start=owner.info.start - 1)  # as if it had started before
-    owners.bury(owner)
+    owners.keep(owner)
     other = owners.find(child.pid, None)
     assert other is not owner
     assert owners.died() == []
@@ -149,38 +149,38 @@ def test_a_pid_used_again_is_somebody_else(owners: Owners, spawn: Spawn) -> None
 def test_a_death_between_two_looks_is_named_once(folder: Path, spawn: Spawn) -> None:
     """The pidfd could still be had, /proc no longer knows it: an empty root is that moment held still."""
     child = spawn()
-    with contextlib.closing(Owners(str(folder))) as owners:
+    with contextlib.closing(Peers(str(folder))) as owners:
         owner = owners.find(child.pid, None)
         kill_unreaped(child)
         await_death(owners)
         assert owners.died() == [owner]
 
 
-def test_burial_closes_the_pidfd_and_may_come_twice(owners: Owners, spawn: Spawn) -> None:
+def test_burial_closes_the_pidfd_and_may_come_twice(owners: Peers, spawn: Spawn) -> None:
     owner = owners.find(spawn().pid, None)
     pidfd = owner.pidfd
     assert pidfd is not None
-    owners.bury(owner)
+    owners.keep(owner)
     assert owner.pidfd is None
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(pidfd)
-    owners.bury(owner)
+    owners.keep(owner)
 
 
-def test_only_so_many_dead_are_remembered(owners: Owners, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_only_so_many_dead_are_remembered(owners: Peers, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(module, "_REMEMBERED", 2)
-    monkeypatch.setattr(Owners, "_open", staticmethod(lambda pid: None))
-    with contextlib.closing(Owners(str(folder))) as nobody:
+    monkeypatch.setattr(Peers, "_open", staticmethod(lambda pid: None))
+    with contextlib.closing(Peers(str(folder))) as nobody:
         first = [nobody.find(pid, None) for pid in (1, 2, 3)]
         for owner in first:
-            nobody.bury(owner)
+            nobody.keep(owner)
         assert nobody.find(3, None) is first[2]
         assert nobody.find(1, None) is not first[0]
 
 
 def test_without_pidfds_proc_tells(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Owners, "_open", staticmethod(lambda pid: None))
-    with contextlib.closing(Owners()) as owners:
+    monkeypatch.setattr(Peers, "_open", staticmethod(lambda pid: None))
+    with contextlib.closing(Peers()) as owners:
         zombie, gone, living = spawn(), spawn(), spawn()
         found = {child: owners.find(child.pid, None) for child in (zombie, gone, living)}
         assert owners.check_unwatched() is False
@@ -194,19 +194,19 @@ def test_without_pidfds_proc_tells(spawn: Spawn, monkeypatch: pytest.MonkeyPatch
         assert owners.died() == []
 
 
-def test_a_foreign_sender_is_its_connection(owners: Owners) -> None:
+def test_a_foreign_sender_is_its_connection(owners: Peers) -> None:
     one, two = owners.foreign(7, 1000), owners.foreign(8, 1000)
-    assert isinstance(one, Owner)
+    assert isinstance(one, Peer)
     assert (one.info.pid, one.info.start, one.info.user_id, one.info.connection) == (0, None, 1000, 7)
     assert one.info.key != two.info.key
     assert len(owners) == 0
     assert owners.died() == []
-    owners.bury(one)
+    owners.keep(one)
 
 
 def test_close_closes_everything(spawn: Spawn) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    owners = Owners()
+    owners = Peers()
     owners.find(spawn().pid, None)
     owners.find(os.getpid(), None)
     owners.close()

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.show.top.parts.chip_history import Columns, Kept, Range
-from ttmem.show.top.parts.plot import Frame, Line, chart, dots, draw, look, nice, plot_width, spark
-from ttmem.show.top.parts.rows import Row, Signs, width_of
+from ttmem.show.top.parts.chip_history import ColumnCache, Columns, Range
+from ttmem.show.top.parts.plot import Curve, Frame, chart, dots, draw, look, nice, plot_width, spark
+from ttmem.show.top.parts.rows import Characters, Row, width_of
 
-BRAILLE, BLOCK, ASCII = Signs(), Signs("block"), Signs("ascii")
+BRAILLE, BLOCK, ASCII = Characters(), Characters("block"), Characters("ascii")
 # Where the eight dots of a braille sign are: Unicode numbers them by column, the seventh and eighth below.
 PLACES = ((0, 3), (0, 2), (0, 1), (1, 3), (1, 2), (1, 1), (0, 0), (1, 0))  # column, height
 
@@ -31,9 +31,9 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def line(values: list[Range | None], top: float = 100.0, style: str = "dram", sign: str = "*") -> Line:
+def line(values: list[Range | None], top: float = 100.0, style: str = "dram", sign: str = "*") -> Curve:
     """A line whose first column lies before the window."""
-    return Line(Columns(values, 1.0, -1, 0), top, style, sign)
+    return Curve(Columns(values, 1.0, -1, 0), top, style, sign)
 
 
 def text(rows: list[Row]) -> list[str]:
@@ -72,7 +72,7 @@ def test_what_is_drawn_can_be_read_back(values: list[Range | None], height: int)
 
 @settings(max_examples=60)
 @given(st.floats(0, 99.9), st.integers(1, 10), st.sampled_from([BRAILLE, BLOCK, ASCII]))
-def test_what_does_not_change_is_flat(value: float, height: int, signs: Signs) -> None:
+def test_what_does_not_change_is_flat(value: float, height: int, signs: Characters) -> None:
     columns: list[Range | None] = [(value, value)] * (20 * dots(signs)[0] + 1)
     rows = text(draw([line(columns)], 20, height, signs))
     assert [row for row in rows if row.strip()] == [max(rows)]
@@ -142,7 +142,13 @@ def test_a_line_says_what_it_is_at_its_end() -> None:
     st.lists(st.integers(-5, 200), max_size=3),
 )
 def test_every_chart_has_its_size(
-    some: list[Range | None], width: int, height: int, signs: Signs, peaks: bool, limit: float | None, marks: list[int]
+    some: list[Range | None],
+    width: int,
+    height: int,
+    signs: Characters,
+    peaks: bool,
+    limit: float | None,
+    marks: list[int],
 ) -> None:
     count = plot_width(width, height)[1] * dots(signs)[0] + 1
     values = (some * count)[:count]
@@ -158,14 +164,14 @@ def test_every_chart_has_its_size(
 
 @settings(max_examples=60)
 @given(st.lists(ranges, min_size=60, max_size=60), st.sampled_from([BRAILLE, BLOCK, ASCII]))
-def test_cells_that_were_kept_are_those_drawn_anew(values: list[Range | None], signs: Signs) -> None:
+def test_cells_that_were_kept_are_those_drawn_anew(values: list[Range | None], signs: Characters) -> None:
     across, cells = dots(signs)[0], 10
-    kept: Kept[tuple[str, str]] = Kept()
-    sparks: Kept[str] = Kept()
+    kept: ColumnCache[tuple[str, str]] = ColumnCache()
+    sparks: ColumnCache[str] = ColumnCache()
     for end in range(cells * across + across, 60, across):
         first = end - cells * across - 1
         columns = Columns(values[first:end], 1.0, first, end - 1)
-        one = Line(columns, 100.0, "dram", "*")
+        one = Curve(columns, 100.0, "dram", "*")
         assert draw([one], cells, 5, signs, kept=kept) == draw([one], cells, 5, signs)
         assert spark(columns, 100.0, cells, signs, sparks) == spark(columns, 100.0, cells, signs)
 
@@ -173,7 +179,7 @@ def test_cells_that_were_kept_are_those_drawn_anew(values: list[Range | None], s
 @settings(max_examples=100)
 @given(st.lists(ranges, min_size=25, max_size=25), ranges, st.floats(0, 100), st.sampled_from([BRAILLE, BLOCK, ASCII]))
 def test_what_looks_the_same_is_drawn_the_same(
-    values: list[Range | None], last: Range | None, peak: float, signs: Signs
+    values: list[Range | None], last: Range | None, peak: float, signs: Characters
 ) -> None:
     """Charts are kept as long as nothing they depend on has changed: so nothing else may change them."""
     count = 12 * dots(signs)[0] + 1

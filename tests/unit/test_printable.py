@@ -31,7 +31,7 @@ from ttmem.documents.dump import kernels_text, remaining_text
 from ttmem.documents.leaks import leaks_text
 from ttmem.imports.detection import read as read_capture
 from ttmem.imports.import_result import summary as import_summary
-from ttmem.imports.to_events import Translation
+from ttmem.imports.to_events import EventTranslation
 from ttmem.model.events import Failed, ProgramCompiled, Sees
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
@@ -50,7 +50,7 @@ from ttmem.show.run_text import render as summary
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
 from ttmem.show.top.dashboard_state import Answer, Model
-from ttmem.show.top.parts.rows import Signs, Size, text_of
+from ttmem.show.top.parts.rows import Characters, Size, text_of
 from ttmem.show.top.settings import Settings
 from ttmem.show.top.views.allocation_view import Allocations
 from ttmem.show.top.views.charts import Charts
@@ -95,7 +95,7 @@ OURS = frozenset({"kind", "by", "state", "level", "role", "why", "where", "pool"
 
 
 def _chip_of(chips: int) -> str:
-    return str(world(chips).picture["chips"][0]["chip"])
+    return str(world(chips).snapshot["chips"][0]["chip"])
 
 
 def _peaks() -> Any:
@@ -107,7 +107,7 @@ def _peaks() -> Any:
 def _import() -> Any:
     from tests.unit.test_imports import fold
 
-    translation = Translation(read_capture(DATA / "n300_report.json"))
+    translation = EventTranslation(read_capture(DATA / "n300_report.json"))
     found = import_summary(translation, fold(translation)[0], 3)
     return json.loads(json.dumps({**found, "file": "in", "output": "out", "unsized": 3}))
 
@@ -117,10 +117,10 @@ def _dump(what: str) -> Any:
 
 
 DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
-    "smi": (lambda: world(4).picture, lambda found, style: smi.render(found, style)),
-    "smi of one chip": (lambda: world(1).picture, lambda found, style: smi.render(found, style, whole=True)),
-    "smi without a server": (lambda: world(0).picture, lambda found, style: smi.render(found, style)),
-    "csv": (lambda: world(4).picture, lambda found, style: csv.rows(found).replace("\r\n", "\n")),
+    "smi": (lambda: world(4).snapshot, lambda found, style: smi.render(found, style)),
+    "smi of one chip": (lambda: world(1).snapshot, lambda found, style: smi.render(found, style, whole=True)),
+    "smi without a server": (lambda: world(0).snapshot, lambda found, style: smi.render(found, style)),
+    "csv": (lambda: world(4).snapshot, lambda found, style: csv.rows(found).replace("\r\n", "\n")),
     "dump": (lambda: _dump("all"), lambda found, style: remaining_text(found)),
     "kernels": (lambda: _dump("kernels"), lambda found, style: kernels_text(found, NOW)),
     "leaks": (lambda: world(1).get("/leaks?older=1"), lambda found, style: leaks_text(found)),
@@ -252,9 +252,9 @@ def _screens(change: Callable[[Any], Any], ascii: bool) -> Iterator[str]:
     for view in VIEWS:
         model = Model()
         views = [Overview(), Charts(), Telemetry(), Processes(root="/nowhere", booted=BOOTED), Cores(), Allocations()]
-        dashboard = Dashboard(model, views, Settings("/nowhere/top.json"), Signs("ascii" if ascii else "braille"))
+        dashboard = Dashboard(model, views, Settings("/nowhere/top.json"), Characters("ascii" if ascii else "braille"))
         dashboard.current = min(VIEWS.index(view), len(views) - 1)
-        model.take(style.clean(change(world(1).picture)), NOW, 0.0)
+        model.take(style.clean(change(world(1).snapshot)), NOW, 0.0)
         for key in KEYS.get(view, ""):
             dashboard.view.press(key, model)
         for _ in range(3):
@@ -286,8 +286,8 @@ def test_metrics_page() -> None:
         before = chip.info
         chip.info = before._replace(id=f"chip_id{HOSTILE}", board=HOSTILE, pci=HOSTILE)
         try:
-            for field, picture in poisoned(place.picture):
-                page = metrics.page(metrics.Totals(place.ledger, pids=True), about, place.picture, picture)
+            for field, snapshot in poisoned(place.snapshot):
+                page = metrics.page(metrics.Totals(place.ledger, pids=True), about, place.snapshot, snapshot)
                 assert_printable(page.decode("utf-8"), field)
                 assert "evil" in page.decode("utf-8")
         finally:

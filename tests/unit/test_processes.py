@@ -21,11 +21,11 @@ from tests import machines
 from tests.screens import beside, checked, files_of, forms, lines
 from tests.unit.test_signals import DEAF, PLAIN, Start, born, start  # noqa: F401
 from tests.unit.test_smi_machines import GIB, MIB, PICTURES
-from tests.unit.test_smi_properties import pictures
+from tests.unit.test_smi_properties import snapshots
 from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.process_tree import parent, tree
-from ttmem.show.top.parts.rows import Row, Signs, Size
+from ttmem.show.top.parts.rows import Characters, Row, Size
 from ttmem.show.top.views.processes import Processes
 
 Json = dict[str, Any]
@@ -37,16 +37,16 @@ NAMED = ("pid", "user", "name", "command", "container")
 class Screen:
     """A view with its model, looked at as text."""
 
-    def __init__(self, picture: Json | None, size: Size = Size(120, 38), root: str = "/", **model: Any) -> None:
+    def __init__(self, snapshot: Json | None, size: Size = Size(120, 38), root: str = "/", **model: Any) -> None:
         self.model = Model(**model)
         self.view = Processes(root=root, booted=BOOTED)
-        self.size, self.signs = size, Signs()
-        if picture is not None:
-            self.take(picture)
+        self.size, self.signs = size, Characters()
+        if snapshot is not None:
+            self.take(snapshot)
         self.rows()
 
-    def take(self, picture: Json) -> None:
-        self.model.take(picture, 0.0, 0.0)
+    def take(self, snapshot: Json) -> None:
+        self.model.take(snapshot, 0.0, 0.0)
 
     def rows(self) -> list[str]:
         return lines(self.view.rows(self.model, self.size, self.signs))
@@ -79,18 +79,18 @@ def process(pid: int | None, state: str = "tracked", *, dram: int | None = None,
 
 
 def picture_of(*processes: Json, **values: Any) -> Json:
-    picture = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+    snapshot = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
     chips = [{**blank.chip(f"u{number}", board="n150"), "kmd": number} for number in range(4)]
-    return {**picture, "chips": chips, "processes": list(processes), **values}
+    return {**snapshot, "chips": chips, "processes": list(processes), **values}
 
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_screen(scene: str, folder: Path) -> None:
     """Other machines than those of test_top_screens; the first process is opened."""
-    picture = PICTURES[scene](folder)
+    snapshot = PICTURES[scene](folder)
 
-    def draw(size: Size, signs: Signs) -> list[Row]:
-        screen = Screen(picture, size)
+    def draw(size: Size, signs: Characters) -> list[Row]:
+        screen = Screen(snapshot, size)
         screen.signs = signs
         screen.press("enter")
         return screen.view.rows(screen.model, size, signs)
@@ -107,15 +107,15 @@ KEYS = ["s", "S", "T", "enter", "x", "slash", "escape", "down", "up", "end", "ho
 
 @settings(max_examples=120)
 @given(
-    pictures(), st.integers(1, 300), st.integers(1, 80), st.sampled_from(["ascii", "block"]),
+    snapshots(), st.integers(1, 300), st.integers(1, 80), st.sampled_from(["ascii", "block"]),
     st.lists(st.sampled_from(KEYS), max_size=12),
 )  # fmt: skip
-def test_every_screen_fits(picture: Json, width: int, height: int, charts: str, keys: list[str]) -> None:
+def test_every_screen_fits(snapshot: Json, width: int, height: int, charts: str, keys: list[str]) -> None:
     model, view = Model(readonly=True), Processes(root="/nowhere", booted=BOOTED)
-    model.take(picture, 0.0, 0.0)
+    model.take(snapshot, 0.0, 0.0)
     for key in ["", *keys]:
         view.press(key, model)
-        rows = view.rows(model, Size(width, height), Signs(charts))
+        rows = view.rows(model, Size(width, height), Characters(charts))
         checked(rows, Size(width, height), charts == "ascii")
 
 
@@ -145,9 +145,9 @@ def test_sums_over_chips_say_what_they_are() -> None:
 
 
 def test_programs_that_take_turns_in_l1_are_marked() -> None:
-    picture = picture_of(process(7, chips=[{**blank.share("u0"), "l1": 200 * MIB, "source": "server"}]))
-    picture["chips"][0]["memory"]["l1"]["at_once"] = 40 * MIB
-    rows = Screen(picture).rows()
+    snapshot = picture_of(process(7, chips=[{**blank.share("u0"), "l1": 200 * MIB, "source": "server"}]))
+    snapshot["chips"][0]["memory"]["l1"]["at_once"] = 40 * MIB
+    rows = Screen(snapshot).rows()
     assert "200M*" in rows[2].split()
     assert rows[3] == " * all cached programs, which share L1 in time"
 
@@ -163,11 +163,11 @@ def test_bars_are_in_proportion_and_in_the_colours_of_kinds(charts: str) -> None
             ("u2", {"dram": 3 * GIB}),
         )
     ]
-    picture = picture_of(process(7, chips=shares))
-    for chip in picture["chips"]:
+    snapshot = picture_of(process(7, chips=shares))
+    for chip in snapshot["chips"]:
         chip["memory"]["dram"]["capacity"], chip["memory"]["l1"]["capacity"] = 12 * GIB, 90 * MIB
-    screen = Screen(picture, Size(160, 40))
-    screen.signs = Signs(charts)
+    screen = Screen(snapshot, Size(160, 40))
+    screen.signs = Characters(charts)
     rows = screen.view.rows(screen.model, screen.size, screen.signs)
     bars = [row for row in rows if row[1:2] in ([("DRAM ", "head")], [("L1   ", "head")])]
     assert [text.strip() for (text, _), *_ in bars] == ["chip 0-1 each", "", "chip 2"]
@@ -183,29 +183,29 @@ def test_bars_are_in_proportion_and_in_the_colours_of_kinds(charts: str) -> None
 
 @pytest.mark.parametrize(("dram", "bar"), [(1, "█░░"), (12 * GIB - 1, "██░"), (12 * GIB, "███")])
 def test_a_bar_is_empty_or_full_only_if_that_is_so(dram: int, bar: str) -> None:
-    picture = picture_of(process(7, chips=[{**blank.share("u0"), "kinds": {"dram": dram}, "source": "server"}]))
-    picture["chips"][0]["memory"]["dram"]["capacity"] = 12 * GIB
-    (row,) = [row for row in Screen(picture, Size(160, 40)).rows() if row.startswith(" chip 0 DRAM ")]
+    snapshot = picture_of(process(7, chips=[{**blank.share("u0"), "kinds": {"dram": dram}, "source": "server"}]))
+    snapshot["chips"][0]["memory"]["dram"]["capacity"] = 12 * GIB
+    (row,) = [row for row in Screen(snapshot, Size(160, 40)).rows() if row.startswith(" chip 0 DRAM ")]
     drawn = row.split()[3]
     assert drawn[0] + drawn[1] + drawn[-1] == bar
 
 
 def test_what_programs_hold_in_turns_is_no_part_of_what_is_used() -> None:
     kinds = {"l1": 13 * MIB, "cb": 65 * MIB}
-    picture = picture_of(process(7, chips=[{**blank.share("u0"), "l1": 78 * MIB, "kinds": kinds, "source": "server"}]))
-    picture["chips"][0]["memory"]["l1"].update(capacity=90 * MIB, at_once=20 * MIB)
-    (row,) = [row for row in Screen(picture, Size(160, 40)).rows() if row.startswith(" chip 0 L1 ")]
+    snapshot = picture_of(process(7, chips=[{**blank.share("u0"), "l1": 78 * MIB, "kinds": kinds, "source": "server"}]))
+    snapshot["chips"][0]["memory"]["l1"].update(capacity=90 * MIB, at_once=20 * MIB)
+    (row,) = [row for row in Screen(snapshot, Size(160, 40)).rows() if row.startswith(" chip 0 L1 ")]
     assert "78.0 MiB held, in turns, of 90.0 MiB  cb 65.0 MiB  l1 13.0 MiB" in row
-    picture["chips"][0]["memory"]["l1"].update(at_once=78 * MIB)
-    (row,) = [row for row in Screen(picture, Size(160, 40)).rows() if row.startswith(" chip 0 L1 ")]
+    snapshot["chips"][0]["memory"]["l1"].update(at_once=78 * MIB)
+    (row,) = [row for row in Screen(snapshot, Size(160, 40)).rows() if row.startswith(" chip 0 L1 ")]
     assert "78.0 MiB of 90.0 MiB 87%" in row
 
 
 def test_where_not_all_kinds_can_be_named_the_largest_are() -> None:
     kinds = {"l1": 13 * MIB, "l1_small": 64 << 10, "cb": 65 * MIB, "kernel": MIB}
-    picture = picture_of(process(7, chips=[{**blank.share("u0"), "kinds": kinds, "source": "server"}]))
+    snapshot = picture_of(process(7, chips=[{**blank.share("u0"), "kinds": kinds, "source": "server"}]))
     for width in (80, 90, 100, 120):
-        (row,) = [row for row in Screen(picture, Size(width, 22)).rows() if row.startswith(" chip 0 L1 ")]
+        (row,) = [row for row in Screen(snapshot, Size(width, 22)).rows() if row.startswith(" chip 0 L1 ")]
         named = re.findall(r"  (\w+) \d", row)
         assert named == sorted(kinds, key=kinds.__getitem__, reverse=True)[: len(named)]
         assert named

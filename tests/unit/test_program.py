@@ -13,7 +13,7 @@ from ttmem.sim.buffer import Buffer, InterleavedBufferConfig, create_buffer
 from ttmem.sim.device import Device, create_device
 from ttmem.sim.errors import Clash, RingTooSmall, SimError
 from ttmem.sim.kernels import compute_kernel, data_movement_kernel
-from ttmem.sim.program import CircularBuffer, CircularBufferConfig, Program, create_circular_buffer, launch_program
+from ttmem.sim.program import CircularBuffer, CircularBufferConfig, SimProgram, create_circular_buffer, launch_program
 
 BASE, UNIT, L1_SIZE, RING = 105824, 32, 1499136, 70656
 CHIP = "sim-n150-0"
@@ -34,14 +34,14 @@ def l1_buffer(device: Device, per_bank: int) -> Buffer:
     return create_buffer(InterleavedBufferConfig(device, 64 * per_bank, 2048, Kind.L1))
 
 
-def with_buffer(size: int, *ranges: CoreRange) -> Program:
-    program = Program()
+def with_buffer(size: int, *ranges: CoreRange) -> SimProgram:
+    program = SimProgram()
     create_circular_buffer(program, ranges or [GRID], CircularBufferConfig(1, size))
     return program
 
 
 def test_circular_buffers_lie_one_above_the_other(device: Device) -> None:
-    program = Program()
+    program = SimProgram()
     for index, tiles in enumerate((2, 1, 3)):
         handle = create_circular_buffer(program, [GRID], CircularBufferConfig(tiles, 100, index))
         assert handle == index
@@ -59,7 +59,7 @@ def test_every_program_starts_at_the_base(heard: Heard, device: Device) -> None:
 
 
 def test_ranges_are_merged_unless_a_program_is_given_them_as_they_are(device: Device) -> None:
-    merged, kept = Program(), Program()
+    merged, kept = SimProgram(), SimProgram()
     create_circular_buffer(merged, [RIGHT, LEFT], CircularBufferConfig(1, 100))
     kept.add_circular_buffer(CircularBuffer((RIGHT, LEFT), 100, 0))
     assert [one.ranges for one in merged.circular_buffers] == [(GRID,)]
@@ -68,7 +68,7 @@ def test_ranges_are_merged_unless_a_program_is_given_them_as_they_are(device: De
 
 def test_a_globally_allocated_buffer_takes_nothing(heard: Heard, device: Device) -> None:
     tensor = l1_buffer(device, 8192)
-    program = Program()
+    program = SimProgram()
     inside = CircularBufferConfig(2, 2048, 0)
     create_circular_buffer(program, [LEFT], inside, buffer=tensor, address_offset=4096)
     create_circular_buffer(program, [LEFT], CircularBufferConfig(1, 2048, 1))
@@ -89,14 +89,14 @@ def test_a_globally_allocated_buffer_takes_nothing(heard: Heard, device: Device)
 )
 def test_what_does_not_fit(device: Device, config: CircularBufferConfig, offset: int, words: str) -> None:
     with pytest.raises(SimError, match=words):
-        create_circular_buffer(Program(), [GRID], config, buffer=l1_buffer(device, 8192), address_offset=offset)
+        create_circular_buffer(SimProgram(), [GRID], config, buffer=l1_buffer(device, 8192), address_offset=offset)
 
 
 def test_circular_or_dataflow_buffers(device: Device) -> None:
     program = with_buffer(64)
     with pytest.raises(SimError, match="circular buffers or dataflow buffers, not both"):
         program.add_dataflow_buffer([GRID], 64)
-    other = Program()
+    other = SimProgram()
     other.add_dataflow_buffer([GRID], 64)
     with pytest.raises(SimError, match="circular buffers or dataflow buffers, not both"):
         create_circular_buffer(other, [GRID], CircularBufferConfig(1, 64))
@@ -104,7 +104,7 @@ def test_circular_or_dataflow_buffers(device: Device) -> None:
 
 def test_dataflow_buffers_and_scratchpads(heard: Heard, device: Device) -> None:
     tensor = l1_buffer(device, 8192)
-    program = Program()
+    program = SimProgram()
     assert program.add_dataflow_buffer([LEFT], 1000) == 0
     assert program.add_dataflow_buffer([LEFT], 2048, borrowed=tensor) == 1
     program.add_scratchpad([GRID], 100)
@@ -119,7 +119,7 @@ def test_dataflow_buffers_and_scratchpads(heard: Heard, device: Device) -> None:
 
 
 def test_kernels_are_loaded_for_the_cores_that_share_them(heard: Heard, device: Device) -> None:
-    program = Program()
+    program = SimProgram()
     assert program.add_kernel(data_movement_kernel("reader", 1000), [GRID]) == 0
     assert program.add_kernel(compute_kernel("mm", (100, 200, 300)), [LEFT]) == 1
     launch_program(device, program)
@@ -132,7 +132,7 @@ def test_kernels_are_loaded_for_the_cores_that_share_them(heard: Heard, device: 
 
 
 def test_what_it_needs_of_the_ring(heard: Heard, device: Device) -> None:
-    program = Program("matmul")
+    program = SimProgram("matmul")
     create_circular_buffer(program, [LEFT], CircularBufferConfig(1, 64, buffer_index=16))
     program.add_kernel(data_movement_kernel("reader", 1000, args=3), [GRID])
     assert [program.create_semaphore() for _ in range(2)] == [0, 1]
@@ -189,7 +189,7 @@ def test_a_clash_is_found_at_every_launch(device: Device) -> None:
 
 
 def test_dataflow_buffers_clash_in_their_own_words(device: Device) -> None:
-    program = Program()
+    program = SimProgram()
     program.add_dataflow_buffer([LEFT], L1_SIZE)
     with pytest.raises(Clash, match=r"^Statically allocated dataflow buffers on core range \[0-0 - 3-7\] grow to"):
         launch_program(device, program)
@@ -198,7 +198,7 @@ def test_dataflow_buffers_clash_in_their_own_words(device: Device) -> None:
 def test_the_cores_of_a_globally_allocated_buffer_count_in_a_clash(device: Device) -> None:
     """ttnn looks at every rectangle of the program in the order they came, those of buffers inside tensors too."""
     tensor = l1_buffer(device, 512 * 1024)
-    program = Program()
+    program = SimProgram()
     create_circular_buffer(program, [LEFT], CircularBufferConfig(1, 2048, 0), buffer=tensor)
     create_circular_buffer(program, [GRID], CircularBufferConfig(1, 1_000_000, 1))
     with pytest.raises(Clash, match=r"on core range \[0-0 - 3-7\]\."):
@@ -213,11 +213,11 @@ def test_l1_small_is_not_looked_at(heard: Heard) -> None:
 
 
 def test_a_program_too_large_for_the_ring(device: Device) -> None:
-    program = Program()
+    program = SimProgram()
     program.add_kernel(data_movement_kernel("reader", RING + 1), [GRID])
     with pytest.raises(RingTooSmall, match=rf"^Program size \({RING + 16}\) .* \({RING}\) on TENSIX, 16 B over:"):
         launch_program(device, program)
-    fits = Program()
+    fits = SimProgram()
     fits.add_kernel(data_movement_kernel("reader", RING), [GRID])
     launch_program(device, fits)
 
@@ -250,13 +250,13 @@ def test_cores_and_parts() -> None:
 
 def test_indices_and_cores_that_tt_metal_refuses(device: Device) -> None:
     grid = [GRID]
-    program = Program()
+    program = SimProgram()
     create_circular_buffer(program, grid, CircularBufferConfig(1, 2048, 3))
     with pytest.raises(SimError, match="index 3 is taken on some of these cores"):
         create_circular_buffer(program, [CoreRange(7, 7, 7, 7)], CircularBufferConfig(1, 2048, 3))
     with pytest.raises(SimError, match="index 32 is not between 0 and 31"):
         create_circular_buffer(program, grid, CircularBufferConfig(1, 2048, 32))
-    outside = Program()
+    outside = SimProgram()
     create_circular_buffer(outside, [CoreRange(0, 0, 8, 0)], CircularBufferConfig(1, 2048))
     with pytest.raises(SimError, match="outside the compute grid"):
         launch_program(device, outside)

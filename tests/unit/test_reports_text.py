@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ttmem.account.ledger import Ledger
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.events import Allocated, DeviceOpened, Event, Extra, Freed, ProcessExited
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
@@ -33,8 +33,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shown(folder: Path, picture: Any = None, now: float = WRITTEN + 7200, why: str = "nobody answers") -> str:
-    text = render(document(read(str(folder)), str(folder), now, picture, why))
+def shown(folder: Path, snapshot: Any = None, now: float = WRITTEN + 7200, why: str = "nobody answers") -> str:
+    text = render(document(read(str(folder)), str(folder), now, snapshot, why))
     return text.replace(str(folder), "FOLDER")
 
 
@@ -161,8 +161,8 @@ class Server:
         return self
 
     @property
-    def picture(self) -> dict[str, Any]:
-        return snapshot(self.ledger, time="then", host="box")
+    def snapshot(self) -> dict[str, Any]:
+        return take_snapshot(self.ledger, time="then", host="box")
 
 
 def opened(device: int) -> DeviceOpened:
@@ -185,36 +185,36 @@ def test_all_that_was_reported_is_tracked(folder: Path) -> None:
         Allocated(0, Kind.CB, 7, 999999, 3),
         Freed(0, Kind.L1_SMALL, 1 << 20),
     )
-    assert tracked(server.picture) == ({Kind.DRAM: 12 * 176128, Kind.L1: 64 * 32768, Kind.L1_SMALL: 0}, None)
+    assert tracked(server.snapshot) == ({Kind.DRAM: 12 * 176128, Kind.L1: 64 * 32768, Kind.L1_SMALL: 0}, None)
     assert (
         "  completeness: dram 100 % (2.0 MiB tracked), l1 100 % (2.0 MiB tracked), l1_small 100 % (0 B tracked); "
         "what the server tracks now, by what the report says\n"
-    ) in shown(folder, server.picture)
-    assert "Completeness is not known" not in shown(folder, server.picture)
+    ) in shown(folder, server.snapshot)
+    assert "Completeness is not known" not in shown(folder, server.snapshot)
 
 
 def test_half_of_it_and_more_than_all(folder: Path) -> None:
     server = Server().tells(1, opened(0), taken(Kind.DRAM, 176128 // 2), taken(Kind.L1, 65536))
-    data = document(read(str(folder)), "", WRITTEN, server.picture)["reports"][0]["completeness"]
+    data = document(read(str(folder)), "", WRITTEN, server.snapshot)["reports"][0]["completeness"]
     assert data["dram"] == {"tracked": 6 * 176128, "reported": 12 * 176128, "share": 0.5}
     assert data["l1"]["share"] == 2.0
     server.tells(1, taken(Kind.L1_SMALL, 64, address=1 << 20))
-    assert "l1_small - (4.0 KiB tracked)" in shown(folder, server.picture)
+    assert "l1_small - (4.0 KiB tracked)" in shown(folder, server.snapshot)
 
 
 def test_what_is_reserved_must_be_known(folder: Path) -> None:
     server = Server().tells(1, opened(0), taken(Kind.DRAM, None), taken(Kind.L1, 32768))
-    assert tracked(server.picture)[0] == {Kind.DRAM: None, Kind.L1: 64 * 32768, Kind.L1_SMALL: 0}
-    assert "dram - (- tracked), l1 100 %" in shown(folder, server.picture)
+    assert tracked(server.snapshot)[0] == {Kind.DRAM: None, Kind.L1: 64 * 32768, Kind.L1_SMALL: 0}
+    assert "dram - (- tracked), l1 100 %" in shown(folder, server.snapshot)
 
 
 def test_chips_in_lock_step_are_as_good_as_one() -> None:
     server = Server()
     for device in (0, 1):
         server.tells(1, opened(device), taken(Kind.DRAM, 176128, device), taken(Kind.L1, 32768, device))
-    assert tracked(server.picture) == ({Kind.DRAM: 12 * 176128, Kind.L1: 64 * 32768, Kind.L1_SMALL: 0}, None)
+    assert tracked(server.snapshot) == ({Kind.DRAM: 12 * 176128, Kind.L1: 64 * 32768, Kind.L1_SMALL: 0}, None)
     server.tells(1, taken(Kind.L1, 32, 1, address=1 << 20))
-    assert tracked(server.picture) == (
+    assert tracked(server.snapshot) == (
         {},
         "the server tracks chips with different amounts, and a report does not say which it is of",
     )
@@ -222,8 +222,8 @@ def test_chips_in_lock_step_are_as_good_as_one() -> None:
 
 def test_one_report_cannot_be_of_two_processes(folder: Path) -> None:
     server = Server().tells(1, opened(0), taken(Kind.L1, 32768)).tells(2, opened(0), taken(Kind.L1, 32768))
-    assert tracked(server.picture)[0] == {}
-    assert shown(folder, server.picture).endswith(
+    assert tracked(server.snapshot)[0] == {}
+    assert shown(folder, server.snapshot).endswith(
         "Completeness is not known: several processes hold memory of one chip, and a report does not say whose it is."
     )
 
@@ -231,11 +231,11 @@ def test_one_report_cannot_be_of_two_processes(folder: Path) -> None:
 def test_who_has_exited_holds_nothing() -> None:
     server = Server().tells(1, opened(0), taken(Kind.L1, 32768)).tells(2, opened(0), taken(Kind.L1, 32768))
     server.tells(2, ProcessExited())
-    assert tracked(server.picture) == ({Kind.DRAM: 0, Kind.L1: 64 * 32768, Kind.L1_SMALL: 0}, None)
+    assert tracked(server.snapshot) == ({Kind.DRAM: 0, Kind.L1: 64 * 32768, Kind.L1_SMALL: 0}, None)
 
 
 def test_a_server_that_tracks_nothing(folder: Path) -> None:
-    assert shown(folder, Server().picture).endswith(
+    assert shown(folder, Server().snapshot).endswith(
         "Completeness is not known: the server tracks no process with a chip now."
     )
 

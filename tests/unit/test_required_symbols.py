@@ -14,7 +14,7 @@ from tests.support import ROOT
 from ttmem import agent
 from ttmem.cli import main
 from ttmem.doctor import required_symbols as module
-from ttmem.doctor.required_symbols import BUFFER_FIELDS, Need, Substitute, parse, required_symbols
+from ttmem.doctor.required_symbols import BUFFER_FIELDS, KindRequirement, Substitute, parse, required_symbols
 
 PREFIX = "_ZN2tt8tt_metal"  # of every hook: the agent compares this part of a symbol first
 MANGLED = re.compile(rb"(?<![\w.])_Z(?:TV)?NK?2tt\w+(?=\0)")
@@ -92,7 +92,10 @@ def test_a_list_is_read_as_a_compiler_reads_it() -> None:
         {"size": "_Zsize", "name": "_Zname"},
         {"old_name": "_Zold"},
     )
-    assert found.needs == (Need("the first", ("open",), ()), Need("the second", ("open",), ("size",)))
+    assert found.needs == (
+        KindRequirement("the first", ("open",), ()),
+        KindRequirement("the second", ("open",), ("size",)),
+    )
     assert found.unknown == {"names, of (some) things": ("name",)}
     assert found.substitutes == {"names": Substitute(("name",), ("old_name", "open"))}
     assert found.programs_since == "open"

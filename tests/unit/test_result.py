@@ -26,8 +26,8 @@ from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import KERNEL_KINDS, KINDS, Confidence, Kind, Pool
 from ttmem.run import session as collect
 from ttmem.run.launch import Ended
-from ttmem.run.result import Report, cause_of
-from ttmem.run.session import Collector
+from ttmem.run.result import RunResult, cause_of
+from ttmem.run.session import Session
 from ttmem.show.run_text import render
 
 KIB = 1024
@@ -40,7 +40,7 @@ class Story:
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
-        self.collector = Collector(self.warnings.append)
+        self.collector = Session(self.warnings.append)
         self._began = self.collector.clock.now() - 10
 
     def process(self, pid: int, chip_id: str = "4711") -> Source:
@@ -64,9 +64,9 @@ class Story:
         self.collector.ingest.rings.closing(source)
         self.tell(source, 9, DeviceClosed(0), ProcessExited())
 
-    def report(self, code: int = 0, unseen: dict[int, str] | None = None) -> Report:
+    def report(self, code: int = 0, unseen: dict[int, str] | None = None) -> RunResult:
         took = self.collector.clock.now() - self._began  # 10 s and what the test took
-        return Report(["python", "model.py"], Ended(code, took, unseen or {}), self.collector, "host")
+        return RunResult(["python", "model.py"], Ended(code, took, unseen or {}), self.collector, "host")
 
 
 def buffer(kind: Kind, address: int, kib: int, tag: str | None = None) -> Allocated:
@@ -130,7 +130,7 @@ def test_the_data(told: Story) -> None:
     assert json.loads(json.dumps(data)) == data
     assert (data["schema"], data["exit_code"], round(data["duration_s"])) == ("ttmem.run/1", 7, 10)
     assert data["command"] == ["python", "model.py"]
-    (peak,), (final,) = (data[picture]["chips"] for picture in ("peak", "final"))
+    (peak,), (final,) = (data[snapshot]["chips"] for snapshot in ("peak", "final"))
     assert (peak["memory"]["dram"]["used"], peak["memory"]["l1"]["buffers"]) == (80 * KIB, 32 * KIB)
     assert (peak["memory"]["l1"]["cb"]["held"], peak["memory"]["l1"]["kernels"]) == (8 * KIB, 0)
     assert (final["memory"]["dram"]["used"], final["memory"]["l1"]["buffers"]) == (16 * KIB, 0)

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from tests.unit.test_smi_properties import width_of as cells_of
 from ttmem.show.text import BOLD, DIM, GREEN, RED, YELLOW, Style, cells
-from ttmem.show.top.parts.rows import STYLES, Fine, Row, Signs, fitted, over, shortened, spans, text_of, width_of
+from ttmem.show.top.parts.rows import (
+    STYLES,
+    Characters,
+    FineBars,
+    Row,
+    fitted,
+    over,
+    shortened,
+    spans,
+    text_of,
+    width_of,
+)
 
 texts = st.text(st.sampled_from("ab 模型█░…é́"), max_size=12)
 NAMES = {RED: "bad", YELLOW: "warn", GREEN: "good", DIM: "dim", BOLD: "bold", "": ""}
@@ -67,14 +78,14 @@ def test_bars_have_a_track() -> None:
 
 
 def test_signs() -> None:
-    assert [Signs(charts).ascii for charts in ("braille", "block", "ascii")] == [False, False, True]
+    assert [Characters(charts).ascii for charts in ("braille", "block", "ascii")] == [False, False, True]
     assert all(re.fullmatch("[a-z0-9_]*", name) for name in STYLES)
 
 
 @given(st.floats(0, 1.2), st.floats(0, 1.2), st.integers(1, 40))
 def test_fine_bars_say_no_less_than_a_cell_of_eight(part: float, other: float, width: int) -> None:
     """As wide as they may be, never longer for less, and neither empty nor full unless that is so."""
-    bars = [Fine(80).bar(value, width) for value in sorted((part, other))]
+    bars = [FineBars(80).bar(value, width) for value in sorted((part, other))]
     eighths = [sum(8 if sign == "█" else " ▏▎▍▌▋▊▉".find(sign) for sign in text.rstrip("░")) for text, _ in bars]
     assert [cells(text) for text, _ in bars] == [width, width]
     assert eighths[0] <= eighths[1]
@@ -83,5 +94,5 @@ def test_fine_bars_say_no_less_than_a_cell_of_eight(part: float, other: float, w
         assert (found == 0) is (value == 0)
         assert (found == 8 * width) is (value >= 1)
     plain = Style(80, ascii=True)
-    assert Fine(80, ascii=True).bar(part, width) == plain.bar(part, width), "in ASCII there are no parts of cells"
-    assert Fine(80).bar(None, width) == plain.bar(None, width)
+    assert FineBars(80, ascii=True).bar(part, width) == plain.bar(part, width), "in ASCII there are no parts of cells"
+    assert FineBars(80).bar(None, width) == plain.bar(None, width)

@@ -8,7 +8,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttmem.account.bank_fragmentation import Gap, Scatter
+from ttmem.account.bank_fragmentation import BankFragmentation, FreeSpace
 from ttmem.account.size_extremes import Sizes
 from ttmem.sim.free_list import FreeList
 
@@ -81,7 +81,7 @@ def test_the_largest_ring_and_each_program_once() -> None:
 def test_the_worst_that_a_request_met(seed: int, bottom_up: bool) -> None:
     """By the statistics of tt-metal's free list as it was before each."""
     dice = random.Random(seed)
-    blocks, scatter = FreeList(1024, 32 * 200, 32), Scatter(1024, 32 * 200)
+    blocks, scatter = FreeList(1024, 32 * 200, 32), BankFragmentation(1024, 32 * 200)
     worst = 0
     for _ in range(120):
         live = sorted(blocks.live())
@@ -102,20 +102,20 @@ def test_the_worst_that_a_request_met(seed: int, bottom_up: bool) -> None:
 
 
 def test_what_is_given_back_when_nobody_asks_any_more_is_not_scattered() -> None:
-    scatter = Scatter(0, 1000)
+    scatter = BankFragmentation(0, 1000)
     for address in range(0, 1000, 100):
         scatter.took(address, 100)
     for address in range(0, 1000, 200):
         scatter.gave_back(address)
     assert scatter.worst.beside == 0
     scatter.took(0, 100)
-    assert scatter.worst == Gap(500, 100)
+    assert scatter.worst == FreeSpace(500, 100)
 
 
 def test_too_many_blocks_to_look_at_each_time() -> None:
     """Every second one of many goes, and after each there is a request: each is worse than the one before."""
     many = 4000
-    scatter = Scatter(0, 100 * many)
+    scatter = BankFragmentation(0, 100 * many)
     for number in range(many):
         scatter.took(100 * number, 100)
     for number in range(0, many, 2):

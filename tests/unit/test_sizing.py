@@ -68,7 +68,7 @@ def test_every_line() -> None:
     assert "50 %" in lines[1].text
     assert "85 %) taken by the largest of 7 programs, ttnn.conv2d" in lines[2].text
     assert "0 B at the least between a program and the lowest L1 buffer: ttnn.matmul, below kv_cache" in lines[3].text
-    assert lines[4].text.endswith("asked for: 1000 B free, the largest piece 250 B (75 % fragmented)")
+    assert lines[4].text.endswith("at a request: 1000 B free, the largest piece 250 B (75 % fragmented)")
 
 
 def test_what_was_not_looked_at_each_time_says_so() -> None:

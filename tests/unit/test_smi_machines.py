@@ -20,7 +20,7 @@ from tests.counters import content, mapping, slot
 from tests.unit import test_smi_screen
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.merge import merge
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.show import smi_screen as smi
 from ttmem.show.text import Style
 from ttmem.sources.machine import Machine
@@ -39,7 +39,7 @@ def alone(root: Path, look_before: Callable[[], None] | None = None) -> Json:
         if look_before is not None:
             machine.look()
             look_before()
-        picture = blank.picture(TIME, HOST)
+        picture = blank.snapshot(TIME, HOST)
         picture["sources"] = [{"name": "server", "state": "not running", "detail": WHY}]
         return settled(merge(picture, machine.look()))
 
@@ -133,15 +133,17 @@ def tracked(root: Path) -> Json:
     users = {1000: "maria", 0: "root"}.get
     sources = [{"name": "server", "state": "ok", "detail": None}]
     account = test_smi_screen.machine()
-    return snapshot(account.ledger, time=TIME, host=HOST, server=test_smi_screen.SERVER, sources=sources, user_of=users)
+    return take_snapshot(
+        account.ledger, time=TIME, host=HOST, server=test_smi_screen.SERVER, sources=sources, user_of=users
+    )
 
 
 def crowded(root: Path) -> Json:
     """Programs that take turns in L1; names that are wide, or that would move the cursor."""
     account = test_smi_screen.crowded()
-    picture = snapshot(account.ledger, time=TIME, host=HOST, server=test_smi_screen.SERVER)
-    picture["processes"][0].update(name="模型服务器", user="zoë", command="/opt/模型/服务器 --weights \x1b[2J")
-    return picture
+    found = take_snapshot(account.ledger, time=TIME, host=HOST, server=test_smi_screen.SERVER)
+    found["processes"][0].update(name="模型服务器", user="zoë", command="/opt/模型/服务器 --weights \x1b[2J")
+    return found
 
 
 def stale(root: Path) -> Json:

@@ -47,29 +47,29 @@ def test_a_chip_that_is_not_there(folder: Path) -> None:
     with pytest.raises(UnknownChip, match=r"no chip '7'; there are 0 = 0000:01:00.0, 880002$"):
         only(n300(folder), ["7"])
     with pytest.raises(UnknownChip, match="no chip '0', nor any other"):
-        only(blank.picture("", ""), ["0"])
+        only(blank.snapshot("", ""), ["0"])
 
 
 def test_a_name_of_two_chips() -> None:
-    picture = blank.picture("", "")
-    picture["chips"] = [{**blank.chip("a"), "kmd": 5}, blank.chip("5")]
+    snapshot = blank.snapshot("", "")
+    snapshot["chips"] = [{**blank.chip("a"), "kmd": 5}, blank.chip("5")]
     with pytest.raises(UnknownChip, match="'5' is the name of 2 chips"):
-        only(picture, ["5"])
-    assert [chip["chip"] for chip in only(picture, ["kmd:5"])["chips"]] == ["a"]
+        only(snapshot, ["5"])
+    assert [chip["chip"] for chip in only(snapshot, ["kmd:5"])["chips"]] == ["a"]
 
 
-def rows_of(picture: Json) -> list[dict[str, str]]:
+def rows_of(snapshot: Json) -> list[dict[str, str]]:
     """As any other program reads them."""
-    return list(reader.DictReader(io.StringIO(csv.header() + csv.rows(picture), newline=""), strict=True))
+    return list(reader.DictReader(io.StringIO(csv.header() + csv.rows(snapshot), newline=""), strict=True))
 
 
 def test_rows_say_what_the_picture_says(folder: Path) -> None:
-    picture = t3k(folder)
-    rows = rows_of(picture)
+    snapshot = t3k(folder)
+    rows = rows_of(snapshot)
     assert [int(row["dram_used_bytes"]) for row in rows] == [
-        chip["memory"]["dram"]["used"] for chip in picture["chips"]
+        chip["memory"]["dram"]["used"] for chip in snapshot["chips"]
     ]
-    assert [float(row["temperature_c"]) for row in rows] == [c["telemetry"]["temperature_c"] for c in picture["chips"]]
+    assert [float(row["temperature_c"]) for row in rows] == [c["telemetry"]["temperature_c"] for c in snapshot["chips"]]
     assert {(row["kmd"], row["pci"]) for row in rows} == {(str(n), f"0000:0{n + 1}:00.0") for n in range(4)}
     assert {row["telemetry"] for row in rows} == {"ok"}
     assert {row["kernels_bytes"] for row in rows} == {""}, "nobody knows"
@@ -78,18 +78,18 @@ def test_rows_say_what_the_picture_says(folder: Path) -> None:
 
 def test_who_is_on_a_chip_is_empty_where_not_all_could_be_seen(folder: Path) -> None:
     machines.n150(folder)
-    picture = alone(folder)
-    assert [row["processes"] for row in rows_of(picture)] == ["0"]
-    picture["chips"][0]["held"] = None
-    assert [(row["processes"], row["untracked_processes"]) for row in rows_of(picture)] == [("", "")]
+    snapshot = alone(folder)
+    assert [row["processes"] for row in rows_of(snapshot)] == ["0"]
+    snapshot["chips"][0]["held"] = None
+    assert [(row["processes"], row["untracked_processes"]) for row in rows_of(snapshot)] == [("", "")]
 
 
 @pytest.mark.parametrize("board", ["a, b", 'a "b"', r"a\nb", "", " a "])
 def test_rows_are_as_rfc_4180_has_them(board: str) -> None:
-    picture = tracked(Path())
-    picture["chips"][0]["board"] = board
-    text = csv.header() + csv.rows(picture)
-    assert rows_of(picture)[0]["board"] == board
+    snapshot = tracked(Path())
+    snapshot["chips"][0]["board"] = board
+    text = csv.header() + csv.rows(snapshot)
+    assert rows_of(snapshot)[0]["board"] == board
     assert text.endswith("\r\n")
     assert all(len(row) == len(csv.COLUMNS) for row in reader.reader(io.StringIO(text, newline="")))
     assert "None" not in text
@@ -190,9 +190,9 @@ def test_sentences_break_between_words() -> None:
 )
 def test_how_a_chip_is(change: Json, shown: list[str], folder: Path) -> None:
     machines.n150(folder)
-    picture = alone(folder)
-    picture["chips"][0]["telemetry"].update(change)
-    row = render(picture, Style(100)).splitlines()[4].split()
+    snapshot = alone(folder)
+    snapshot["chips"][0]["telemetry"].update(change)
+    row = render(snapshot, Style(100)).splitlines()[4].split()
     assert row[4 : 4 + len(shown)] == shown
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pictures import Account, counters, driver_chip, holder, machine, slot
+from tests.snapshots import Account, counters, driver_chip, holder, machine, slot
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.merge import merge
 from ttmem.model.core_sets import CoreRange, mask_of
@@ -79,10 +79,10 @@ def chips(draw: Any, number: int, words: st.SearchStrategy[str]) -> Json:
 
 
 @st.composite
-def pictures(draw: Any, words: st.SearchStrategy[str] = anything) -> Json:
-    picture = blank.picture("2026-01-02T03:04:05.678901Z", draw(words))
-    picture["chips"] = [draw(chips(number, words)) for number in range(draw(st.integers(0, 3)))]
-    chip_ids = [chip["chip"] for chip in picture["chips"]] + ["elsewhere"]
+def snapshots(draw: Any, words: st.SearchStrategy[str] = anything) -> Json:
+    snapshot = blank.snapshot("2026-01-02T03:04:05.678901Z", draw(words))
+    snapshot["chips"] = [draw(chips(number, words)) for number in range(draw(st.integers(0, 3)))]
+    chip_ids = [chip["chip"] for chip in snapshot["chips"]] + ["elsewhere"]
     for number in range(draw(st.integers(0, 4))):
         state = draw(st.sampled_from(["tracked", "untracked", "stale", "exited"]))
         process = blank.process(draw(st.none() | st.integers(1, 1 << 22)), state)
@@ -99,18 +99,18 @@ def pictures(draw: Any, words: st.SearchStrategy[str] = anything) -> Json:
             process["chips"].append(share)
         trouble = draw(st.none() | words)
         process["sources"] = [{"name": "agent", "confidence": "exact", "trouble": trouble}]
-        picture["processes"].append(process)
-    picture["notes"] = [
+        snapshot["processes"].append(process)
+    snapshot["notes"] = [
         {"what": "x", "chip": None, "pid": None, "text": text} for text in draw(st.lists(words, max_size=3))
     ]
-    picture["sources"] = [{"name": "shm", "state": "absent", "detail": draw(st.none() | words)}]
-    picture["driver"] = draw(
+    snapshot["sources"] = [{"name": "shm", "state": "absent", "detail": draw(st.none() | words)}]
+    snapshot["driver"] = draw(
         st.sampled_from([None, {"version": None, "loaded": True}, {"version": "2", "loaded": False}])
     )
-    picture["server"] = draw(st.sampled_from([None, {"pid": 9, "version": "1", "events": 10**9}]))
-    if picture["server"] is None:
-        picture["sources"].append({"name": "server", "state": "not running", "detail": draw(st.none() | words)})
-    return picture
+    snapshot["server"] = draw(st.sampled_from([None, {"pid": 9, "version": "1", "events": 10**9}]))
+    if snapshot["server"] is None:
+        snapshot["sources"].append({"name": "server", "state": "not running", "detail": draw(st.none() | words)})
+    return snapshot
 
 
 def width_of(line: str) -> int:
@@ -121,9 +121,9 @@ def width_of(line: str) -> int:
 
 
 @settings(max_examples=80)
-@given(pictures(), st.integers(60, 200), st.booleans(), st.booleans(), st.booleans())
-def test_every_screen(picture: Json, width: int, colour: bool, ascii: bool, whole: bool) -> None:
-    text = render(picture, Style(width, colour, ascii), whole=whole)
+@given(snapshots(), st.integers(60, 200), st.booleans(), st.booleans(), st.booleans())
+def test_every_screen(snapshot: Json, width: int, colour: bool, ascii: bool, whole: bool) -> None:
+    text = render(snapshot, Style(width, colour, ascii), whole=whole)
     plain = re.sub(r"\x1b\[[0-9]*m", "", text)
     assert (text == plain) or colour
     assert all(character.isprintable() or character == "\n" for character in plain)
@@ -135,9 +135,9 @@ def test_every_screen(picture: Json, width: int, colour: bool, ascii: bool, whol
 
 
 @settings(max_examples=40)
-@given(pictures(st.just("word")), st.integers(60, 200))
-def test_nothing_unknown_shows_as_python_would_say_it(picture: Json, width: int) -> None:
-    text = render(picture, Style(width))
+@given(snapshots(st.just("word")), st.integers(60, 200))
+def test_nothing_unknown_shows_as_python_would_say_it(snapshot: Json, width: int) -> None:
+    text = render(snapshot, Style(width))
     assert not re.search(r"\bnan\b|\bNone\b|\binf\b|\bTrue\b|\bFalse\b|[{}]", text), text
 
 
@@ -171,15 +171,15 @@ def worlds(draw: Any) -> Json:
             if draw(st.booleans()):
                 account.apply(source, ProgramRun(0, program, GRID))
     slots = [slot(8 + n, *(size * MIB for size in draw(st.tuples(*[few] * 5)))) for n in range(draw(st.integers(0, 2)))]
-    return merge(account.picture(), machine(driver_chip(0), processes=[holder(1, 0)], shm=[counters(77, *slots)]))
+    return merge(account.snapshot(), machine(driver_chip(0), processes=[holder(1, 0)], shm=[counters(77, *slots)]))
 
 
 @settings(max_examples=60)
 @given(worlds(), st.sampled_from([60, 100, 300]))
-def test_the_lines_of_a_breakdown_add_up_to_their_total(picture: Json, width: int) -> None:
-    (chip,) = picture["chips"]
+def test_the_lines_of_a_breakdown_add_up_to_their_total(snapshot: Json, width: int) -> None:
+    (chip,) = snapshot["chips"]
     assert sum(size or 0 for size in chip["memory"]["l1"]["at_once_parts"].values()) == chip["memory"]["l1"]["at_once"]
-    text = render(picture, Style(width))
+    text = render(snapshot, Style(width))
     found = [(name, float(size) * UNITS[unit[0]]) for name, size, unit in LINE.findall(text.partition("\nChip ")[2])]
     totals = [place for place, (name, _) in enumerate(found) if name.endswith(" total")]
     assert [found[place][0] for place in totals] == ["DRAM total", "L1 total"]

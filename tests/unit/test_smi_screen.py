@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plain picture, letter by letter."""
+"""The plain snapshot, letter by letter."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests import pictures
+from tests import snapshots
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.merge import merge
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.events import (
     Allocated,
@@ -51,8 +51,8 @@ class Account:
             self.ledger.apply(time, source, event)
 
     def text(self, server: Any = SERVER, style: Style | None = None, **keywords: Any) -> str:
-        picture = snapshot(self.ledger, time="2026-01-02T03:04:05.678Z", host="box", server=server, **keywords)
-        return render(picture, style)
+        snapshot = take_snapshot(self.ledger, time="2026-01-02T03:04:05.678Z", host="box", server=server, **keywords)
+        return render(snapshot, style)
 
 
 def opened(board: str, chip_id: str, device: int = 0) -> DeviceOpened:
@@ -140,8 +140,8 @@ def test_nobody_and_nothing() -> None:
     ],
 )
 def test_why_no_chip_is_known(driver: Any, why: str) -> None:
-    picture = snapshot(Ledger(), time="", host="box", server=SERVER)
-    assert f"No chip is known: {why}" in render({**picture, "driver": driver}).splitlines()
+    snapshot = take_snapshot(Ledger(), time="", host="box", server=SERVER)
+    assert f"No chip is known: {why}" in render({**snapshot, "driver": driver}).splitlines()
 
 
 def test_without_a_server_the_sources_are_named() -> None:
@@ -248,9 +248,9 @@ def test_what_the_dead_held_is_not_marked_as_taking_turns() -> None:
     account = Account()
     dead = account.process(1)
     account.apply(dead, opened("n150", "77"), Allocated(0, Kind.L1, 4096, 2 * MIB), ProcessExited())
-    picture = snapshot(account.ledger, time="", host="box", server=SERVER)
-    file = pictures.counters(77, pictures.slot(8, 0, MIB, state="dead"))
-    rows = section(render(merge(picture, pictures.machine(shm=[file]))), "PID")
+    snapshot = take_snapshot(account.ledger, time="", host="box", server=SERVER)
+    file = snapshots.counters(77, snapshots.slot(8, 0, MIB, state="dead"))
+    rows = section(render(merge(snapshot, snapshots.machine(shm=[file]))), "PID")
     assert [row.split()[3] for row in rows[1:3]] == ["stale", "exited"]
     assert "*" not in "".join(rows)
 
@@ -259,9 +259,9 @@ def test_who_reported_what() -> None:
     """Bytes that only tt-metal counts are not mixed up with those that a client reported."""
     account = Account()
     account.apply(account.process(1, "client"), opened("n150", "77"), Allocated(0, Kind.DRAM, 4096, 3 * GIB))
-    picture = snapshot(account.ledger, time="", host="box", server=SERVER)
-    slots = [pictures.slot(100 + number, MIB) for number in range(5)]
-    merged = merge(picture, pictures.machine(shm=[pictures.counters(77, *slots)]))
+    snapshot = take_snapshot(account.ledger, time="", host="box", server=SERVER)
+    slots = [snapshots.slot(100 + number, MIB) for number in range(5)]
+    merged = merge(snapshot, snapshots.machine(shm=[snapshots.counters(77, *slots)]))
     text = " ".join(render(merged).split())
     assert "3.0 GiB reported, 5.0 MiB reported by tt-metal's own counters;" in text
     assert text.count("of pid 10") == 3
@@ -269,8 +269,8 @@ def test_who_reported_what() -> None:
 
 
 def test_counters_that_say_nothing_are_not_taken_for_all() -> None:
-    look = pictures.machine(shm=[pictures.counters(77, pictures.slot(8))])
-    text = render(merge(snapshot(Ledger(), time="", host="box", server=SERVER), look))
+    look = snapshots.machine(shm=[snapshots.counters(77, snapshots.slot(8))])
+    text = render(merge(take_snapshot(Ledger(), time="", host="box", server=SERVER), look))
     assert "  nothing by tt-metal's own counters, which miss other threads; not known: host memory," in text
     assert "nothing allocated" not in text
 
@@ -388,17 +388,17 @@ def test_of_many_different_amounts_the_largest_are_shown_and_the_others_summed()
     titles = [line for line in text.splitlines() if line.startswith("Chip ")]
     assert [title.split()[1] for title in titles] == ["28", "29", "30", "31"], "the fullest"
     assert "The 28 chips that are less full are left out here" in text
-    picture = snapshot(account.ledger, time="", host="box", server=SERVER)
-    assert len(re.findall(r"^Chip \d", render(picture, whole=True), re.MULTILINE)) == 32, "as with -d"
+    snapshot = take_snapshot(account.ledger, time="", host="box", server=SERVER)
+    assert len(re.findall(r"^Chip \d", render(snapshot, whole=True), re.MULTILINE)) == 32, "as with -d"
 
 
 def test_chips_of_which_a_process_tells_nothing_are_in_no_sum() -> None:
-    picture = snapshot(Ledger(), time="", host="box", server=SERVER)
-    picture["chips"] = [{**blank.chip(f"u{number}"), "kmd": number} for number in range(32)]
+    snapshot = take_snapshot(Ledger(), time="", host="box", server=SERVER)
+    snapshot["chips"] = [{**blank.chip(f"u{number}"), "kmd": number} for number in range(32)]
     shares = [{**blank.share(f"u{number}"), "dram": (number + 1) * GIB, "l1": MIB} for number in range(9)]
-    holds = [chip["chip"] for chip in picture["chips"]]
-    picture["processes"] = [{**blank.process(7, "untracked"), "holds": holds, "chips": shares}]
-    rows = [row.split() for row in section(render(picture), "PID")[1:]]
+    holds = [chip["chip"] for chip in snapshot["chips"]]
+    snapshot["processes"] = [{**blank.process(7, "untracked"), "holds": holds, "chips": shares}]
+    rows = [row.split() for row in section(render(snapshot), "PID")[1:]]
     assert rows[-2] == ["2", "more,", "sum", "3.0", "GiB", "2.0", "MiB"]
     assert rows[-1] == ["9-31", "each", "-", "-"]
 

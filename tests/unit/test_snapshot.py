@@ -11,7 +11,7 @@ import pytest
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.documents.peaks import peaks
-from ttmem.documents.snapshot import Moment, snapshot
+from ttmem.documents.snapshot import Moment, take_snapshot
 from ttmem.documents.unknown_rows import ANOMALIES
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.events import (
@@ -142,11 +142,11 @@ class Account:
         for event in events:
             self.ledger.apply(time, source, event)
 
-    def picture(self, **keywords: Any) -> Any:
-        picture = snapshot(self.ledger, time="2026-01-01T00:00:00.000Z", host="box", **keywords)
-        check(picture, SCHEMA)
-        assert json.loads(json.dumps(picture)) == picture, "plain data"
-        return picture
+    def snapshot(self, **keywords: Any) -> Any:
+        snapshot = take_snapshot(self.ledger, time="2026-01-01T00:00:00.000Z", host="box", **keywords)
+        check(snapshot, SCHEMA)
+        assert json.loads(json.dumps(snapshot)) == snapshot, "plain data"
+        return snapshot
 
 
 def busy() -> Account:
@@ -177,8 +177,8 @@ def busy() -> Account:
 
 
 def test_empty() -> None:
-    picture = Account().picture()
-    assert picture == {
+    snapshot = Account().snapshot()
+    assert snapshot == {
         "schema": "ttmem.snapshot/1",
         "time": "2026-01-01T00:00:00.000Z",
         "host": "box",
@@ -195,13 +195,13 @@ def test_empty() -> None:
 
 def test_server_and_sources_are_passed_on() -> None:
     server = {"pid": 1, "since": "then", "events": 5, "version": "0"}
-    picture = Account().picture(server=server, sources=[{"name": "sysfs", "state": "ok"}])
-    assert picture["server"] == server
-    assert picture["sources"] == [{"name": "sysfs", "state": "ok"}]
+    snapshot = Account().snapshot(server=server, sources=[{"name": "sysfs", "state": "ok"}])
+    assert snapshot["server"] == server
+    assert snapshot["sources"] == [{"name": "sysfs", "state": "ok"}]
 
 
 def test_everything_known() -> None:
-    (chip,) = busy().picture()["chips"]
+    (chip,) = busy().snapshot()["chips"]
     assert {key: chip[key] for key in ("chip", "pci", "kmd", "arch", "board", "remote", "identity")} == {
         "chip": "777",
         "pci": "0000:01:00.0",
@@ -246,7 +246,7 @@ def leaves(value: Any, path: str = "") -> dict[str, Any]:
 def test_a_chip_nobody_has_reported_on_is_unknown_not_empty() -> None:
     account = Account()
     account.apply(None, ChipFound(ChipInfo("0000:01:00.0", "0000:01:00.0", 0)))
-    (chip,) = account.picture()["chips"]
+    (chip,) = account.snapshot()["chips"]
     memory = chip["memory"]
     assert memory.pop("missing") == [kind.label for kind in KINDS]
     assert memory.pop("unseen") == []
@@ -260,7 +260,7 @@ def test_a_source_knows_only_its_kinds() -> None:
     """A legacy client cannot see dataflow buffers; their absence is not zero."""
     account = Account()
     account.apply(account.source(name="legacy"), Allocated(0, Kind.DRAM, 0x1000, 64))
-    (chip,) = account.picture()["chips"]
+    (chip,) = account.snapshot()["chips"]
     memory = chip["memory"]
     assert memory["missing"] == ["dfb", "scratchpad", "firmware"]
     assert memory["l1"]["dfb"] == {"held": None, "resident": None}
@@ -276,7 +276,7 @@ def test_a_source_knows_only_its_kinds() -> None:
 def test_reserved_is_unknown_if_it_is_of_one_allocation() -> None:
     account = busy()
     account.apply(account.source(), Allocated(0, Kind.DRAM, 0x3000000, 64))
-    (chip,) = account.picture()["chips"]
+    (chip,) = account.snapshot()["chips"]
     assert chip["memory"]["dram"]["reserved"] is None
     assert chip["memory"]["dram"]["trace"]["reserved"] == 2 * MIB
 
@@ -284,7 +284,7 @@ def test_reserved_is_unknown_if_it_is_of_one_allocation() -> None:
 def test_figures_from_the_table_say_so() -> None:
     account = Account()
     account.apply(None, ChipFound(ChipInfo("0000:01:00.0", kmd=0, arch=Arch.WORMHOLE_B0, board="n300")))
-    memory = account.picture()["chips"][0]["memory"]
+    memory = account.snapshot()["chips"][0]["memory"]
     assert (memory["l1"]["capacity"], memory["l1"]["capacity_basis"]) == (64 * 1499136, "table")
     assert (memory["dram"]["capacity"], memory["dram"]["capacity_basis"]) == (12 << 30, "table")
     assert memory["l1"]["small"]["region"] is None
@@ -295,7 +295,7 @@ def test_an_assumed_chip_stands_for_the_machines() -> None:
     account = Account()
     account.apply(None, *(ChipFound(ChipInfo(f"0000:0{n}:00.0", kmd=n, board="n150")) for n in (0, 1)))
     account.apply(account.source(name="legacy"), Allocated(1, Kind.DRAM, 0x1000, 64))
-    chips = account.picture()["chips"]
+    chips = account.snapshot()["chips"]
     assert [(chip["chip"], chip["kmd"], chip["identity"]) for chip in chips] == [
         ("0000:00:00.0", 0, "known"),
         ("assumed:1", 1, "assumed"),
@@ -306,7 +306,7 @@ def test_processes() -> None:
     account = busy()
     foreign = account.ledger.source(11.0, ProcessInfo(0, connection=5), "legacy", Confidence.REPORTED)
     account.apply(foreign, Allocated(1, Kind.L1, 0x1000, 64), Freed(1, None, 0x9999))
-    one, two = account.picture(user_of=lambda user_id: f"user{user_id}")["processes"]
+    one, two = account.snapshot(user_of=lambda user_id: f"user{user_id}")["processes"]
     assert (one["pid"], one["start"], one["user_id"], one["user"], one["command"], one["state"]) == (
         42, 7, 1000, "user1000", "python model.py", "tracked",
     )  # fmt: skip
@@ -321,11 +321,11 @@ def test_processes() -> None:
 def test_an_exited_process_shows_what_it_held() -> None:
     account = busy()
     account.apply(account.source(), ProcessExited(), time=20.0)
-    picture = account.picture()
-    (process,) = picture["processes"]
+    snapshot = account.snapshot()
+    (process,) = snapshot["processes"]
     assert (process["state"], process["exited"]) == ("exited", 20.0)
     assert process["chips"][0]["dram"] == 9 * MIB
-    memory = picture["chips"][0]["memory"]
+    memory = snapshot["chips"][0]["memory"]
     assert memory["dram"]["used"] == memory["l1"]["used"] == 0
     assert memory["dram"]["peak"] == 10 * MIB
     assert memory["confidence"] == {"exact": 0, "reported": 0, "estimated": 0}
@@ -339,7 +339,7 @@ def test_command_lines_are_for_those_who_may_see_them(allowed: bool) -> None:
         asked.append(user_id)
         return allowed
 
-    (process,) = busy().picture(may_see=may_see)["processes"]
+    (process,) = busy().snapshot(may_see=may_see)["processes"]
     assert process["command"] == ("python model.py" if allowed else None)
     assert asked == [1000]
 
@@ -355,11 +355,11 @@ def test_peaks_name_the_largest() -> None:
 
 
 def test_a_moment_stays_what_it_was() -> None:
-    """The picture is made later, when others have gone on: chips and processes in it must still add up."""
+    """The snapshot is made later, when others have gone on: chips and processes in it must still add up."""
     account = busy()
     first, second = account.source(), account.source(43, "client", command="python other.py")
     account.apply(second, Allocated(0, Kind.DRAM, 0x1000, MIB), Failed(0, "no room", tag="ttnn.add"))
-    moment, before = Moment(account.ledger), account.picture()
+    moment, before = Moment(account.ledger), account.snapshot()
     elsewhere = ChipInfo("778", "0000:02:00.0", 4, Arch.BLACKHOLE, "p150a", False, BOARDS["p150"])
     for event in (
         Allocated(0, Kind.L1, 0x140000, MIB),
@@ -377,8 +377,8 @@ def test_a_moment_stays_what_it_was() -> None:
         ProcessExited(),
     ):
         account.apply(first, event, time=20.0)
-        later = account.picture()
+        later = account.snapshot()
         assert later != before, event
-        assert moment.picture(time=before["time"], host="box") == before, event
+        assert moment.snapshot(time=before["time"], host="box") == before, event
     account.apply(second, ProcessExited())
-    assert moment.picture(time=before["time"], host="box") == before
+    assert moment.snapshot(time=before["time"], host="box") == before

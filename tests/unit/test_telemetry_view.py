@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from tests.screens import beside, checked, files_of, forms, lines, many, model_of
 from tests.unit.test_smi_machines import PICTURES
-from tests.unit.test_smi_properties import pictures
+from tests.unit.test_smi_properties import snapshots
 from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.dashboard_state import Model
-from ttmem.show.top.parts.rows import Signs, Size
+from ttmem.show.top.parts.rows import Characters, Size
 from ttmem.show.top.views.telemetry_view import READINGS, Telemetry
 
 Json = dict[str, Any]
@@ -30,9 +30,9 @@ NO_READINGS = {"state", "age_s", "implausible"}
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_screen(scene: str, folder: Path) -> None:
     """Other machines than those of test_top_screens."""
-    picture = PICTURES[SCENES[scene]](folder)
+    snapshot = PICTURES[SCENES[scene]](folder)
     beside(
-        f"telemetry-{scene}", forms(lambda size, signs: Telemetry().rows(model_of(picture, signs.ascii), size, signs))
+        f"telemetry-{scene}", forms(lambda size, signs: Telemetry().rows(model_of(snapshot, signs.ascii), size, signs))
     )
 
 
@@ -55,22 +55,22 @@ def chip(**telemetry: Any) -> Json:
 
 
 def shown(model: Model, size: Size = Size(100, 50), view: Telemetry | None = None) -> list[str]:
-    return lines((view or Telemetry()).rows(model, size, Signs()))
+    return lines((view or Telemetry()).rows(model, size, Characters()))
 
 
 def styles_of(model: Model, text: str) -> set[str]:
-    rows = Telemetry().rows(model, Size(100, 50), Signs())
+    rows = Telemetry().rows(model, Size(100, 50), Characters())
     return {part for row in rows for span, name in row if text in span for part in name.split()} - {"select"}
 
 
-def picture(*chips: Json) -> Json:
-    made = blank.picture("2026-01-02T03:04:05.678901Z", "box")
+def snapshot(*chips: Json) -> Json:
+    made = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
     made["chips"] = list(chips)
     return made
 
 
 def test_a_value_stands_beside_its_limit() -> None:
-    text = "\n".join(shown(model_of(picture(chip(temperature_c=51.4, temperature_max_c=75.0, fan_rpm=2100)))))
+    text = "\n".join(shown(model_of(snapshot(chip(temperature_c=51.4, temperature_max_c=75.0, fan_rpm=2100)))))
     assert re.search(r"temperature +51/75 °C", text)
     assert re.search(r"fan +2100 rpm", text)
     assert re.search(r"age +0\.2 s", text)
@@ -81,20 +81,20 @@ def test_a_value_stands_beside_its_limit() -> None:
     ("degrees", "style"), [(67.0, set()), (67.5, {"warn"}), (74.9, {"warn"}), (75.0, {"bad"}), (90.0, {"bad"})]
 )
 def test_colours_of_heat(degrees: float, style: set[str]) -> None:
-    assert styles_of(model_of(picture(chip(temperature_c=degrees, temperature_max_c=75.0))), "/75 °C") == style
+    assert styles_of(model_of(snapshot(chip(temperature_c=degrees, temperature_max_c=75.0))), "/75 °C") == style
 
 
 def test_what_is_wrong_is_said_in_words() -> None:
     odd = chip(state="off the bus", age_s=12.0, temperature_c=50.0)
-    text = "\n".join(shown(model_of(picture(odd))))
+    text = "\n".join(shown(model_of(snapshot(odd))))
     assert "Chip 0: off the bus: it answers with all ones" in text
-    assert styles_of(model_of(picture(odd)), "50 °C") == {"dim"}, "what was read before is not of now"
-    assert styles_of(model_of(picture(odd)), "12.0 s") == {"warn"}
+    assert styles_of(model_of(snapshot(odd)), "50 °C") == {"dim"}, "what was read before is not of now"
+    assert styles_of(model_of(snapshot(odd)), "12.0 s") == {"warn"}
     raw = chip(implausible={"temperature_c": 65535})
-    text = "\n".join(shown(model_of(picture(raw))))
+    text = "\n".join(shown(model_of(snapshot(raw))))
     assert "Chip 0: read and not believed: temperature_c 65535" in text
     assert re.search(r"temperature +not believed", text)
-    dead = model_of(picture(chip(alive=False)))
+    dead = model_of(snapshot(chip(alive=False)))
     assert re.search(r"firmware moves +NO", "\n".join(shown(dead)))
     assert styles_of(dead, "NO") == {"bad"}
 
@@ -121,7 +121,7 @@ def test_a_click_chooses_a_column_or_a_row() -> None:
 
 
 def test_it_scrolls() -> None:
-    view, model = Telemetry(), model_of(picture(chip(**{one.key: 1 for one in READINGS if one.key != "dram_status"})))
+    view, model = Telemetry(), model_of(snapshot(chip(**{one.key: 1 for one in READINGS if one.key != "dram_status"})))
     small = Size(80, 8)
     assert "  voltage" in "\n".join(shown(model, small, view))
     assert view.press("pagedown", model)
@@ -137,7 +137,7 @@ def test_it_scrolls() -> None:
 
 
 @settings(max_examples=50)
-@given(pictures(), st.integers(40, 220), st.integers(1, 60), st.booleans())
-def test_every_view(picture: Json, width: int, height: int, ascii: bool) -> None:
-    size, signs = Size(width, height), Signs("ascii" if ascii else "braille")
-    checked(Telemetry().rows(model_of(picture, ascii), size, signs), size, ascii)
+@given(snapshots(), st.integers(40, 220), st.integers(1, 60), st.booleans())
+def test_every_view(snapshot: Json, width: int, height: int, ascii: bool) -> None:
+    size, signs = Size(width, height), Characters("ascii" if ascii else "braille")
+    checked(Telemetry().rows(model_of(snapshot, ascii), size, signs), size, ascii)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from ttmem.sim.errors import SimError
 from ttmem.sim.tensors import (
+    BufferNeed,
     Dtype,
     Layout,
     MemoryConfig,
     MemoryLayout,
-    Need,
     TensorSpec,
     Tile,
     need_of,
@@ -52,12 +52,12 @@ def test_small_tiles_round_their_exponents_up() -> None:
 def test_interleaved_tiles_are_padded_matrix_by_matrix() -> None:
     need = need_of(TensorSpec((2, 3, 33, 40)), banks=12, alignment=32)
     # Two by two tiles in each of six matrices: 24 pages on 12 banks.
-    assert need == Need(2048, 2048, 12, 24, 2 * 2048, 24 * 2048)
+    assert need == BufferNeed(2048, 2048, 12, 24, 2 * 2048, 24 * 2048)
 
 
 def test_interleaved_rows_are_pages() -> None:
     need = need_of(TensorSpec((33, 116), Dtype.BFLOAT16, ROW_MAJOR), banks=1, alignment=16)
-    assert need == Need(232, 240, 1, 33, 33 * 240, 33 * 240)
+    assert need == BufferNeed(232, 240, 1, 33, 33 * 240, 33 * 240)
 
 
 def test_a_vector_becomes_a_row_of_tiles() -> None:
@@ -78,20 +78,20 @@ def test_a_legacy_shard_is_what_every_core_gets(rows: int, cores: int) -> None:
     memory = MemoryConfig(MemoryLayout.HEIGHT_SHARDED, (128, 64), cores)
     need = need_of(TensorSpec((rows, 64), memory=memory), banks=64, alignment=16)
     shards = (rows + 127) // 128
-    assert need == Need(2048, 2048, shards, 8 * shards, 8 * 2048, shards * 8 * 2048, sharded=True)
+    assert need == BufferNeed(2048, 2048, shards, 8 * shards, 8 * 2048, shards * 8 * 2048, sharded=True)
 
 
 def test_rows_of_a_shard_are_pages() -> None:
     memory = MemoryConfig(MemoryLayout.BLOCK_SHARDED, (54, 60), 6)
     need = need_of(TensorSpec((1, 1, 318, 9), Dtype.UINT16, ROW_MAJOR, memory), banks=64, alignment=16)
-    assert need == Need(120, 128, 6, 6 * 54, 54 * 128, 6 * 54 * 128, sharded=True)
+    assert need == BufferNeed(120, 128, 6, 6 * 54, 54 * 128, 6 * 54 * 128, sharded=True)
 
 
 def test_nd_shards_go_round_the_cores() -> None:
     memory = MemoryConfig(MemoryLayout.ND_SHARDED, (2, 32, 64), 4)
     need = need_of(TensorSpec((3, 5, 64, 128), memory=memory), banks=64, alignment=16)
     # 15 matrices in twos are 8, each of 2 x 2 shards: 32 shards, 8 on each core, of 2 x 1 x 2 tiles.
-    assert need == Need(2048, 2048, 4, 4 * 8 * 4, 8 * 4 * 2048, 4 * 8 * 4 * 2048, sharded=True)
+    assert need == BufferNeed(2048, 2048, 4, 4 * 8 * 4, 8 * 4 * 2048, 4 * 8 * 4 * 2048, sharded=True)
 
 
 @pytest.mark.parametrize(
@@ -115,10 +115,10 @@ def test_a_vector_in_shards() -> None:
     """Of one dimension in ND shards, and of one row in the others."""
     nd = MemoryConfig(MemoryLayout.ND_SHARDED, (25,), 3)
     need = need_of(TensorSpec((85,), Dtype.UINT8, ROW_MAJOR, nd), banks=64, alignment=16)
-    assert need == Need(25, 32, 3, 6, 64, 192, sharded=True)  # four shards on three cores
+    assert need == BufferNeed(25, 32, 3, 6, 64, 192, sharded=True)  # four shards on three cores
     width = MemoryConfig(MemoryLayout.WIDTH_SHARDED, (1, 25), 11)
     need = need_of(TensorSpec((85,), Dtype.UINT8, ROW_MAJOR, width), banks=64, alignment=16)
-    assert need == Need(25, 32, 4, 4, 32, 128, sharded=True)
+    assert need == BufferNeed(25, 32, 4, 4, 32, 128, sharded=True)
 
 
 def test_block_floats_have_no_rows() -> None:
@@ -127,7 +127,7 @@ def test_block_floats_have_no_rows() -> None:
 
 
 def test_a_buffer_made_by_its_size() -> None:
-    assert need_of_bytes(10_000, 1000, banks=4, alignment=32) == Need(1000, 1024, 4, 10, 3 * 1024, 10 * 1024)
+    assert need_of_bytes(10_000, 1000, banks=4, alignment=32) == BufferNeed(1000, 1024, 4, 10, 3 * 1024, 10 * 1024)
 
 
 @given(st.integers(1, 1 << 28), st.sampled_from([7, 8, 12]))

@@ -12,7 +12,7 @@ from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counts
-from ttmem.account.totals import WholeTotal
+from ttmem.account.totals import TotalWithContents
 from ttmem.model import events as ev
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import BUFFER_KINDS, Confidence, Kind
@@ -68,9 +68,9 @@ class Recorder:
             self.highest, self.time, self.live = total, time, live
 
 
-def fold(stream: list[tuple[int, Act]], *, thin: bool) -> tuple[Ledger, WholeTotal, Recorder]:
+def fold(stream: list[tuple[int, Act]], *, thin: bool) -> tuple[Ledger, TotalWithContents, Recorder]:
     """Three processes in turn; one that has exited is followed by another with the same pid."""
-    whole = WholeTotal()
+    whole = TotalWithContents()
     ledger = Ledger(whole=whole)
     recorder = Recorder(ledger)
     starts = [1, 1, 1]
@@ -83,8 +83,8 @@ def fold(stream: list[tuple[int, Act]], *, thin: bool) -> tuple[Ledger, WholeTot
         starts[who] += type(event) is ev.ProcessExited
         recorder.look(float(number))
         if thin:
-            ledger.graves._cap = 0
-            ledger.thin_graves(2)
+            ledger.dead_allocations._cap = 0
+            ledger.thin_dead_allocations(2)
     return ledger, whole, recorder
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ttmem.collect.ttnn_graph import Buffer, Part, Program, hidden_parts, pairs, read
+from ttmem.collect.ttnn_graph import GraphBuffer, GraphPart, GraphProgram, hidden_parts, pairs, read
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.kinds import Kind
 
@@ -55,8 +55,8 @@ def operation(name: str, hit: Any, *inside: dict[str, Any]) -> list[dict[str, An
     return [start(name, hit), PROGRAM, *inside, END]
 
 
-def programs(*nodes: dict[str, Any]) -> list[Program]:
-    return [event for event in read(nodes) if isinstance(event, Program)]
+def programs(*nodes: dict[str, Any]) -> list[GraphProgram]:
+    return [event for event in read(nodes) if isinstance(event, GraphProgram)]
 
 
 def test_everything_comes_in_its_order() -> None:
@@ -78,17 +78,21 @@ def test_everything_comes_in_its_order() -> None:
         node("capture_end"),
     ]
     assert list(read(nodes)) == [
-        Buffer(True, 1, Kind.DRAM, 4096, 100, 2048),
-        Program(
-            "Pad", 1, False, [[Part(0, Kind.CB, BASE, 2048, GRID, False), Part(0, Kind.CB, 1394688, 64, 1, True)]], [0]
+        GraphBuffer(True, 1, Kind.DRAM, 4096, 100, 2048),
+        GraphProgram(
+            "Pad",
+            1,
+            False,
+            [[GraphPart(0, Kind.CB, BASE, 2048, GRID, False), GraphPart(0, Kind.CB, 1394688, 64, 1, True)]],
+            [0],
         ),
-        Buffer(False, 1, Kind.DRAM, 4096, 100, 2048),
+        GraphBuffer(False, 1, Kind.DRAM, 4096, 100, 2048),
     ]
 
 
 def test_kinds_of_buffers() -> None:
     kinds = [
-        event.kind for event in read([buffer(True, 1, kind) for kind in (0, 1, 3, 4)]) if isinstance(event, Buffer)
+        event.kind for event in read([buffer(True, 1, kind) for kind in (0, 1, 3, 4)]) if isinstance(event, GraphBuffer)
     ]
     assert kinds == [Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pictures import driver_chip, holder, machine
+from tests.snapshots import driver_chip, holder, machine
 from ttmem.sources import umd
 from ttmem.sources.umd_reader import dram_status
 

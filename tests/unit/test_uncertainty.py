@@ -25,14 +25,14 @@ from ttmem.cli import run as run_command
 from ttmem.doctor.snapshot_checks import losses
 from ttmem.documents.dump import DumpBuilder, remaining_text
 from ttmem.documents.leaks import leaks_text
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.events import Allocated, Audited, DeviceOpened, Event, Extra, Freed, ProcessExited, Uncertain
 from ttmem.model.geometry import BOARDS
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import Kind
 from ttmem.model.uncertain_reasons import REASONS
 from ttmem.model.validation import MAX_COUNT
-from ttmem.recording.event_file import JournalReader, JournalWriter
+from ttmem.recording.event_file import EventFileReader, EventFileWriter
 from ttmem.server import metrics
 from ttmem.show.reports_text import tracked
 from ttmem.show.run_text import render as render_run
@@ -127,8 +127,8 @@ def told(*events: Event, audit: Audited = COMPLETE) -> tuple[Account, Source]:
 @EACH
 @pytest.mark.parametrize(("audit", "share"), [(COMPLETE, None), (HALF, 0.5)])
 def test_the_rows_of_chip_and_process(reason: str, audit: Audited, share: float | None) -> None:
-    picture = told(Uncertain(reason, 2), Uncertain(reason, 1), audit=audit)[0].picture()
-    (chip,), (process,), (note,) = picture["chips"], picture["processes"], picture["notes"]
+    snapshot = told(Uncertain(reason, 2), Uncertain(reason, 1), audit=audit)[0].snapshot()
+    (chip,), (process,), (note,) = snapshot["chips"], snapshot["processes"], snapshot["notes"]
     assert chip["memory"]["completeness"] == share
     assert chip["memory"]["uncertain"] == [{"pid": process["pid"], "reason": reason, "count": 3}]
     assert process["uncertain"] == [{"reason": reason, "count": 3}]
@@ -137,33 +137,33 @@ def test_the_rows_of_chip_and_process(reason: str, audit: Audited, share: float 
 
 
 def test_without_a_reason_it_is_complete() -> None:
-    picture = told()[0].picture()
-    assert picture["chips"][0]["memory"]["completeness"] == 1.0
-    assert (picture["chips"][0]["memory"]["uncertain"], picture["processes"][0]["uncertain"]) == ([], [])
-    assert picture["notes"] == []
+    snapshot = told()[0].snapshot()
+    assert snapshot["chips"][0]["memory"]["completeness"] == 1.0
+    assert (snapshot["chips"][0]["memory"]["uncertain"], snapshot["processes"][0]["uncertain"]) == ([], [])
+    assert snapshot["notes"] == []
 
 
 def test_a_dead_process_keeps_its_reasons_and_the_chip_does_not() -> None:
     account, source = told(Uncertain("replaced", 3))
     account.apply(source, ProcessExited())
-    picture = account.picture()
-    assert picture["processes"][0]["uncertain"] == [{"reason": "replaced", "count": 3}]
-    assert picture["chips"][0]["memory"]["uncertain"] == [], "what is there now is certain: nothing"
-    assert "which has exited" in picture["notes"][0]["text"]
+    snapshot = account.snapshot()
+    assert snapshot["processes"][0]["uncertain"] == [{"reason": "replaced", "count": 3}]
+    assert snapshot["chips"][0]["memory"]["uncertain"] == [], "what is there now is certain: nothing"
+    assert "which has exited" in snapshot["notes"][0]["text"]
 
 
 def test_a_replay_shows_the_same() -> None:
     account, file = Account(), io.BytesIO()
-    writer, source = JournalWriter(file), account.source()
+    writer, source = EventFileWriter(file), account.source()
     for event in (DeviceOpened(0, ChipInfo("777")), Uncertain("unknown_frees", 2), Uncertain("failures", 1)):
         account.apply(source, event)
         writer.write(1.0, source, event)
     writer.flush()
     file.seek(0)
     ledger = Ledger()
-    JournalReader(file).replay(ledger)
-    again = snapshot(ledger, time="now", host="replay")["processes"][0]["uncertain"]
-    assert again == account.picture()["processes"][0]["uncertain"]
+    EventFileReader(file).replay(ledger)
+    again = take_snapshot(ledger, time="now", host="replay")["processes"][0]["uncertain"]
+    assert again == account.snapshot()["processes"][0]["uncertain"]
     assert again == [{"reason": "unknown_frees", "count": 2}, {"reason": "failures", "count": 1}]
 
 
@@ -176,10 +176,10 @@ def joined(text: str) -> str:
 
 @pytest.mark.parametrize("width", [60, 100, 160])
 def test_smi(width: int) -> None:
-    text = joined(render_smi(told()[0].picture(), Style(width)))
+    text = joined(render_smi(told()[0].snapshot(), Style(width)))
     assert "100 % of what the allocators say" in text
     assert "uncertain" not in text
-    text = joined(render_smi(told(Uncertain("replaced", 143))[0].picture(), Style(width)))
+    text = joined(render_smi(told(Uncertain("replaced", 143))[0].snapshot(), Style(width)))
     assert "100 %" not in text
     assert "uncertain: the agent counted replaced 143" in text
     assert "tracked !" in text
@@ -187,7 +187,7 @@ def test_smi(width: int) -> None:
 
 
 def test_smi_beside_an_audit_that_disagrees() -> None:
-    text = joined(render_smi(told(Uncertain("failures", 1), audit=HALF)[0].picture(), Style(120)))
+    text = joined(render_smi(told(Uncertain("failures", 1), audit=HALF)[0].snapshot(), Style(120)))
     assert "50 % of what the allocators say; uncertain: the agent counted failures 1" in text
 
 
@@ -195,15 +195,15 @@ def test_many_uncertain_processes_take_one_note() -> None:
     account = Account()
     for pid in range(1, 30):
         account.apply(account.source(pid), DeviceOpened(0, ChipInfo("777")), Uncertain("replaced", pid))
-    assert "(28 more like this; --json has them)" in joined(render_smi(account.picture(), Style(120)))
+    assert "(28 more like this; --json has them)" in joined(render_smi(account.snapshot(), Style(120)))
 
 
 def test_top() -> None:
-    picture = told(Uncertain("replaced", 143))[0].picture()
-    rows = joined(" ".join(Screen(picture).rows()))
+    snapshot = told(Uncertain("replaced", 143))[0].snapshot()
+    rows = joined(" ".join(Screen(snapshot).rows()))
     assert "tracked !" in rows
     assert "Note: pid 42: its numbers are uncertain; its agent counted replaced 143" in rows
-    overview = joined(looked(Overview(), picture, Size(120, 60), ascii=False))
+    overview = joined(looked(Overview(), snapshot, Size(120, 60), ascii=False))
     assert "uncertain: the agent counted replaced 143" in overview
     assert "100 %" not in overview
 
@@ -220,7 +220,7 @@ def test_dump() -> None:
 
 def test_doctor() -> None:
     class Asked:
-        picture = told(Uncertain("replaced", 143))[0].picture()
+        snapshot = told(Uncertain("replaced", 143))[0].snapshot()
 
     (said,) = losses(Asked())  # type: ignore[arg-type]
     assert said.level == "warning"
@@ -228,14 +228,14 @@ def test_doctor() -> None:
 
 
 def test_reports_of_tt_metal_are_not_compared() -> None:
-    amounts, why = tracked(told(Uncertain("replaced", 143))[0].picture())
+    amounts, why = tracked(told(Uncertain("replaced", 143))[0].snapshot())
     assert (amounts, why) == ({}, "what the server tracks is uncertain, the agent counted replaced 143")
 
 
 def test_metrics() -> None:
     account, source = told(Uncertain("replaced", 143))
     account.apply(source, ProcessExited())
-    found = page(account, metrics.Totals(account.ledger, pids=False), account.picture())
+    found = page(account, metrics.Totals(account.ledger, pids=False), account.snapshot())
     assert found["ttmem_uncertain_total", "replaced"] == 143
     assert found["ttmem_uncertain_total", "failures"] == 0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ttmem.account.ledger import Ledger
 from ttmem.documents import unknown_rows as blank
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.events import Allocated, ChipFound
 from ttmem.model.geometry import Arch
 from ttmem.model.identity import ChipInfo, ProcessInfo
@@ -22,14 +22,14 @@ def keys(value: Any) -> Any:
 
 
 def test_an_account_in_which_nothing_happened() -> None:
-    assert snapshot(Ledger(), time="now", host="box") == blank.picture("now", "box")
+    assert take_snapshot(Ledger(), time="now", host="box") == blank.snapshot("now", "box")
 
 
 def test_a_chip_nobody_reported_on() -> None:
     ledger = Ledger()
     info = ChipInfo("0000:01:00.0", "0000:01:00.0", 0, Arch.WORMHOLE_B0, "n300", False)
     ledger.apply(0.0, None, ChipFound(info))
-    (chip,) = snapshot(ledger, time="now", host="box")["chips"]
+    (chip,) = take_snapshot(ledger, time="now", host="box")["chips"]
     same = {**blank.chip("0000:01:00.0", arch="wormhole_b0", board="n300"), "pci": info.pci, "kmd": 0, "remote": False}
     assert chip == same
 
@@ -38,7 +38,7 @@ def test_a_process_that_reports_and_one_that_does_not() -> None:
     ledger = Ledger()
     source = ledger.source(0.0, ProcessInfo(7, 1), "agent", Confidence.EXACT)
     ledger.apply(0.0, source, Allocated(0, Kind.DRAM, 0x1000, 4096))
-    (process,) = snapshot(ledger, time="now", host="box")["processes"]
+    (process,) = take_snapshot(ledger, time="now", host="box")["processes"]
     silent = {**blank.process(8, "untracked"), "chips": [blank.share("x")]}
     assert list(process) == list(silent)
     assert keys(process["anomalies"]) == keys(silent["anomalies"])

@@ -21,17 +21,17 @@ from ttmem.analyze.failure_types import (
     PART_BELOW,
     ArenaFull,
     BelowLimit,
-    Beyond,
     Clash,
     CutsInto,
     Failure,
-    NoRoom,
     OutOfMemory,
+    PastEndOfL1,
     RingFull,
+    TooLittleL1,
     TraceFull,
     TraceOverlap,
 )
-from ttmem.analyze.process_layout import Scene, scene_of
+from ttmem.analyze.process_layout import ProcessLayout, scene_of
 from ttmem.analyze.verdicts import Advice, Verdict, verdict_on
 from ttmem.documents import explanation as data
 from ttmem.documents.explanation_text import headline, sentences
@@ -69,7 +69,7 @@ class Account:
         self.apply(Allocated(0, Kind.CB, start, size * 64, program, extra=Extra(cores=mask_of([GRID]), tag=tag)))
 
     @property
-    def scene(self) -> Scene:
+    def scene(self) -> ProcessLayout:
         found = scene_of(self.ledger.chips["77"], self.source.process)
         assert found is not None
         return found
@@ -273,7 +273,7 @@ def test_sub_device_managers(account: Account) -> None:
 
 def test_an_operation_that_finds_too_little_room(account: Account) -> None:
     low = N150.l1_base + 300_000
-    verdict = verdict_on(NoRoom("ttnn.slice", 320_000, 300_000, BELOW), account.scene)
+    verdict = verdict_on(TooLittleL1("ttnn.slice", 320_000, 300_000, BELOW), account.scene)
     assert (verdict.why, verdict.missing, verdict.unknown) == (v.TOO_FULL, 20_000, ())
     found = advice(verdict, v.FREE)
     assert [block.address for block in found.blocks] == [low]
@@ -284,7 +284,7 @@ def test_an_operation_that_finds_too_little_room(account: Account) -> None:
     )
     assert f"free at least the buffer at {low}" in shown
     # More than there would be without any buffer: nothing to free.
-    verdict = verdict_on(NoRoom("ttnn.slice", BANK + 1, 300_000, BELOW), account.scene)
+    verdict = verdict_on(TooLittleL1("ttnn.slice", BANK + 1, 300_000, BELOW), account.scene)
     assert (verdict.why, [one.what for one in verdict.advice]) == (v.TOO_LARGE, [v.SHRINK])
     assert f"without any L1 buffer there are {BANK} B" in text(verdict)
 
@@ -296,24 +296,24 @@ def test_an_operation_that_finds_too_little_room(account: Account) -> None:
 )  # fmt: skip
 def test_an_operations_account_must_agree(account: Account, counts: str, have: int, agrees: bool) -> None:
     need = None if counts == FREE_IN_BANK else 320_000
-    verdict = verdict_on(NoRoom("ttnn.slice", need, have, counts), account.scene)
+    verdict = verdict_on(TooLittleL1("ttnn.slice", need, have, counts), account.scene)
     assert bool(verdict.holders) == agrees
     assert ("the account is of something else" in text(verdict)) == (not agrees)
     assert any(one.what == v.FREE for one in verdict.advice) == agrees
 
 
 def test_what_freeing_does_not_help_is_not_advised(account: Account) -> None:
-    fixed = verdict_on(NoRoom("ttnn.concat", 1_600_000, 1_393_312, FIXED), account.scene)
+    fixed = verdict_on(TooLittleL1("ttnn.concat", 1_600_000, 1_393_312, FIXED), account.scene)
     assert (fixed.why, [one.what for one in fixed.advice]) == (v.TOO_LARGE, [v.SHRINK])
     assert "never takes more than 1393312 B: no other buffer matters" in text(fixed)
-    strange = verdict_on(NoRoom("moe_fused_swiglu", 1_600_000, 1_393_312), account.scene)
+    strange = verdict_on(TooLittleL1("moe_fused_swiglu", 1_600_000, 1_393_312), account.scene)
     assert (strange.why, [one.what for one in strange.advice]) == (v.NOT_KNOWN, [v.SHRINK])
     assert "whether freeing L1 would help" in text(strange)
 
 
 def test_without_any_buffer_there_is_nothing_to_free() -> None:
     empty = Account().scene
-    for failure in (NoRoom("x", 2 * BANK, BANK, BELOW), NoRoom("x", None, BANK, FREE_IN_BANK)):
+    for failure in (TooLittleL1("x", 2 * BANK, BANK, BELOW), TooLittleL1("x", None, BANK, FREE_IN_BANK)):
         verdict = verdict_on(failure, empty)
         assert (verdict.why, verdict.holders) == (v.TOO_LARGE, ())
         assert not [one for one in verdict.advice if one.what == v.FREE]
@@ -347,15 +347,15 @@ failures: st.SearchStrategy[Failure] = st.one_of(
         OutOfMemory, kinds, numbers, numbers, numbers, maybe, maybe, maybe, maybe, maybe, maybe, maybe, st.booleans()
     ),
     st.builds(Clash, parts, numbers, st.just(GRID), numbers, numbers, st.booleans()),
-    st.builds(Beyond, parts, st.just(GRID), numbers, numbers),
+    st.builds(PastEndOfL1, parts, st.just(GRID), numbers, numbers),
     st.builds(RingFull, numbers, numbers, st.sampled_from(["TENSIX", "IDLE_ETH"])),
     st.builds(TraceFull, numbers, numbers, numbers),
     st.builds(TraceOverlap, numbers, maybe, maybe, maybe),
     st.builds(BelowLimit, numbers, maybe),
     st.builds(ArenaFull, numbers, numbers, st.text(), numbers, numbers),
     st.builds(CutsInto, numbers, numbers),
-    st.builds(NoRoom, st.text(), numbers, numbers, st.sampled_from([BELOW, PART_BELOW, FIXED, None])),
-    st.builds(NoRoom, st.text(), st.none(), numbers, st.just(FREE_IN_BANK)),
+    st.builds(TooLittleL1, st.text(), numbers, numbers, st.sampled_from([BELOW, PART_BELOW, FIXED, None])),
+    st.builds(TooLittleL1, st.text(), st.none(), numbers, st.just(FREE_IN_BANK)),
 )
 
 

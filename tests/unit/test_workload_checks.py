@@ -21,8 +21,8 @@ from ttmem.agent import NAME, VARIABLE, require
 from ttmem.doctor import agent_checks as agent
 from ttmem.doctor import wheel_checks as wheel
 from ttmem.doctor import workload_checks as workload
-from ttmem.doctor.context import Scene
-from ttmem.doctor.findings import Said
+from ttmem.doctor.context import DoctorContext
+from ttmem.doctor.findings import Message
 
 pytestmark = pytest.mark.usefixtures("patient_doctor")
 
@@ -31,12 +31,12 @@ METAL = "/opt/ttnn/build/lib/libtt_metal.so"
 
 
 def look(
-    check: Callable[[Scene], Iterator[Said]], root: Path, env: dict[str, str] | None = None, **more: Any
-) -> list[Said]:
-    return list(check(Scene(str(root), env or {}, **more)))
+    check: Callable[[DoctorContext], Iterator[Message]], root: Path, env: dict[str, str] | None = None, **more: Any
+) -> list[Message]:
+    return list(check(DoctorContext(str(root), env or {}, **more)))
 
 
-def only(said: list[Said]) -> Said:
+def only(said: list[Message]) -> Message:
     (one,) = said
     return one
 

@@ -17,7 +17,7 @@ from ttmem.sim import truth
 from ttmem.sim.board_types import MACHINES
 from ttmem.sim.device import SYSTEM_KERNELS, Place, default_tracker
 from ttmem.sim.errors import SimError
-from ttmem.sim.workloads import HELD, WORKLOADS, Part, find, parts_of
+from ttmem.sim.workloads import HELD, WORKLOADS, WorkerPart, find, parts_of
 
 ROUNDS = {"decode": 33}  # the KV cache grows at the 32nd token
 # Those that free all they allocated before they close their device, and the step by which they have.
@@ -36,7 +36,7 @@ def unreported(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def steps_of(name: str, machine: str, part: int = 0, parts: int = 1) -> Iterator[str]:
-    return find(name)(Part(machine, part, parts), ROUNDS.get(name, WORKLOADS[name].rounds))
+    return find(name)(WorkerPart(machine, part, parts), ROUNDS.get(name, WORKLOADS[name].rounds))
 
 
 def held(place: Place) -> dict[str, dict[str, Any]]:

@@ -153,7 +153,7 @@ class Holding:
         return join.from_iterable(table.values() for table in self.tables())
 
     def clear(self) -> None:
-        """Forget everything; the tables themselves now belong to a grave."""
+        """Forget everything; the tables themselves now belong to a dead."""
         self.buffers = {}
         self.programs = {}
         self.unplaced = []

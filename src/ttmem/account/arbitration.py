@@ -21,7 +21,7 @@ def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Total:
     leaf = holding.leaves[kind] = Total(seq)
     leaf.chain = (leaf,)
     process = holding.source.process
-    settling = _Settling(process, seq, time).settle(holding.chip, kind, holding.source)
+    settling = _Reassignment(process, seq, time).settle(holding.chip, kind, holding.source)
     settling.finish()
     if settling.unseated:
         process.phases.other_totals()
@@ -36,7 +36,7 @@ def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> 
     if not moving:
         return
     old = moving[0].chip
-    settling = _Settling(process, seq, time)
+    settling = _Reassignment(process, seq, time)
     # Whoever was believed before is asked first again, then whoever spoke first.
     order = [
         (not leaf.counts, leaf.since, kind, holding.source)
@@ -64,7 +64,7 @@ def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> 
     process.phases.other_totals()
 
 
-class _Settling:
+class _Reassignment:
     """One change of belief or home. Peaks look when it is finished: what is half moved was never so."""
 
     def __init__(self, process: Process, seq: int, time: float) -> None:
@@ -74,7 +74,7 @@ class _Settling:
         self._grown: list[Total] = []
         self.unseated = False  # did somebody stop to count
 
-    def settle(self, chip: Chip, kind: Kind, source: Source) -> _Settling:
+    def settle(self, chip: Chip, kind: Kind, source: Source) -> _Reassignment:
         """A source speaks about a kind on a chip: it is believed unless one at least as strong spoke before."""
         share = self._process.shares.get(chip.id)
         if share is None:

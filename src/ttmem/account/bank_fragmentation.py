@@ -14,7 +14,7 @@ from typing import NamedTuple
 _FIRST_CREDIT, _CREDIT = 1_000_000, 32  # blocks that may be looked at: from the start, and more for each request
 
 
-class Gap(NamedTuple):
+class FreeSpace(NamedTuple):
     """What was free in a bank, and the largest piece of it."""
 
     free: int
@@ -25,21 +25,21 @@ class Gap(NamedTuple):
         return self.free - self.largest
 
 
-class Scatter:
+class BankFragmentation:
     """Of one bank, which stands for all of its kind.
 
-    >>> bank = Scatter(0, 100)
+    >>> bank = BankFragmentation(0, 100)
     >>> for address in (0, 20, 40): bank.took(address, 20)
     >>> for address in (0, 20): bank.gave_back(address)
     >>> bank.took(0, 30)
     >>> bank.worst, bank.exact
-    (Gap(free=80, largest=40), True)
+    (FreeSpace(free=80, largest=40), True)
     """
 
     __slots__ = ("_base", "_beside", "_credit", "_end", "_ends", "_free", "_high", "_low", "exact", "worst")
 
     def __init__(self, base: int, size: int) -> None:
-        self.worst = Gap(size, size)
+        self.worst = FreeSpace(size, size)
         self._beside = 0  # of that
         self.exact = True  # or were there too many blocks to look at them each time it mattered
         self._base, self._end = base, base + size
@@ -80,7 +80,7 @@ class Scatter:
         elif address == self._high:
             self._high = end
 
-    def merge(self, other: Scatter) -> None:
+    def merge(self, other: BankFragmentation) -> None:
         """The worst of both."""
         self.exact = self.exact and other.exact
         self.worst = max(other.worst, self.worst, key=lambda gap: gap.beside)
@@ -101,6 +101,6 @@ class Scatter:
         if self._end - last > high - low:
             low, high = last, self._end
         self._low, self._high = low, high
-        now = Gap(self._free, high - low)
+        now = FreeSpace(self._free, high - low)
         if now.beside > self._beside:
             self.worst, self._beside = now, now.beside

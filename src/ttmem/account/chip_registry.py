@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ttmem.account.entities import Chip
-from ttmem.account.totals import WholeTotal
+from ttmem.account.totals import TotalWithContents
 from ttmem.model.geometry import board_geometry
 from ttmem.model.identity import ChipInfo, assumed_chip_id
 
@@ -12,7 +12,7 @@ from ttmem.model.identity import ChipInfo, assumed_chip_id
 class Chips(dict[str, Chip]):
     """Chips by id, up to a limit."""
 
-    def __init__(self, limit: int, whole: WholeTotal | None) -> None:
+    def __init__(self, limit: int, whole: TotalWithContents | None) -> None:
         """``whole`` is a total in which the buffers of all of them are to count."""
         super().__init__()
         self._limit = limit

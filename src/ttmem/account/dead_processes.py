@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of allocations that went all at once: the picture of a dead process, and what peaks may be asked for."""
+"""What is kept of allocations that went all at once: the snapshot of a dead process, and what peaks may be asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.totals import KEPT, Peak, keep_largest
 
 
-class Grave:
+class DeadAllocations:
     """Allocations that went all at once at ``died``. Their tables are kept as they are and thinned out in slices."""
 
     __slots__ = ("died", "largest_kept", "peaks", "tables")
@@ -47,11 +47,11 @@ class Grave:
     def close(self) -> None:
         """Nothing is left to look through: those who kept it to ask need not any more."""
         for peak in self.peaks:
-            if self in peak.graves:
-                peak.graves.remove(self)
+            if self in peak.dead_allocations:
+                peak.dead_allocations.remove(self)
 
     def thin(self, limit: int) -> int:
-        """Give up to ``limit`` allocations back to the memory, keeping what peaks and pictures will be asked for."""
+        """Give up to ``limit`` allocations back to the memory, keeping what peaks and snapshots will be asked for."""
         done = 0
         # A peak reached after the death knows nothing of these allocations.
         peaks = [(peak, kinds) for peak, kinds in self.peaks.items() if peak.seq < self.died]
@@ -69,42 +69,42 @@ class Grave:
         return done
 
 
-class Graveyard:
-    """All graves, thinned from the oldest on when they hold more than the cap."""
+class DeadProcesses:
+    """What dead processes and closed devices held, thinned from the oldest on above the cap."""
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
-        self._graves: deque[Grave] = deque()
+        self._kept: deque[DeadAllocations] = deque()
         self._allocations = 0
 
     def __len__(self) -> int:
-        return len(self._graves)
+        return len(self._kept)
 
-    def bury(self, holding: Holding, seq: int, *, exited: bool) -> Grave:
-        """Everything in a holding goes at once. A dead process's own totals stay as they were: its last picture."""
-        grave = Grave(holding, seq)
+    def keep(self, holding: Holding, seq: int, *, exited: bool) -> DeadAllocations:
+        """Everything in a holding goes at once. A dead process's own totals stay as they were: its last snapshot."""
+        dead = DeadAllocations(holding, seq)
         holding.chip.leaving(holding)
-        if len(grave):
+        if len(dead):
             for kind, leaf in enumerate(holding.leaves):
                 if leaf is None:
                     continue
                 for total in leaf.chain:
-                    total.bury(grave, kind)
+                    total.keep(dead, kind)
                 for total in leaf.chain[2 if exited else 1 :]:
                     total.drop(leaf)
-            self._graves.append(grave)
-            self._allocations += len(grave)
+            self._kept.append(dead)
+            self._allocations += len(dead)
         if not exited:
-            holding.source.process.count -= len(grave)
+            holding.source.process.count -= len(dead)
             holding.clear()
-        return grave
+        return dead
 
     def thin(self, limit: int) -> bool:
         """Give back the memory of at most ``limit`` allocations beyond the cap; True if there is more to do."""
-        while self._graves and self._allocations > self._cap and limit > 0:
-            done = self._graves[0].thin(limit)
+        while self._kept and self._allocations > self._cap and limit > 0:
+            done = self._kept[0].thin(limit)
             self._allocations -= done
             limit -= done
-            if not self._graves[0].tables:
-                self._graves.popleft().close()
+            if not self._kept[0].tables:
+                self._kept.popleft().close()
         return self._allocations > self._cap

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from ttmem.account.allocations import Allocation, Holding, Program
 from ttmem.account.phases import Phases
-from ttmem.account.totals import Total, WholeTotal
+from ttmem.account.totals import Total, TotalWithContents
 from ttmem.model.geometry import Geometry, board_geometry
 from ttmem.model.identity import ASSUMED, ChipInfo, ProcessInfo
 from ttmem.model.kinds import KINDS, Confidence, Kind, Pool, covers
 
 if TYPE_CHECKING:
-    from ttmem.account.dead_processes import Grave
+    from ttmem.account.dead_processes import DeadAllocations
     from ttmem.model.events import Failed
 
 
@@ -25,7 +25,7 @@ class Chip:
     __slots__ = ("covered", "found", "geometry", "holdings", "info", "kinds", "launched", "named_by", "pools",
                  "resident", "whole")  # fmt: skip
 
-    def __init__(self, info: ChipInfo, whole: WholeTotal | None = None) -> None:
+    def __init__(self, info: ChipInfo, whole: TotalWithContents | None = None) -> None:
         self.info = info
         self.found = False  # is it one of the machine's own, or did only a process name it
         self.named_by: int | None = None  # the user whose process named it first
@@ -123,8 +123,21 @@ class Failures:
 class Process:
     """A process and everything its sources hold. Once it has exited, its totals stay as they were then."""
 
-    __slots__ = ("anomalies", "claimed", "count", "exited", "failures", "graves", "info", "numbers", "phases", "seen",
-                 "shares", "sources", "uncertain")  # fmt: skip
+    __slots__ = (
+        "anomalies",
+        "claimed",
+        "count",
+        "dead_allocations",
+        "exited",
+        "failures",
+        "info",
+        "numbers",
+        "phases",
+        "seen",
+        "shares",
+        "sources",
+        "uncertain",
+    )  # fmt: skip
 
     def __init__(self, info: ProcessInfo, time: float) -> None:
         self.info = info
@@ -137,7 +150,7 @@ class Process:
         self.numbers: dict[int, Chip] = {}
         self.shares: dict[str, Share] = {}
         self.sources: dict[str, Source] = {}
-        self.graves: list[Grave] = []  # once exited: what its holdings held
+        self.dead_allocations: list[DeadAllocations] = []  # once exited: what its holdings held
         self.phases = Phases(self)
         self.failures = Failures()
 
@@ -147,7 +160,7 @@ class Process:
 
     def largest_left(self, count: int) -> list[Allocation]:
         """The largest allocations it still held when it died."""
-        found = [allocation for grave in self.graves for allocation in grave.largest(count)]
+        found = [allocation for dead in self.dead_allocations for allocation in dead.largest(count)]
         return sorted(found, key=lambda allocation: (-allocation.size, -allocation.born))[:count]
 
 

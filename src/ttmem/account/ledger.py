@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: applies events to the books, so that totals always equal the sum of live allocations.
+"""The ledger: applies events to the state, so that totals always equal the sum of live allocations.
 
 It has no clock and does no I/O: whoever feeds it says when and for whom. docs/accounting.md explains each rule
 with an example; the rule numbers in comments are those of that page. Buffers are dealt with here; what else can
@@ -20,8 +20,8 @@ from ttmem.account.arbitration import new_leaf
 from ttmem.account.entities import Chip, Source
 from ttmem.account.free_matching import NUMBERED, SPACE_OF, buffer_key, find_elsewhere, match
 from ttmem.account.live_set import place, remove
-from ttmem.account.state import Books, Limits
-from ttmem.account.totals import WholeTotal
+from ttmem.account.state import AccountState, Limits
+from ttmem.account.totals import TotalWithContents
 from ttmem.model.core_sets import split_core_id
 from ttmem.model.events import (
     Allocated,
@@ -60,7 +60,7 @@ _IS_PART = tuple(kind >= Kind.CB and kind != Kind.FIRMWARE for kind in KINDS)
 _NOWHERE = Chip(ChipInfo("nowhere"))  # where allocations are that were never allocated
 
 
-class Ledger(Books):
+class Ledger(AccountState):
     """Who holds what.
 
     >>> from ttmem.model.identity import ProcessInfo
@@ -72,7 +72,7 @@ class Ledger(Books):
     4096
     """
 
-    def __init__(self, limits: Limits = Limits(), whole: WholeTotal | None = None) -> None:
+    def __init__(self, limits: Limits = Limits(), whole: TotalWithContents | None = None) -> None:
         """``whole`` is a total of the caller's in which the buffers of all chips are to count."""
         super().__init__(limits, whole)
         self._max_size = limits.size
@@ -233,7 +233,7 @@ def _kind_of_core_write(holding: Holding, ident: int) -> Kind:
     return Kind.L1 if where is None else region_at(geometry, where.address).kind
 
 
-def _described(books: Books, time: float, source: Source, event: Described) -> Allocation | None:
+def _described(state: AccountState, time: float, source: Source, event: Described) -> Allocation | None:
     """A buffer is what it was, and more is known of it."""
     holding = source.holdings.get(event.device)
     key = buffer_key(event.kind, event.address, event.extra.allocator, event.ident)
@@ -246,27 +246,27 @@ def _described(books: Books, time: float, source: Source, event: Described) -> A
     return allocation
 
 
-def _marked(books: Books, time: float, source: Source | None, event: Mark) -> None:
-    books.marks.append((time, event.text))
+def _marked(state: AccountState, time: float, source: Source | None, event: Mark) -> None:
+    state.marks.append((time, event.text))
 
 
-def _peaks_reset(books: Books, time: float, source: Source | None, event: PeaksReset) -> None:
-    books.peaks_since = time
-    for chip in books.chips.values():
+def _peaks_reset(state: AccountState, time: float, source: Source | None, event: PeaksReset) -> None:
+    state.peaks_since = time
+    for chip in state.chips.values():
         for total in chip.totals():
-            total.reset_recent(books.seq, time)
-    for process in books.processes.values():
+            total.reset_recent(state.seq, time)
+    for process in state.processes.values():
         process.phases.turn()
         for share in process.shares.values():
             for total in share.pools:
-                total.reset_recent(books.seq, time)
-    for holding in books.holdings():
+                total.reset_recent(state.seq, time)
+    for holding in state.holdings():
         for leaf in holding.leaves:
             if leaf is not None:
-                leaf.reset_recent(books.seq, time)
+                leaf.reset_recent(state.seq, time)
 
 
-_HANDLERS: dict[type, Callable[[Books, float, Any, Any], Allocation | None]] = {
+_HANDLERS: dict[type, Callable[[AccountState, float, Any, Any], Allocation | None]] = {
     Described: _described,
     ProgramRun: programs.run,
     ProgramCompiled: programs.compiled,

@@ -25,7 +25,7 @@ _MOST_CORNERS = 20_000
 _NOTHING = Total()
 
 
-class Corner(NamedTuple):
+class TotalKey(NamedTuple):
     """Which total: a pool of the process on a chip, or a kind of its device of that number."""
 
     chip: str
@@ -70,7 +70,7 @@ class Phase:
         self.peaks = {}
 
 
-class Path:
+class PhasePath:
     """All runs of one path that ended. ``partial`` are those of which the begin or the end was not seen."""
 
     __slots__ = ("delta", "last", "partial", "peak", "runs", "seconds", "since", "until")
@@ -104,12 +104,12 @@ class Phases:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._corners: dict[Corner, int] = {}  # numbered in the order they appeared, for good
+        self._corners: dict[TotalKey, int] = {}  # numbered in the order they appeared, for good
         self._totals: list[Total] = []  # of each corner
         self._behind = False  # are there totals that have no corner yet
         self._rows = 0  # in all paths
         self.open: dict[tuple[Source, int], Phase] = {}
-        self.ended: dict[str, Path] = {}
+        self.ended: dict[str, PhasePath] = {}
         self.left_out = 0  # phases of which something is not kept, because there is too much
 
     def begin(self, source: Source, ident: int, name: str, parent: int, time: float, most: int) -> None:
@@ -136,7 +136,7 @@ class Phases:
             if len(self.ended) >= paths:
                 self.left_out += 1
                 return
-            path = self.ended[phase.path] = Path()
+            path = self.ended[phase.path] = PhasePath()
         path.runs += 1
         path.partial += not (seen and phase.whole)
         path.seconds += time - phase.began
@@ -207,7 +207,7 @@ class Phases:
         corners = enumerate(list(self._corners))
         return ({**_place(corner), **run.at(number)} for number, corner in corners if run.peak[number])
 
-    def rows_of(self, path: Path) -> Iterator[Json]:
+    def rows_of(self, path: PhasePath) -> Iterator[Json]:
         """What the runs of a path came to, where that was anything."""
         for number, (corner, peak) in enumerate(zip(list(self._corners), path.peak)):
             if peak:
@@ -247,18 +247,18 @@ class Phases:
         for phase in self.open.values():
             phase.begin += [0] * (len(totals) - known)
 
-    def _walk(self) -> Iterator[tuple[Corner, Total]]:
+    def _walk(self) -> Iterator[tuple[TotalKey, Total]]:
         """Every total of the process in which something counts or did."""
         for chip_id, share in self._process.shares.items():
             for pool in sorted({POOL_OF[kind] for kind, voice in zip(KINDS, share.voices) if voice is not None}):
-                yield Corner(chip_id, None, pool.label), share.pools[pool]
+                yield TotalKey(chip_id, None, pool.label), share.pools[pool]
         for holding in self._process.holdings():
             for kind, leaf in zip(KINDS, holding.leaves):
                 if leaf is not None and leaf.counts:
-                    yield Corner(holding.chip.id, holding.number, kind.label), leaf
+                    yield TotalKey(holding.chip.id, holding.number, kind.label), leaf
 
 
-def _place(corner: Corner) -> Json:
+def _place(corner: TotalKey) -> Json:
     if corner.device is None:
         return {"chip": corner.chip, "pool": corner.label}
     return {"chip": corner.chip, "device": corner.device, "kind": corner.label}

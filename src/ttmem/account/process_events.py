@@ -4,68 +4,68 @@
 from __future__ import annotations
 
 from ttmem.account.entities import Source
-from ttmem.account.state import Books
+from ttmem.account.state import AccountState
 from ttmem.model.events import Claimed, Failed, Lost, PhaseBegan, PhaseEnded, ProcessExited, Rejected, Sees, Uncertain
 from ttmem.model.kinds import KINDS
 
 
-def sees(books: Books, time: float, source: Source, event: Sees) -> None:
+def sees(state: AccountState, time: float, source: Source, event: Sees) -> None:
     source.covered = frozenset(kind for kind in KINDS if event.kinds >> kind & 1)
     source.trouble = event.trouble
     for holding in source.holdings.values():
         holding.chip.covered |= source.covered
 
 
-def claimed(books: Books, time: float, source: Source, event: Claimed) -> None:
-    if len(source.process.claimed) < books.limits.claimed_pids:
+def claimed(state: AccountState, time: float, source: Source, event: Claimed) -> None:
+    if len(source.process.claimed) < state.limits.claimed_pids:
         source.process.claimed.add(event.pid)
 
 
-def lost(books: Books, time: float, source: Source, event: Lost) -> None:
-    books.anomaly(source.process, "dropped", event.events)
+def lost(state: AccountState, time: float, source: Source, event: Lost) -> None:
+    state.anomaly(source.process, "dropped", event.events)
 
 
-def uncertain(books: Books, time: float, source: Source, event: Uncertain) -> None:
+def uncertain(state: AccountState, time: float, source: Source, event: Uncertain) -> None:
     source.process.uncertain[event.reason] += event.events
-    books.uncertain[event.reason] += event.events
+    state.uncertain[event.reason] += event.events
 
 
-def rejected(books: Books, time: float, source: Source, event: Rejected) -> None:
-    books.anomaly(source.process, "rejected", event.records)
+def rejected(state: AccountState, time: float, source: Source, event: Rejected) -> None:
+    state.anomaly(source.process, "rejected", event.records)
 
 
-def failed(books: Books, time: float, source: Source, event: Failed) -> None:
+def failed(state: AccountState, time: float, source: Source, event: Failed) -> None:
     """The runtime could not have what it asked for; why is for others to say."""
     source.process.failures.append((time, event))
-    books.failing(time, source.process, event)
+    state.failing(time, source.process, event)
 
 
-def phase_began(books: Books, time: float, source: Source, event: PhaseBegan) -> None:
+def phase_began(state: AccountState, time: float, source: Source, event: PhaseBegan) -> None:
     phases = source.process.phases
-    phases.begin(source, event.ident, event.name, event.parent, time, books.limits.open_phases)
+    phases.begin(source, event.ident, event.name, event.parent, time, state.limits.open_phases)
     if source.generation is not None:
         source.confirmed_phases.add(event.ident)
 
 
-def phase_ended(books: Books, time: float, source: Source, event: PhaseEnded) -> None:
-    end_phase(books, time, source, event.ident, seen=True)
+def phase_ended(state: AccountState, time: float, source: Source, event: PhaseEnded) -> None:
+    end_phase(state, time, source, event.ident, seen=True)
 
 
-def end_phase(books: Books, time: float, source: Source, ident: int, *, seen: bool) -> None:
-    limits = books.limits
+def end_phase(state: AccountState, time: float, source: Source, ident: int, *, seen: bool) -> None:
+    limits = state.limits
     source.process.phases.end(source, ident, time, limits.phase_paths, limits.phase_rows, seen=seen)
 
 
-def exited(books: Books, time: float, source: Source, event: ProcessExited) -> None:
+def exited(state: AccountState, time: float, source: Source, event: ProcessExited) -> None:
     process = source.process
     for other, ident in reversed(list(process.phases.open)):
-        end_phase(books, time, other, ident, seen=False)
+        end_phase(state, time, other, ident, seen=False)
     process.exited = time
     for holding in process.holdings():
-        process.graves.append(books.graves.bury(holding, books.seq, exited=True))
+        process.dead_allocations.append(state.dead_allocations.keep(holding, state.seq, exited=True))
         holding.chip.holdings.remove(holding)
-    del books.processes[process.info.key]
+    del state.processes[process.info.key]
     for chip in list(process.numbers.values()):
-        if chip.info.kmd is None and books.chips.crowded:
-            books.forget_chip(chip)
-    books.remember_departed(process)
+        if chip.info.kmd is None and state.chips.crowded:
+            state.forget_chip(chip)
+    state.remember_departed(process)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ttmem.account.allocations import Allocation, Holding, PartKey, Program
 from ttmem.account.entities import Source
 from ttmem.account.live_set import place, remove
-from ttmem.account.state import Books
+from ttmem.account.state import AccountState
 from ttmem.model.events import Extra, ProgramCompiled, ProgramDestroyed, ProgramRun
 from ttmem.model.kinds import FAMILY_OF, Kind
 
@@ -14,7 +14,7 @@ _KERNEL = int(Kind.KERNEL)
 
 
 def part_allocated(
-    books: Books,
+    state: AccountState,
     time: float,
     holding: Holding,
     kind: Kind,
@@ -39,23 +39,25 @@ def part_allocated(
             return allocation
         remove(holding, allocation)
         if not refs:
-            books.anomaly(source.process, "replaced")
-    elif source.process.count >= books.limits.allocations_per_process:
-        return books.anomaly(source.process, "dropped")
+            state.anomaly(source.process, "replaced")
+    elif source.process.count >= state.limits.allocations_per_process:
+        return state.anomaly(source.process, "dropped")
     if program is None:
         program = holding.programs[ident] = Program(ident, holding)
-    allocation = place(holding, kind, address, size, books.seq, time, refs, extra, program)
+    allocation = place(holding, kind, address, size, state.seq, time, refs, extra, program)
     program.parts[key] = allocation
     return allocation
 
 
-def part_freed(books: Books, holding: Holding, kind: Kind, address: int, ident: int, cores: int) -> Allocation | None:
+def part_freed(
+    state: AccountState, holding: Holding, kind: Kind, address: int, ident: int, cores: int
+) -> Allocation | None:
     key: PartKey = (FAMILY_OF[kind], address, cores)
     program = holding.programs.get(ident)
     allocation = program.parts.get(key) if program is not None else None
     if program is None or allocation is None:
         known = holding.just_freed((ident, key))
-        return books.anomaly(holding.source.process, "double_free" if known else "unknown_free")
+        return state.anomaly(holding.source.process, "double_free" if known else "unknown_free")
     if allocation.refs > 1:
         allocation.refs -= 1
         return allocation
@@ -68,20 +70,20 @@ def part_freed(books: Books, holding: Holding, kind: Kind, address: int, ident: 
     return allocation
 
 
-def run(books: Books, time: float, source: Source, event: ProgramRun) -> None:
-    holding = books.holding(source, event.device)
+def run(state: AccountState, time: float, source: Source, event: ProgramRun) -> None:
+    holding = state.holding(source, event.device)
     if holding is None:
-        books.anomaly(source.process, "rejected")
+        state.anomaly(source.process, "rejected")
     else:
-        holding.chip.run(_known(books, holding, event.program), event.cores)
+        holding.chip.run(_known(state, holding, event.program), event.cores)
 
 
-def compiled(books: Books, time: float, source: Source, event: ProgramCompiled) -> None:
-    holding = books.holding(source, event.device)
+def compiled(state: AccountState, time: float, source: Source, event: ProgramCompiled) -> None:
+    holding = state.holding(source, event.device)
     if holding is None:
-        books.anomaly(source.process, "rejected")
+        state.anomaly(source.process, "rejected")
         return
-    program = _known(books, holding, event.program)
+    program = _known(state, holding, event.program)
     if source.generation is not None and program not in source.confirmed_programs:
         program.forget()  # another one may have taken its number while nobody looked
         source.confirmed_programs.add(program)
@@ -90,11 +92,11 @@ def compiled(books: Books, time: float, source: Source, event: ProgramCompiled) 
     origin.tag, origin.stack = event.tag or origin.tag, event.stack or origin.stack
 
 
-def destroyed(books: Books, time: float, source: Source, event: ProgramDestroyed) -> None:
+def destroyed(state: AccountState, time: float, source: Source, event: ProgramDestroyed) -> None:
     holding = source.holdings.get(event.device)
     program = holding.programs.get(event.program) if holding is not None else None
     if holding is None or program is None:
-        books.anomaly(source.process, "unknown_free")
+        state.anomaly(source.process, "unknown_free")
         return
     forget(program)
     for allocation in program.parts.values():
@@ -108,14 +110,14 @@ def forget(program: Program) -> None:
     del program.holding.programs[program.ident]
 
 
-def _known(books: Books, holding: Holding, ident: int) -> Program:
+def _known(state: AccountState, holding: Holding, ident: int) -> Program:
     """A program of which nothing need be known yet, except that it exists."""
     program = holding.programs.get(ident)
     if program is None:
         program = Program(ident, holding)
         process = holding.source.process
-        if sum(len(other.programs) for other in process.holdings()) < books.limits.programs_per_process:
+        if sum(len(other.programs) for other in process.holdings()) < state.limits.programs_per_process:
             holding.programs[ident] = program
         else:
-            books.anomaly(process, "dropped")
+            state.anomaly(process, "dropped")
     return program

@@ -11,33 +11,33 @@ from ttmem.account import program_events as programs
 from ttmem.account.entities import Source
 from ttmem.account.live_set import count_arrivals, remove
 from ttmem.account.process_events import end_phase
-from ttmem.account.state import Books
+from ttmem.account.state import AccountState
 from ttmem.model.events import ResyncBegin, ResyncEnd
 
 
-def begin(books: Books, time: float, source: Source, event: ResyncBegin) -> None:
+def begin(state: AccountState, time: float, source: Source, event: ResyncBegin) -> None:
     for holding in source.holdings.values():
         holding.views, holding.agreements = {}, {}
         holding.chip.leaving(holding)  # what is still resident is run again
     _confirm_anew(source, event.generation)
 
 
-def end(books: Books, time: float, source: Source, event: ResyncEnd) -> None:
+def end(state: AccountState, time: float, source: Source, event: ResyncEnd) -> None:
     """An end that belongs to no open resync is ignored."""
     if source.generation != event.generation:
         return
     _drop_unconfirmed_allocations(source)
     for holding in source.holdings.values():
-        count_arrivals(holding, books.seq, time)
+        count_arrivals(holding, state.seq, time)
     _drop_unconfirmed_programs(source)
     for other, ident in list(source.process.phases.open):
         if other is source and ident not in source.confirmed_phases:
-            end_phase(books, time, source, ident, seen=False)
+            end_phase(state, time, source, ident, seen=False)
     source.process.phases.begin_anew(source)
     for holding in source.holdings.values():
         views.compare(holding)
     if event.generation > 1:
-        books.anomaly(source.process, "resynced")
+        state.anomaly(source.process, "resynced")
     _confirm_anew(source, None)
 
 

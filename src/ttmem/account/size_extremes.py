@@ -9,13 +9,13 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ttmem.account.bank_fragmentation import Scatter
+from ttmem.account.bank_fragmentation import BankFragmentation
 from ttmem.model.geometry import Geometry
 
 _L1, _L1_SMALL = 1, 3
 
 
-class Least(NamedTuple):
+class LeastHeadroom(NamedTuple):
     """The least room there was between a program that was launched and the lowest L1 buffer."""
 
     room: int
@@ -35,9 +35,9 @@ class Sizes:
         self.more_small = self.more_trace = False  # was asked for than there was
         self.ring = (0, 0)  # the most bytes of the kernel ring a program took, and the blob with its operation
         self.programs = 0
-        self.least: Least | None = None
+        self.least: LeastHeadroom | None = None
         self.l1_known = True  # False: there were buffers in L1 that the others do not tell of
-        self.scatters: dict[int, Scatter] = {}  # by BufferType
+        self.scatters: dict[int, BankFragmentation] = {}  # by BufferType
         self._floor: list[int] = []  # heap of addresses of L1 buffers, each once; the freed ones go when met
         self._queued: set[int] = set()  # what is in it
         self._live: dict[int, int] = {}  # address -> blob
@@ -46,7 +46,7 @@ class Sizes:
 
     def has_bank(self, kind: int, base: int, size: int) -> None:
         """Of what is free in it is to be told how scattered it became."""
-        self.scatters[kind] = Scatter(base, size)
+        self.scatters[kind] = BankFragmentation(base, size)
 
     def took_per_core(self) -> None:
         """A buffer with an address of its own on each core: what is free in L1 is not the same on all of them."""
@@ -99,7 +99,7 @@ class Sizes:
             return
         address = self._floor[0]
         if self.least is None or address - end < self.least.room:
-            self.least = Least(address - end, self._names.get(program, 0), self._live[address])
+            self.least = LeastHeadroom(address - end, self._names.get(program, 0), self._live[address])
 
     def destroyed(self, program: int) -> None:
         self._ends.pop(program, None)
@@ -117,6 +117,6 @@ class Sizes:
         )
         self.least = min((one for one in (self.least, other.least) if one is not None), default=None)
         for kind, scatter in other.scatters.items():
-            self.scatters.setdefault(kind, Scatter(0, 0)).merge(scatter)
+            self.scatters.setdefault(kind, BankFragmentation(0, 0)).merge(scatter)
         if not (self.l1_known and other.l1_known):
             self.took_per_core()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The books: everybody and everything the account knows of, what that may grow to, and what was odd.
+"""The state of the account: chips, processes and their holdings, the limits on them, and counted anomalies.
 
-What changes them is elsewhere: buffers in `ledger`, the rest in a module for each allocation that can be told.
+Other modules change it: `ledger` for buffers, and one `*_events` module for each other kind of event.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.chip_registry import Chips
-from ttmem.account.dead_processes import Graveyard
+from ttmem.account.dead_processes import DeadProcesses
 from ttmem.account.entities import Chip, Process, Source
-from ttmem.account.totals import WholeTotal
+from ttmem.account.totals import TotalWithContents
 from ttmem.model.events import MAX_SIZE, Failed
 from ttmem.model.identity import ProcessInfo, assumed_chip_id
 from ttmem.model.kinds import KINDS, Confidence
@@ -29,7 +29,7 @@ class Limits(NamedTuple):
     chips_per_user: int = 1024  # that its processes name and nobody named before
     chips: int = 4096  # above half of that, chips that are not in the machine and nobody means are forgotten
     departed: int = 64
-    buried_allocations: int = 10_000
+    dead_allocations: int = 10_000
     claimed_pids: int = 16
     marks: int = 1000
     audits: int = 256  # allocators of one process on one chip
@@ -40,17 +40,17 @@ class Limits(NamedTuple):
     size: int = MAX_SIZE
 
 
-class Books:
+class AccountState:
     """Chips, processes, and what they hold."""
 
-    def __init__(self, limits: Limits = Limits(), whole: WholeTotal | None = None) -> None:
+    def __init__(self, limits: Limits = Limits(), whole: TotalWithContents | None = None) -> None:
         """``whole`` is a total of the caller's in which the buffers of all chips are to count."""
         self.limits = limits
         self.seq = 0  # of the event that was applied last
         self.chips = Chips(limits.chips, whole)
         self.processes: dict[tuple[int, int | None, int], Process] = {}
         self.departed: deque[Process] = deque()
-        self.graves = Graveyard(limits.buried_allocations)
+        self.dead_allocations = DeadProcesses(limits.dead_allocations)
         self.anomalies: Counter[str] = Counter()
         self.uncertain: Counter[str] = Counter()  # by reason, over all processes that ever reported
         self.marks: deque[tuple[float, str]] = deque(maxlen=limits.marks)
@@ -106,7 +106,7 @@ class Books:
             self.chips.forget(chip)
 
     def remember_departed(self, process: Process) -> None:
-        """Keep the last picture of a dead process. Above the limit, whoever has most of them loses the oldest."""
+        """Keep the last snapshot of a dead process. Above the limit, whoever has most of them loses the oldest."""
         self.departed.append(process)
         if len(self.departed) > self.limits.departed:
             most = Counter(dead.info.user_id for dead in self.departed).most_common(1)[0][0]
@@ -118,9 +118,9 @@ class Books:
         self.anomalies[name] += count
         return None
 
-    def thin_graves(self, limit: int) -> bool:
-        """Give back the memory of at most ``limit`` buried allocations beyond the cap; True if there is more to do."""
-        return self.graves.thin(limit)
+    def thin_dead_allocations(self, limit: int) -> bool:
+        """Give back the memory of at most ``limit`` dead allocations beyond the cap; True if there is more to do."""
+        return self.dead_allocations.thin(limit)
 
     def holdings(self) -> Iterator[Holding]:
         """Every holding of every live process."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ttmem.account.allocations import Allocation
-    from ttmem.account.dead_processes import Grave
+    from ttmem.account.dead_processes import DeadAllocations
 
 KEPT = 20
 NOT_YET = 1 << 63  # the birth of an allocation that does not count yet: later than any peak
@@ -33,14 +33,14 @@ def keep_largest(heap: list[tuple[int, int, Allocation]], allocation: Allocation
 class Peak:
     """The highest value of a total, when it was reached, and the largest allocations of it that were freed since."""
 
-    __slots__ = ("gone", "graves", "seq", "time", "value")
+    __slots__ = ("dead_allocations", "gone", "seq", "time", "value")
 
     def __init__(self, value: int = 0, seq: int = 0, time: float = 0.0) -> None:
         self.value = value
         self.seq = seq
         self.time = time
         self.gone: list[tuple[int, int, Allocation]] = []
-        self.graves: list[Grave] = []
+        self.dead_allocations: list[DeadAllocations] = []
 
     def reach(self, value: int, seq: int, time: float) -> None:
         self.value = value
@@ -48,8 +48,8 @@ class Peak:
         self.time = time
         if self.gone:
             self.gone = []
-        if self.graves:
-            self.graves = []
+        if self.dead_allocations:
+            self.dead_allocations = []
 
     def leave(self, allocation: Allocation) -> None:
         """An allocation is about to go; remember it if it was part of the peak."""
@@ -59,8 +59,8 @@ class Peak:
     def largest(self, live: Iterable[Allocation], count: int = KEPT) -> list[Allocation]:
         """The largest allocations of the peak; ``live`` are those that this total counts now."""
         seq = self.seq
-        buried = (allocation for grave in self.graves for allocation in grave.allocations_of(self))
-        past = join(live, buried)
+        dead_held = (allocation for dead in self.dead_allocations for allocation in dead.allocations_of(self))
+        past = join(live, dead_held)
         candidates = join(
             ((t.size, t.born, t) for t in past if t.born <= seq),
             self.gone,
@@ -68,7 +68,7 @@ class Peak:
         return [item[2] for item in nlargest(count, candidates)]
 
 
-class WholePeak(Peak):
+class PeakContents(Peak):
     """A peak that remembers everything that was live at it: as much as was live then, and never more."""
 
     __slots__ = ("all_gone",)
@@ -87,8 +87,8 @@ class WholePeak(Peak):
 
     def allocations(self, live: Iterable[Allocation]) -> list[Allocation]:
         """All that was live at the peak, given what is live now."""
-        buried = (allocation for grave in self.graves for allocation in grave.allocations_of(self))
-        return [allocation for allocation in join(live, buried) if allocation.born <= self.seq] + self.all_gone
+        dead_held = (allocation for dead in self.dead_allocations for allocation in dead.allocations_of(self))
+        return [allocation for allocation in join(live, dead_held) if allocation.born <= self.seq] + self.all_gone
 
 
 class Total:
@@ -188,11 +188,11 @@ class Total:
         self.recent.leave(allocation)
         self.peak.leave(allocation)
 
-    def bury(self, grave: Grave, kind: int) -> None:
+    def keep(self, dead: DeadAllocations, kind: int) -> None:
         """Many allocations of a kind go at once; they are looked through later, if ever."""
         for peak in (self.recent, self.peak):
-            if peak.value and grave.expect(peak, kind):
-                peak.graves.append(grave)
+            if peak.value and dead.expect(peak, kind):
+                peak.dead_allocations.append(dead)
 
     def reset_recent(self, seq: int, time: float) -> None:
         self.recent = Peak(self.used, seq, time)
@@ -231,20 +231,20 @@ class Total:
         return None if self.unknown else self.reserved
 
 
-class WholeTotal:
+class TotalWithContents:
     """A total that can say everything that was live at its peak, also what it does not count (see ``beside``)."""
 
     def __init__(self) -> None:
-        self.peak = WholePeak()
+        self.peak = PeakContents()
         self.total = Total(peak=self.peak)
-        self.beside = _Beside(self.total)
+        self.beside = _CompanionTotal(self.total)
 
     def allocations(self, live: Iterable[Allocation]) -> list[Allocation]:
         """All that was live at the peak, given what is live now."""
         return self.peak.allocations(live)
 
 
-class _Beside(Total):
+class _CompanionTotal(Total):
     """Counts for itself, but what leaves it is remembered with another total's peak."""
 
     __slots__ = ("_whole",)
@@ -260,5 +260,5 @@ class _Beside(Total):
     def leave(self, allocation: Allocation) -> None:
         self._whole.peak.leave(allocation)
 
-    def bury(self, grave: Grave, kind: int) -> None:
-        self._whole.bury(grave, kind)
+    def keep(self, dead: DeadAllocations, kind: int) -> None:
+        self._whole.keep(dead, kind)

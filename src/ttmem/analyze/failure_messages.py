@@ -13,11 +13,11 @@ from typing import NamedTuple, Union
 from ttmem.analyze.failure_types import (
     ArenaFull,
     BelowLimit,
-    Beyond,
     Clash,
     CutsInto,
     Failure,
     OutOfMemory,
+    PastEndOfL1,
     RingFull,
     TraceFull,
     TraceOverlap,
@@ -69,7 +69,7 @@ def _service_clash(match: re.Match[str], text: str) -> Failure | None:
 
 def _beyond(match: re.Match[str], text: str) -> Failure | None:
     kind, cores, end, size = match.groups()
-    return _with_cores(cores, lambda where: Beyond(_PARTS[kind], where, int(end), int(size)))
+    return _with_cores(cores, lambda where: PastEndOfL1(_PARTS[kind], where, int(end), int(size)))
 
 
 def _with_cores(text: str, make: Callable[[CoreRange], Failure]) -> Failure | None:

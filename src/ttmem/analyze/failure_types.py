@@ -37,7 +37,7 @@ class Clash(NamedTuple):
     service: bool = False  # on a core that serves the runtime, where other rules hold
 
 
-class Beyond(NamedTuple):
+class PastEndOfL1(NamedTuple):
     """The circular or dataflow buffers of a program would end above L1 itself."""
 
     kind: Kind
@@ -104,7 +104,7 @@ FREE_IN_BANK = "free in a bank"
 FIXED = "fixed"  # it never takes more, whatever is live
 
 
-class NoRoom(NamedTuple):
+class TooLittleL1(NamedTuple):
     """An operation found by itself, before it took any, that a core has too little L1 for it."""
 
     operation: str  # as far as the message tells
@@ -113,4 +113,6 @@ class NoRoom(NamedTuple):
     counts: str | None = None  # None if it is not known
 
 
-Failure = Union[OutOfMemory, Clash, Beyond, RingFull, TraceFull, TraceOverlap, BelowLimit, ArenaFull, CutsInto, NoRoom]
+Failure = Union[
+    OutOfMemory, Clash, PastEndOfL1, RingFull, TraceFull, TraceOverlap, BelowLimit, ArenaFull, CutsInto, TooLittleL1
+]

@@ -10,7 +10,7 @@ from ttmem.analyze.hold_reasons import Cause
 from ttmem.analyze.process_layout import Bank, Block
 
 
-class Room(NamedTuple):
+class FreedSpace(NamedTuple):
     """Freeing ``blocks`` gives one gap of ``gap`` bytes in every bank."""
 
     blocks: tuple[Block, ...]
@@ -22,7 +22,7 @@ def _grade(block: Block) -> int:
     return 0 if block.cause is Cause.HELD else 2 if block.cause is Cause.SYSTEM else 1
 
 
-def room_for(bank: Bank, per_bank: int) -> Room | None:
+def room_for(bank: Bank, per_bank: int) -> FreedSpace | None:
     """The best way to make room for a request: tensors rather than others, few rather than many, small before large.
 
     None if even an empty bank is too small. Only neighbours make one gap, so every run of them is looked at: the
@@ -35,7 +35,7 @@ def room_for(bank: Bank, per_bank: int) -> Room | None:
     starts = [bank.base, *_reach(blocks)]  # where the gap below each block begins
     ends = [*(block.address for block in blocks[1:]), bank.end]  # where the gap above each block ends
     best: tuple[int, int, int, int] | None = None
-    found: Room | None = None
+    found: FreedSpace | None = None
     last = 0
     for first in range(len(blocks)):
         last = max(last, first)
@@ -47,7 +47,7 @@ def room_for(bank: Bank, per_bank: int) -> Room | None:
         grade = max(map(_grade, run))
         price = grade, len(run), sum(block.per_bank for block in run), -first
         if best is None or price < best:
-            best, found = price, Room(run, ends[last] - starts[first])
+            best, found = price, FreedSpace(run, ends[last] - starts[first])
     return found
 
 

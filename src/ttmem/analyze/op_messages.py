@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
-from ttmem.analyze.failure_types import BELOW, FIXED, FREE_IN_BANK, PART_BELOW, NoRoom
+from ttmem.analyze.failure_types import BELOW, FIXED, FREE_IN_BANK, PART_BELOW, TooLittleL1
 from ttmem.analyze.message_patterns import pattern
 
 _SLICED = "an operation that slices"  # convolutions, pooling
@@ -110,11 +110,11 @@ _PATTERNS = [(form, pattern(form.text)) for form in _FORMS]
 ANCHORS = "|".join(sorted({r"\s+".join(map(re.escape, re.split("[#{<]", form.text)[0].split())) for form in _FORMS}))
 
 
-def refusal_at(text: str, at: int) -> tuple[re.Match[str], NoRoom] | None:
+def refusal_at(text: str, at: int) -> tuple[re.Match[str], TooLittleL1] | None:
     """The refusal that begins there."""
     for form, known in _PATTERNS:
         match = known.match(text, at)
         if match is not None:
             *needs, have = map(int, match.groups())
-            return match, NoRoom(form.operation, form.total(needs) if needs else None, have, form.counts)
+            return match, TooLittleL1(form.operation, form.total(needs) if needs else None, have, form.counts)
     return None

@@ -96,7 +96,7 @@ class Bank(NamedTuple):
         return fitting[-1][1] - need if self.kind in (Kind.L1, Kind.L1_SMALL) else fitting[0][0]
 
 
-class Piece(NamedTuple):
+class ProgramBuffer(NamedTuple):
     """A circular or dataflow buffer or scratchpad of a program, on each of its cores (a mask, see grid)."""
 
     kind: Kind
@@ -106,21 +106,21 @@ class Piece(NamedTuple):
     tag: str | None = None
 
 
-class ProgramScene(NamedTuple):
+class ProgramLayout(NamedTuple):
     """A program that is compiled: what it has above the base of L1, and takes of the kernel ring."""
 
     metal_id: int | None
     tag: str | None
     ring: int | None
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ProgramBuffer, ...]
 
 
-class Scene(NamedTuple):
+class ProcessLayout(NamedTuple):
     """What a process holds on a chip. ``unplaced`` are buffers of which address or extent is not known."""
 
     geometry: Geometry
     blocks: tuple[Block, ...] = ()
-    programs: tuple[ProgramScene, ...] = ()
+    programs: tuple[ProgramLayout, ...] = ()
     unplaced: int = 0
 
     @property
@@ -160,11 +160,11 @@ class Scene(NamedTuple):
             return empty
         return fits[0] if fits else max(several, key=lambda bank: bank.allocated)
 
-    def program(self, metal_id: int) -> ProgramScene | None:
+    def program(self, metal_id: int) -> ProgramLayout | None:
         return next((one for one in reversed(self.programs) if one.metal_id == metal_id), None)
 
 
-def scene_of(chip: Chip, process: Process) -> Scene | None:
+def scene_of(chip: Chip, process: Process) -> ProcessLayout | None:
     """What the account knows of a process on a chip; None if the sizes of the chip are not known.
 
     Another process on the chip has allocators of its own, which know nothing of this one's.
@@ -201,10 +201,10 @@ def scene_of(chip: Chip, process: Process) -> Scene | None:
             for part in program.parts.values():
                 end = end_of(part)
                 if end is not None and part.extra is not None:
-                    pieces.append(Piece(part.kind, part.address, end, part.extra.cores, part.extra.tag))
+                    pieces.append(ProgramBuffer(part.kind, part.address, end, part.extra.cores, part.extra.tag))
             pieces.sort(key=lambda piece: piece.start)
-            programs.append(ProgramScene(program.metal_id, program.tag, program.ring, tuple(pieces)))
-    return Scene(geometry, tuple(blocks), tuple(programs), unplaced)
+            programs.append(ProgramLayout(program.metal_id, program.tag, program.ring, tuple(pieces)))
+    return ProcessLayout(geometry, tuple(blocks), tuple(programs), unplaced)
 
 
 def round_up(value: int, step: int) -> int:

@@ -33,10 +33,10 @@ class Figures(TypedDict, total=False):
     headroom: int | None  # the least there was between a program that was launched and the lowest L1 buffer
     headroom_program: str | None
     headroom_holder: str | None  # whose that L1 buffer was
-    gaps: dict[str, Gaps]  # by kind
+    gaps: dict[str, BankFreeSpace]  # by kind
 
 
-class Gaps(TypedDict):
+class BankFreeSpace(TypedDict):
     """A bank when, of all times that memory was asked for, most bytes were free beside the largest piece."""
 
     free: int
@@ -44,7 +44,7 @@ class Gaps(TypedDict):
     exact: bool  # False: there were so many buffers that it was not looked at each time
 
 
-class Line(NamedTuple):
+class SizingLine(NamedTuple):
     """A figure and what follows from it. ``value`` is the size to open the device with, where there is one."""
 
     what: str
@@ -53,7 +53,7 @@ class Line(NamedTuple):
     basis: str = EXACT
 
 
-def advise(figures: Figures) -> list[Line]:
+def advise(figures: Figures) -> list[SizingLine]:
     """What to tell of a run's sizes, in a fixed order.
 
     >>> [line.text for line in advise({"unit": 32, "l1_small_size": 32768, "l1_small_depth": 1000})]
@@ -66,61 +66,63 @@ def advise(figures: Figures) -> list[Line]:
         if part >= _SCATTERED:
             more = "" if gaps["exact"] else "; with so many buffers it was not looked at each time"
             lines.append(
-                Line("fragmentation", f"{kind} at its most scattered when some was asked for: {gaps['free']} B free, "
+                SizingLine("fragmentation", f"{kind} at its most fragmented, at a request: {gaps['free']} B free, "
                      f"the largest piece {gaps['largest']} B ({part:.0f} % fragmented{more})",
                      basis=EXACT if gaps["exact"] else AT_LEAST)
             )  # fmt: skip
     return lines
 
 
-def _small(figures: Figures) -> Line | None:
+def _small(figures: Figures) -> SizingLine | None:
     """Buffers come from the top down and the first gap that fits is taken: how deep they reached is what was needed."""
     size, depth, peak = figures.get("l1_small_size"), figures.get("l1_small_depth"), figures.get("l1_small_peak")
     most = depth if depth is not None else peak
     if size is None or most is None or not size:
         return None
     if figures.get("l1_small_refused"):
-        return Line("l1_small_size", f"L1_SMALL: {most} B of {size} B used at most, and more was asked for: too small")
+        return SizingLine(
+            "l1_small_size", f"L1_SMALL: {most} B of {size} B used at most, and more was asked for: too small"
+        )
     value = round_up(most, figures.get("unit", 64))
     if not most:
-        return Line("l1_small_size", f"L1_SMALL: never used; l1_small_size=0 gives {size} B of L1 back", 0)
+        return SizingLine("l1_small_size", f"L1_SMALL: never used; l1_small_size=0 gives {size} B of L1 back", 0)
     sure = "and no less" if depth is not None else "or a little more, if there were gaps"
     back = f", and gives {size - value} B back" if value < size else ""
     text = f"L1_SMALL: {most} B of {size} B used at most; l1_small_size={value} would have done {sure}{back}"
-    return Line("l1_small_size", text, value, EXACT if depth is not None else AT_LEAST)
+    return SizingLine("l1_small_size", text, value, EXACT if depth is not None else AT_LEAST)
 
 
-def _trace(figures: Figures) -> Line | None:
+def _trace(figures: Figures) -> SizingLine | None:
     region, peak, banks = figures.get("trace_region"), figures.get("trace_peak"), figures.get("dram_banks")
     if region is None or peak is None or not region or not banks:
         return None
     if figures.get("trace_refused"):
         used = f"{peak} B of {region * banks} B used at most"
-        return Line("trace_region_size", f"trace region: {used}, and more was asked for: too small")
+        return SizingLine("trace_region_size", f"trace region: {used}, and more was asked for: too small")
     if not peak:
         text = f"trace region: never used; without trace_region_size each of {banks} banks of DRAM has {region} B more"
-        return Line("trace_region_size", text, 0)
+        return SizingLine("trace_region_size", text, 0)
     share = f"{100 * peak / (region * banks):.0f} %"
     used = f"{peak} B of {region * banks} B used at most ({share})"
     text = f"trace region: {used}; trace_region_size={peak} or more would do"
-    return Line("trace_region_size", text, peak, AT_LEAST)
+    return SizingLine("trace_region_size", text, peak, AT_LEAST)
 
 
-def _ring(figures: Figures) -> Line | None:
+def _ring(figures: Figures) -> SizingLine | None:
     size, peak = figures.get("ring_size"), figures.get("ring_peak")
     if not size or not peak:
         return None
     who, count = figures.get("ring_program"), figures.get("ring_programs")
     of = f" of {count} programs" if count else ""
     text = f"kernel ring: {peak} B of {size} B ({100 * peak / size:.0f} %) taken by the largest{of}"
-    return Line("kernel_ring", f"{text}, {who}" if who else text, peak)
+    return SizingLine("kernel_ring", f"{text}, {who}" if who else text, peak)
 
 
-def _headroom(figures: Figures) -> Line | None:
+def _headroom(figures: Figures) -> SizingLine | None:
     least = figures.get("headroom")
     if least is None:
         return None
     program, holder = figures.get("headroom_program"), figures.get("headroom_holder")
     text = f"headroom: {least} B at the least between a program and the lowest L1 buffer"
     who = ", ".join(filter(None, (program, f"below {holder}" if holder else None)))
-    return Line("headroom", f"{text}: {who}" if who else text, least)
+    return SizingLine("headroom", f"{text}: {who}" if who else text, least)

@@ -16,17 +16,17 @@ from ttmem.analyze.failure_types import (
     PART_BELOW,
     ArenaFull,
     BelowLimit,
-    Beyond,
     Clash,
     CutsInto,
     Failure,
-    NoRoom,
     OutOfMemory,
+    PastEndOfL1,
     RingFull,
+    TooLittleL1,
     TraceFull,
     TraceOverlap,
 )
-from ttmem.analyze.process_layout import Bank, Block, Piece, ProgramScene, Scene, round_up
+from ttmem.analyze.process_layout import Bank, Block, ProcessLayout, ProgramBuffer, ProgramLayout, round_up
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.geometry import BOARDS
 from ttmem.model.kinds import Kind
@@ -89,8 +89,8 @@ class Verdict(NamedTuple):
     holders: tuple[Block, ...] = ()  # the largest
     held: int = 0  # how many there are
     wall: Block | None = None  # the L1 buffer that was run into
-    program: ProgramScene | None = None
-    pieces: tuple[Piece, ...] = ()  # of that program on those cores
+    program: ProgramLayout | None = None
+    pieces: tuple[ProgramBuffer, ...] = ()  # of that program on those cores
     advice: tuple[Advice, ...] = ()
     unknown: tuple[str, ...] = ()
     tag: str | None = None  # the operation that was refused
@@ -102,15 +102,15 @@ class Verdict(NamedTuple):
         return None if self.asked is None or self.there is None else self.asked - self.there
 
 
-def verdict_on(failure: Failure, scene: Scene | None = None) -> Verdict:
+def verdict_on(failure: Failure, scene: ProcessLayout | None = None) -> Verdict:
     """The verdict on a refusal; ``scene`` is what was live at that moment, if that is known."""
     if isinstance(failure, OutOfMemory):
         return _out_of_memory(failure, scene)
     if isinstance(failure, Clash):
         return _clash(failure, scene)
-    if isinstance(failure, Beyond):
+    if isinstance(failure, PastEndOfL1):
         return _beyond(failure, scene)
-    if isinstance(failure, NoRoom):
+    if isinstance(failure, TooLittleL1):
         return _no_room(failure, scene)
     if isinstance(failure, RingFull):
         return _ring(failure, scene)
@@ -122,7 +122,7 @@ def verdict_on(failure: Failure, scene: Scene | None = None) -> Verdict:
 # -- out of memory ---------------------------------------------------------------------------------------------------
 
 
-def _out_of_memory(failure: OutOfMemory, scene: Scene | None) -> Verdict:
+def _out_of_memory(failure: OutOfMemory, scene: ProcessLayout | None) -> Verdict:
     bank, unknown = _bank_of(failure, scene)
     size = failure.bank_size if failure.bank_size is not None else bank.size if bank else None
     free = failure.free if failure.free is not None else bank.free if bank else None
@@ -151,7 +151,7 @@ def _out_of_memory(failure: OutOfMemory, scene: Scene | None) -> Verdict:
     return verdict._replace(advice=tuple(advice), unknown=tuple(unknown))
 
 
-def _bank_of(failure: OutOfMemory, scene: Scene | None) -> tuple[Bank | None, list[str]]:
+def _bank_of(failure: OutOfMemory, scene: ProcessLayout | None) -> tuple[Bank | None, list[str]]:
     """The bank that was full, if the account's agrees with the message; else why it is of no use."""
     if scene is None:
         return None, [NO_SCENE]
@@ -204,7 +204,7 @@ def _after(bank: Bank, gone: tuple[Block, ...], per_bank: int) -> Bank:
     return left._replace(blocks=tuple(sorted((*left.blocks, new), key=lambda block: block.address)))
 
 
-def _fitting(failure: OutOfMemory, largest: int | None, scene: Scene | None) -> list[Advice]:
+def _fitting(failure: OutOfMemory, largest: int | None, scene: ProcessLayout | None) -> list[Advice]:
     """What would have fitted as allocations were."""
     if largest is None:
         return []
@@ -259,7 +259,7 @@ def _small_size(failure: OutOfMemory, size: int | None, bank: Bank | None) -> Ad
 # -- circular and dataflow buffers -----------------------------------------------------------------------------------
 
 
-def _clash(failure: Clash, scene: Scene | None) -> Verdict:
+def _clash(failure: Clash, scene: ProcessLayout | None) -> Verdict:
     over = failure.end - failure.floor
     verdict = Verdict(failure, CLASH, failure.end, failure.floor)
     shrink = Advice(SHRINK, over)
@@ -306,12 +306,12 @@ def _held(blocks: tuple[Block, ...], verdict: Verdict) -> Verdict:
     return verdict._replace(holders=tuple(holders[:_HOLDERS]), held=len(blocks))
 
 
-def _pieces(program: ProgramScene | None, cores: CoreRange) -> tuple[Piece, ...]:
+def _pieces(program: ProgramLayout | None, cores: CoreRange) -> tuple[ProgramBuffer, ...]:
     mask = mask_of([cores])
     return () if program is None else tuple(piece for piece in program.pieces if piece.cores & mask)
 
 
-def _beyond(failure: Beyond, scene: Scene | None) -> Verdict:
+def _beyond(failure: PastEndOfL1, scene: ProcessLayout | None) -> Verdict:
     over = failure.end - failure.l1_size
     # The message does not name the program; the one that was laid out last and reaches there is it.
     found = None
@@ -330,7 +330,7 @@ def _beyond(failure: Beyond, scene: Scene | None) -> Verdict:
 # -- operations that reckon by themselves -----------------------------------------------------------------------------
 
 
-def _no_room(failure: NoRoom, scene: Scene | None) -> Verdict:
+def _no_room(failure: TooLittleL1, scene: ProcessLayout | None) -> Verdict:
     over = None if failure.need is None else failure.need - failure.have
     shrink = () if over is None else (Advice(SHRINK, over, basis=AT_LEAST),)
     why = TOO_LARGE if failure.counts == FIXED else TOO_FULL if failure.counts is not None else NOT_KNOWN
@@ -346,7 +346,7 @@ def _no_room(failure: NoRoom, scene: Scene | None) -> Verdict:
     return _no_height(failure, scene, verdict)
 
 
-def _no_slice(failure: NoRoom, scene: Scene, verdict: Verdict) -> Verdict:
+def _no_slice(failure: TooLittleL1, scene: ProcessLayout, verdict: Verdict) -> Verdict:
     """It did not fit into all that is free, be it in one piece or not."""
     empty = scene.bank(Kind.L1, allocated=0)
     assert empty is not None  # of L1 all is known
@@ -362,7 +362,7 @@ def _no_slice(failure: NoRoom, scene: Scene, verdict: Verdict) -> Verdict:
     return verdict._replace(advice=(Advice(FREE, held, bank.size, AT_MOST, bank.blocks, note=note),))
 
 
-def _no_height(failure: NoRoom, scene: Scene, verdict: Verdict) -> Verdict:
+def _no_height(failure: TooLittleL1, scene: ProcessLayout, verdict: Verdict) -> Verdict:
     """Its circular or dataflow buffers, from the base of L1 on, would not end below the lowest L1 buffer."""
     bank = scene.bank(Kind.L1)
     assert bank is not None
@@ -384,7 +384,7 @@ def _no_height(failure: NoRoom, scene: Scene, verdict: Verdict) -> Verdict:
 # -- regions that are sized when the device is opened -----------------------------------------------------------------
 
 
-def _ring(failure: RingFull, scene: Scene | None) -> Verdict:
+def _ring(failure: RingFull, scene: ProcessLayout | None) -> Verdict:
     advice = []
     if failure.core_type == "TENSIX":
         geometry = scene.geometry if scene is not None else None
@@ -396,7 +396,7 @@ def _ring(failure: RingFull, scene: Scene | None) -> Verdict:
     )  # fmt: skip
 
 
-def _trace(failure: TraceFull, scene: Scene | None) -> Verdict:
+def _trace(failure: TraceFull, scene: ProcessLayout | None) -> Verdict:
     per_bank = None
     if scene is not None:
         per_bank = round_up(-(-failure.size // scene.geometry.dram_banks), _TRACE_STEP)
@@ -405,7 +405,7 @@ def _trace(failure: TraceFull, scene: Scene | None) -> Verdict:
     return Verdict(failure, TOO_SMALL, failure.size, failure.region, size=failure.region, advice=(advice,))
 
 
-def _other(failure: TraceOverlap | BelowLimit | ArenaFull | CutsInto, scene: Scene | None) -> Verdict:
+def _other(failure: TraceOverlap | BelowLimit | ArenaFull | CutsInto, scene: ProcessLayout | None) -> Verdict:
     if isinstance(failure, TraceOverlap):
         mark = max(m for m in (failure.allocated, failure.freed, failure.other, 0) if m is not None)
         advice = Advice(TRACE_SIZE, note="any that holds the traces: they then have a region of their own")

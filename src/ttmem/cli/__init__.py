@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 COMMANDS = {
-    "demo": "everything at once on simulated devices: a server, a workload, the picture",
+    "demo": "everything at once on simulated devices: a server, a workload, the snapshot",
     "run": "run a command that uses ttnn and account for all the device memory it takes",
     "env": "print what a service or container needs in its environment to do the same",
     "serve": "run the allocation server",
-    "smi": "one picture: chips, memory, processes",
+    "smi": "one snapshot: chips, memory, processes",
     "top": "the live dashboard: views, charts, processes, every core's L1",
     "l1": "the L1 of a chip, core by core: how full, how close to a clash, whose it is",
     "explain": "why tt-metal refused: out of memory, clashes, full rings and trace regions in a log",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""See everything at once on simulated devices: a server, a workload in processes of its own, the picture.
+"""See everything at once on simulated devices: a server, a workload in processes of its own, the snapshot.
 
 On a terminal it opens the dashboard of `ttmem top`, while the workload goes on until q is pressed. Elsewhere, or with
---once, the workload runs to its end as fast as it can, and one picture of its fullest moment and a summary are printed.
+--once, the workload runs to its end as fast as it can; then a snapshot of its fullest moment and a summary are printed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ttmem.cli import CommandError
-from ttmem.demo.stage import Stage, StageError, Worker, stage
+from ttmem.demo.stage import DemoSession, StageError, Worker, stage
 from ttmem.model.printable import printable
 from ttmem.model.units import human
 from ttmem.show.smi_screen import render
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--devices", default="n150", choices=MACHINES, help="the simulated machine (default n150: four)"
     )
     parser.add_argument("--seconds", type=_seconds, metavar="N", help="end after that time")
-    parser.add_argument("--once", action="store_true", help="one picture and a summary, also on a terminal")
+    parser.add_argument("--once", action="store_true", help="one snapshot and a summary, also on a terminal")
     parser.add_argument("--json", action="store_true", help="only the snapshot of the fullest moment, as data")
     parser.add_argument(
         "--socket", metavar="PATH", help="report to the server there (default: $TTMEM_SOCKET, else a private one)"
@@ -84,7 +84,7 @@ def _can_draw() -> bool:
     if os.environ.get("TERM", "dumb") == "dumb":
         return False
     if find_spec("textual") is None:
-        print("One picture only; for the dashboard: pip install 'ttmem[top]'", file=sys.stderr)
+        print("One snapshot only; for the dashboard: pip install 'ttmem[top]'", file=sys.stderr)
         return False
     return True
 
@@ -99,48 +99,48 @@ def _leave(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _play(args: argparse.Namespace, place: Stage, live: bool) -> int:
+def _play(args: argparse.Namespace, place: DemoSession, live: bool) -> int:
     entry = WORKLOADS[args.workload]
     endless = entry.endless and (live or args.seconds is not None)
     parts = parts_of(args.workload, args.devices)
     started = time.monotonic()
     place.cast(args.workload, args.devices, parts, _FOREVER if endless else entry.rounds)
-    picture = _watch(place, args) if live else _run(place, args.seconds)
+    snapshot = _watch(place, args) if live else _run(place, args.seconds)
     took = time.monotonic() - started
     if args.json:
-        json.dump(picture, sys.stdout)
+        json.dump(snapshot, sys.stdout)
         print()
         place.dismiss()
         return 0
-    print(render(picture, style_of(sys.stdout)))
+    print(render(snapshot, style_of(sys.stdout)))
     print()
     processes = "one process" if parts == 1 else f"{parts} processes"
     print(f"{args.workload} on simulated {args.devices} devices, {processes}, {took:.1f} s")
-    _tell_the_end(place, picture)
+    _tell_the_end(place, snapshot)
     return 0
 
 
-def _run(place: Stage, seconds: float | None) -> dict[str, Any]:
-    """All steps, and the picture of the moment when every process holds all it will hold, or has died."""
+def _run(place: DemoSession, seconds: float | None) -> dict[str, Any]:
+    """All steps, and the snapshot of the moment when every process holds all it will hold, or has died."""
     deadline = None if seconds is None else time.monotonic() + seconds
-    picture = None
+    snapshot = None
     while place.acting:
         place.beat()
         late = deadline is not None and time.monotonic() >= deadline
         if late or not place.busy:
             if place.acting:
-                picture = place.snapshot()
+                snapshot = place.snapshot()
             break
         place.go_on()
         if deadline is not None:
             time.sleep(_TICK)
-    return picture or _after_death(place)
+    return snapshot or _after_death(place)
 
 
 class _Going(threading.Thread):
     """Lets the workload go on at its pace while somebody looks at it, and keeps what went wrong."""
 
-    def __init__(self, place: Stage, seconds: float | None) -> None:
+    def __init__(self, place: DemoSession, seconds: float | None) -> None:
         super().__init__(daemon=True, name="workload")
         self.trouble: Exception | None = None
         self._place = place
@@ -167,7 +167,7 @@ class _Going(threading.Thread):
         self.join(_NOTICE_SECONDS)  # no longer: a worker that is stopped must not keep us
 
 
-def _watch(place: Stage, args: argparse.Namespace) -> dict[str, Any]:
+def _watch(place: DemoSession, args: argparse.Namespace) -> dict[str, Any]:
     """Live: the dashboard, until q."""
     going = _Going(place, args.seconds)
     going.start()
@@ -190,20 +190,20 @@ def _watch(place: Stage, args: argparse.Namespace) -> dict[str, Any]:
     return place.snapshot() if place.acting else _after_death(place)
 
 
-def _after_death(place: Stage) -> dict[str, Any]:
-    """The picture once the server has noticed that the processes are gone."""
+def _after_death(place: DemoSession) -> dict[str, Any]:
+    """The snapshot once the server has noticed that the processes are gone."""
     gone = {worker.pid for worker in place.workers}
     deadline = time.monotonic() + _NOTICE_SECONDS
     while True:
-        picture = place.snapshot()
-        if not any(p["pid"] in gone and p["state"] != "exited" for p in picture["processes"]):
-            return picture
+        snapshot = place.snapshot()
+        if not any(p["pid"] in gone and p["state"] != "exited" for p in snapshot["processes"]):
+            return snapshot
         if time.monotonic() > deadline:
             raise CommandError(f"the server did not notice the deaths within {_NOTICE_SECONDS:g} s")
         time.sleep(0.002)
 
 
-def _tell_the_end(place: Stage, picture: dict[str, Any]) -> None:
+def _tell_the_end(place: DemoSession, snapshot: dict[str, Any]) -> None:
     """What each process did last, and what is left when all have ended."""
     for worker in place.workers:
         print(f"  pid {worker.pid}: {printable(_last_words(worker))}")
@@ -211,7 +211,7 @@ def _tell_the_end(place: Stage, picture: dict[str, Any]) -> None:
     after = _after_death(place)
     pids = {worker.pid for worker in place.workers}
     left = sum(size for p in after["processes"] if p["pid"] in pids and p["state"] != "exited" for size in _sizes(p))
-    freed = sum(size for p in picture["processes"] if p["pid"] in pids for size in _sizes(p))
+    freed = sum(size for p in snapshot["processes"] if p["pid"] in pids for size in _sizes(p))
     print(f"After they had ended: {human(freed)} were given back, {human(left)} are left.")
 
 

@@ -18,7 +18,7 @@ import sys
 from ttmem.agent import AgentMissing
 from ttmem.cli import complain
 from ttmem.doctor.checks import document, examine, exit_code
-from ttmem.doctor.context import Scene
+from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.elf import NotALibrary
 from ttmem.doctor.hook_coverage import look
 from ttmem.doctor.wheel_checks import find
@@ -57,7 +57,7 @@ def _interpreter(text: str) -> str:
 def run(args: argparse.Namespace) -> int:
     if args.wheel is not None:
         return _wheel(args)
-    found = examine(Scene(args.root, os.environ, api=args.api, python=args.python))
+    found = examine(DoctorContext(args.root, os.environ, api=args.api, python=args.python))
     print(json.dumps(document(found)) if args.json else render(found, verbose=args.verbose))
     return exit_code(found)
 

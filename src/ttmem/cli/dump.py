@@ -74,13 +74,13 @@ def _reports(args: argparse.Namespace) -> int:
         found = read(args.reports)
     except ReportError as error:
         raise CommandError(str(error)) from None
-    picture, why_none = None, ""
+    snapshot, why_none = None, ""
     try:
-        picture = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_ANSWER_SECONDS)
+        snapshot = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_ANSWER_SECONDS)
     except ApiError as error:
         why_none = str(error)
     with Answered("dump"):
-        data = document(found, args.reports, time.time(), picture, why_none)
+        data = document(found, args.reports, time.time(), snapshot, why_none)
     print(json.dumps(data) if args.json else render(data))
     for problem in found.problems:
         complain(f"ttmem dump: {problem}")

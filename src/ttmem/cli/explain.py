@@ -27,7 +27,7 @@ from ttmem.documents import explanation as data
 from ttmem.ingest.clock import rfc3339
 from ttmem.model.events import Failed
 from ttmem.model.printable import printable
-from ttmem.recording.event_file import MAGIC, JournalError, JournalReader
+from ttmem.recording.event_file import MAGIC, EventFileError, EventFileReader
 from ttmem.show.explain_text import render
 from ttmem.show.text import style_of
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             found, dropped = _read(file)
     except OSError as error:
         raise CommandError(f"{name}: {error.strerror}") from None
-    except JournalError as error:
+    except EventFileError as error:
         raise CommandError(f"{name}: {error}") from None
     shown = found if args.all else found[-1:]
     if args.json:
@@ -107,7 +107,7 @@ def _of_events(file: BinaryIO) -> tuple[list[Found], int]:
             found.append((", ".join(filter(None, (rfc3339(time, 3), who))), 1, verdict))
 
     ledger.failing = look
-    reader = JournalReader(file)
+    reader = EventFileReader(file)
     reader.replay(ledger)
     if reader.cut:
         print("ttmem explain: the file ends inside an entry; looked at up to its last whole one", file=sys.stderr)

@@ -24,7 +24,7 @@ from ttmem.cli import CommandError
 from ttmem.imports.detection import find, read
 from ttmem.imports.graph import NotACapture
 from ttmem.imports.import_result import summary, write
-from ttmem.imports.to_events import Translation
+from ttmem.imports.to_events import EventTranslation
 from ttmem.model.geometry import BOARDS
 from ttmem.model.units import human
 from ttmem.recording.output_files import EVENTS, check_replaceable
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 def _translated(args: argparse.Namespace, path: Path, out: Path) -> dict[str, Any]:
     """Read, write, and say what was in it. Whatever a file has in the place of what ttnn writes there is its fault."""
     try:
-        translation = Translation(read(path, args.rank), args.board)
+        translation = EventTranslation(read(path, args.rank), args.board)
         if not translation.recording.steps or not translation.machine.chips:
             raise NotACapture("nothing in it touches a device; a capture sees only the thread that began it")
         try:

@@ -70,40 +70,40 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_server(args: argparse.Namespace) -> str:
     try:
-        picture = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_PATIENCE)
-        chip, query = _asked(args, picture)
+        snapshot = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_PATIENCE)
+        chip, query = _asked(args, snapshot)
         found = get_document(f"/cores?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=_PATIENCE)
     except ApiError as error:
         raise CommandError(str(error)) from None
-    return _text(args, picture, chip, found)
+    return _text(args, snapshot, chip, found)
 
 
 def _of_file(args: argparse.Namespace) -> str:
-    ledger, picture = replay(args.file, args.at)
-    chip, query = _asked(args, picture)
-    return _text(args, picture, chip, _cores(ledger, query))
+    ledger, snapshot = replay(args.file, args.at)
+    chip, query = _asked(args, snapshot)
+    return _text(args, snapshot, chip, _cores(ledger, query))
 
 
-def _asked(args: argparse.Namespace, picture: Json) -> tuple[Json, dict[str, str]]:
+def _asked(args: argparse.Namespace, snapshot: Json) -> tuple[Json, dict[str, str]]:
     """The chip, and what to ask about it."""
     try:
-        chip = _chosen(args.chip, picture["chips"], picture)
+        chip = _chosen(args.chip, snapshot["chips"], snapshot)
     except UnknownChip as error:
         raise CommandError(str(error)) from None
     return chip, {"chip": chip["chip"], **({} if args.core is None else {"core": args.core})}
 
 
-def _text(args: argparse.Namespace, picture: Json, chip: Json, found: Json) -> str:
+def _text(args: argparse.Namespace, snapshot: Json, chip: Json, found: Json) -> str:
     if args.json:
         return json.dumps(found)
     style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
-    names = Names(picture["chips"], style)
+    names = Names(snapshot["chips"], style)
     board = f" {chip['board']}" if chip["board"] else ""
     text = render(found, names.full(chip["chip"]).strip() + board, style)
     if chip["memory"]["uncertain"]:
         doubt = f"uncertain: the agent counted {meanings_text(chip['memory']['uncertain'])}"
         text += "\n\n" + "\n".join(wrap(doubt, style, "  ", ""))
-    others = [names_of(other)[0] for other in picture["chips"] if other is not chip]
+    others = [names_of(other)[0] for other in snapshot["chips"] if other is not chip]
     if args.chip is None and others:
         more = f"{', '.join(others[:8])}{' ...' if len(others) > 8 else ''}"
         text += "\n\n" + "\n".join(wrap(style.clean(f"`ttmem l1 CHIP` shows another chip: {more}"), style))
@@ -119,10 +119,10 @@ def _cores(ledger: Ledger, query: dict[str, str]) -> Any:
         raise CommandError(str(error.args[0])) from None
 
 
-def _chosen(name: str | None, chips: list[dict[str, Any]], picture: dict[str, Any]) -> dict[str, Any]:
+def _chosen(name: str | None, chips: list[dict[str, Any]], snapshot: dict[str, Any]) -> dict[str, Any]:
     """The chip that was named, else the one that is nearest to trouble."""
     if name is not None:
-        chip_id = only(picture, [name])["chips"][0]["chip"]
+        chip_id = only(snapshot, [name])["chips"][0]["chip"]
         return next(chip for chip in chips if chip["chip"] == chip_id)
     if not chips:
         raise CommandError("there is no chip, and nobody has spoken of one; `ttmem doctor` says more")

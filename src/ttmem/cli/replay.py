@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fold a recorded event file again and show the picture it ends in.
+"""Fold a recorded event file again and show the snapshot it ends in.
 
 The account is nothing but a fold over events, so this is exactly what the server showed at that moment.
 """
@@ -17,12 +17,12 @@ from ttmem.account.ledger import Ledger
 from ttmem.analyze.breakdown import Breakdown
 from ttmem.cli import CommandError, complain
 from ttmem.documents.peaks import peaks
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.ingest.clock import rfc3339
 from ttmem.l1.core_map import numbers
 from ttmem.model.kinds import KERNEL_KINDS
 from ttmem.model.units import human
-from ttmem.recording.event_file import JournalError, JournalReader
+from ttmem.recording.event_file import EventFileError, EventFileReader
 from ttmem.show.breakdown_table import WORDS
 from ttmem.show.breakdown_table import render as render_breakdown
 from ttmem.show.smi_screen import render
@@ -37,7 +37,7 @@ class Replay(NamedTuple):
     """An event file, folded."""
 
     ledger: Ledger
-    picture: dict[str, Any]
+    snapshot: dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    ledger, picture = replay(args.file, args.at)
+    ledger, snapshot = replay(args.file, args.at)
     style = style_of(sys.stdout)
     if args.peaks:
         found = peaks(ledger)
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         breakdown = _breakdown(ledger, args.by)
         print(json.dumps(breakdown) if args.json else render_breakdown(breakdown))
     else:
-        print(json.dumps(picture) if args.json else render(picture, style))
+        print(json.dumps(snapshot) if args.json else render(snapshot, style))
     return 0
 
 
@@ -71,22 +71,22 @@ def replay(path: str, at: str | None) -> Replay:
     ledger = Ledger()
     try:
         with open(path, "rb") as file:
-            reader = JournalReader(file)
+            reader = EventFileReader(file)
             last = reader.replay(ledger, until)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None
-    except JournalError as error:
+    except EventFileError as error:
         raise CommandError(f"{path}: {error}") from None
     if reader.cut:
         complain(f"ttmem: {path} ends inside an entry; shown up to its last whole one")
-    picture = snapshot(
+    found = take_snapshot(
         ledger,
         time=rfc3339(last or 0.0),
         host="replay",
         sources=[{"name": "recording", "state": "cut off" if reader.cut else "ok", "detail": None}],
         physical=numbers,
     )
-    return Replay(ledger, picture)
+    return Replay(ledger, found)
 
 
 def _breakdown(ledger: Ledger, by: str) -> dict[str, Any]:

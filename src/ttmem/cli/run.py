@@ -28,8 +28,8 @@ from ttmem.model.units import human, parse
 from ttmem.recording.output_files import RUN_REPORT, open_report, overwrite
 from ttmem.run.launch import LaunchError
 from ttmem.run.launch import run as launch
-from ttmem.run.result import Report
-from ttmem.run.session import Collector
+from ttmem.run.result import RunResult
+from ttmem.run.session import Session
 from ttmem.show.run_text import render
 
 LEAKED, OVER_BUDGET, NOT_SEEN = 3, 4, 5
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         except LaunchError as error:
             _warn(str(error))
             return 127 if isinstance(error.__cause__, FileNotFoundError) else 126
-        report = Report(command, ended, collector, socket.gethostname())
+        report = RunResult(command, ended, collector, socket.gethostname())
         written = out is None or _write(out, args.json, report)
     if not args.quiet:
         by = args.by or ("line" if args.stacks else "op")
@@ -95,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
     return _verdict(args, report) or (0 if written else 1)
 
 
-def _collector(record: str | None) -> Collector:
+def _collector(record: str | None) -> Session:
     try:
-        return Collector(_warn, record)
+        return Session(_warn, record)
     except OSError as error:
         raise CommandError(f"cannot write {record}: {error.strerror}" if record else str(error)) from None
 
@@ -110,7 +110,7 @@ def _open_report(path: str) -> int:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _write(out: int, path: str, report: Report) -> bool:
+def _write(out: int, path: str, report: RunResult) -> bool:
     """What the command ended with is not forgotten because a disk is full."""
     try:
         data = report.data()
@@ -123,7 +123,7 @@ def _write(out: int, path: str, report: Report) -> bool:
     return True
 
 
-def _verdict(args: argparse.Namespace, report: Report) -> int:
+def _verdict(args: argparse.Namespace, report: RunResult) -> int:
     """One line a verdict; the command's own failure comes first."""
     code = 0
     limits = ((Pool.DRAM, args.max_dram), (Pool.L1, args.max_l1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One picture of the machine: chips and how they are, who holds them, and where their memory goes.
+"""One snapshot of the machine: chips and how they are, who holds them, and where their memory goes.
 
 With a server everything it knows, without one what the machine itself shows: telemetry, who has a chip open, and
 tt-metal's own counters. No chip is opened, and no job disturbed.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ttmem.show.local_snapshot import Look
+    from ttmem.show.local_snapshot import LocalSnapshot
 
     Json = dict[str, Any]
 
@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         dest="refresh",
         type=_refresh,
-        help=f"watch, with so many ms from picture to picture ({_REFRESH})",
+        help=f"watch, with so many ms from snapshot to snapshot ({_REFRESH})",
     )
-    parser.add_argument("-n", metavar="N", dest="count", type=_count, help="watch, and end after N pictures")
+    parser.add_argument("-n", metavar="N", dest="count", type=_count, help="watch, and end after N snapshots")
     parser.add_argument(
         "-d", type=chip_names, metavar="CHIP", dest="chips", action="append", default=[],
         help="only this chip and who is on it: its number, PCI address or id; several with commas, or -d again",
@@ -70,7 +70,7 @@ def _refresh(text: str) -> int:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of pictures")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of snapshots")
     return int(text)
 
 
@@ -97,7 +97,7 @@ class _View:
         self.empty = False
 
     def emit(self) -> None:
-        """Print one picture."""
+        """Print one snapshot."""
         if self._args.json:
             import json
 
@@ -112,44 +112,44 @@ class _View:
         self._printed += 1
 
     def text(self) -> str:
-        """One picture as a screen."""
+        """One snapshot as a screen."""
         from ttmem.show.smi_screen import render
         from ttmem.show.text import style_of
 
         style = style_of(sys.stdout, ascii=self._args.ascii, colour=not self._args.no_color)
-        return self._shown(lambda picture: render(picture, style, whole=bool(self._wanted)))
+        return self._shown(lambda snapshot: render(snapshot, style, whole=bool(self._wanted)))
 
     def _shown(self, form: Callable[[Json], str]) -> str:
-        """A new picture in some form."""
-        picture = self._look.picture()
+        """A new snapshot in some form."""
+        snapshot = self._look.snapshot()
         if not self._look.answered:
-            return form(self._picked(picture))
+            return form(self._picked(snapshot))
         with Answered("smi"):
-            return form(self._picked(picture))
+            return form(self._picked(snapshot))
 
-    def _picked(self, picture: Json) -> Json:
-        self.empty = not picture["chips"] and not picture["processes"]
+    def _picked(self, snapshot: Json) -> Json:
+        self.empty = not snapshot["chips"] and not snapshot["processes"]
         if not self._wanted:
-            return picture
+            return snapshot
         from ttmem.show.chip_selector import UnknownChip, only
 
         try:
-            return only(picture, self._wanted)
+            return only(snapshot, self._wanted)
         except UnknownChip as error:
             raise CommandError(str(error)) from None
 
 
 class _Look:
-    """The server's picture if there is a server, else what the machine shows by itself."""
+    """The server's snapshot if there is a server, else what the machine shows by itself."""
 
     def __init__(self, api: str | None, root: str, umd: str | None) -> None:
         self._api, self._root, self._umd = api, root, umd
-        self._look: Look | None = None
+        self._look: LocalSnapshot | None = None
         self._asked_again = 0.0
-        self.answered = False  # is the last picture a server's?
+        self.answered = False  # is the last snapshot a server's?
         self._absent = "", ""  # why there is no server, in a word and in a sentence
 
-    def picture(self) -> Json:
+    def snapshot(self) -> Json:
         found = self._ask() if time.monotonic() >= self._asked_again else None
         self.answered = found is not None
         if found is None:
@@ -181,10 +181,10 @@ class _Look:
 
     def _alone(self, account: Json | None) -> Json:
         """What we see of the machine ourselves, with a server's account if there is one."""
-        from ttmem.show.local_snapshot import Look, no_account
+        from ttmem.show.local_snapshot import LocalSnapshot, no_account
 
-        self._look = self._look or Look(self._root)
-        return self._look.picture(account or no_account(*self._absent), self._with_umd if self._umd else None)
+        self._look = self._look or LocalSnapshot(self._root)
+        return self._look.snapshot(account or no_account(*self._absent), self._with_umd if self._umd else None)
 
     def _with_umd(self, seen: Json) -> Json:
         from ttmem.sources import umd

@@ -23,7 +23,7 @@ _THEMES = ("dark", "light", "high-contrast", "mono")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-r", metavar="MS", dest="refresh", type=_refresh,
-        help="ms from picture to picture, 100 to 10000 (default: as last time, at first 500)",
+        help="ms from snapshot to snapshot, 100 to 10000 (default: as last time, at first 500)",
     )  # fmt: skip
     parser.add_argument(
         "-d", type=chip_names, metavar="CHIP", dest="chips", action="append", default=[],
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last one
     terminal = all(stream is not None and stream.isatty() for stream in streams)
     if not terminal or os.environ.get("TERM", "dumb") == "dumb":
-        raise CommandError("this is not a terminal it can draw on; `ttmem smi -w` prints one picture after another")
+        raise CommandError("this is not a terminal it can draw on; `ttmem smi -w` prints one snapshot after another")
     try:
         import textual  # noqa: F401
     except ImportError:

@@ -14,13 +14,13 @@ _Cell = list[int]
 _Key = tuple[int | None, str]
 
 
-class Tally:
+class ClientTotals:
     """What is live now and was at most since the last reset.
 
-    >>> tally = Tally()
-    >>> tally.add(0, 0, 4096, 8192)
-    >>> tally.remove(0, 0, 4096, 8192)
-    >>> tally.read()[0, "dram"]
+    >>> totals = ClientTotals()
+    >>> totals.add(0, 0, 4096, 8192)
+    >>> totals.remove(0, 0, 4096, 8192)
+    >>> totals.read()[0, "dram"]
     Reading(used=0, reserved=0, peak=4096, reserved_peak=8192)
     """
 

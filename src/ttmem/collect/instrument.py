@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from ttmem.collect.client import AllocationClient
-from ttmem.collect.ttnn_graph import Buffer, Program, hidden_parts, pairs, read
+from ttmem.collect.ttnn_graph import GraphBuffer, GraphProgram, hidden_parts, pairs, read
 from ttmem.collect.ttnn_library import Patches, devices, flat, import_ttnn, intact
 from ttmem.collect.ttnn_mesh import Mesh
 
@@ -232,11 +232,11 @@ class Instrument:
             if self._dataflow_buffers and any(number is not None for _, number in programs):
                 self._reveal(call if succeeded else call._replace(again=None), programs)
 
-    def _take(self) -> list[tuple[Program, int | None]]:
+    def _take(self) -> list[tuple[GraphProgram, int | None]]:
         """End the capture and report what it tells; the programs, and for those that were made their numbers."""
         call, self._thread.call = self._thread.call, None
         events = list(read(self._graph.end_graph_capture() or ()))
-        programs: list[tuple[Program, int | None]] = []
+        programs: list[tuple[GraphProgram, int | None]] = []
         with self._lock:
             if call is None or not self._on:
                 return []
@@ -244,7 +244,7 @@ class Instrument:
                 mesh = self._mesh(event.mesh, call)
                 if mesh is None:
                     self._counts["lost"] += 1
-                elif isinstance(event, Buffer):
+                elif isinstance(event, GraphBuffer):
                     mesh.apply(event, call.name)
                 elif event.cached:
                     programs.append((event, None))
@@ -256,9 +256,9 @@ class Instrument:
                 self._meshes[ident].settle([n for program, n in programs if program.mesh == ident and n is not None])
         return programs
 
-    def _reveal(self, call: _Call, programs: list[tuple[Program, int | None]]) -> None:
+    def _reveal(self, call: _Call, programs: list[tuple[GraphProgram, int | None]]) -> None:
         """Run an operation virtually and report what that tells of the programs it made."""
-        runs: list[Program] = []
+        runs: list[GraphProgram] = []
         if call.again is not None and intact(self._ttnn, (call.args, call.kwargs)):
             kwargs = {name: value for name, value in call.kwargs.items() if name not in _QUEUES}
             runs = self._run_virtually(functools.partial(call.again, *call.args, **kwargs))
@@ -273,7 +273,7 @@ class Instrument:
                 else:
                     mesh.revealed(number, parts, program.name)
 
-    def _run_virtually(self, again: Callable[[], Any]) -> list[Program]:
+    def _run_virtually(self, again: Callable[[], Any]) -> list[GraphProgram]:
         """The programs an operation would run. Nothing is allocated or sent to the device.
 
         It finds its programs in the cache and sets their arguments to the virtual buffers; each run for real sets them
@@ -290,7 +290,7 @@ class Instrument:
         finally:
             mine.virtual = False
             nodes = self._graph.end_graph_capture()
-        return [event for event in read(nodes or ()) if isinstance(event, Program)]
+        return [event for event in read(nodes or ()) if isinstance(event, GraphProgram)]
 
     # -- devices -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ttmem.collect.client_totals import Tally
+from ttmem.collect.client_totals import ClientTotals
 from ttmem.model.core_sets import split_core_id
 from ttmem.model.events import (
     MAX_SIZE,
@@ -52,7 +52,7 @@ class LiveTable:
 
     def __init__(self) -> None:
         self.devices: dict[int, DeviceOpened] = {}
-        self.tally = Tally()
+        self.tally = ClientTotals()
         self._allocations: dict[Key, Allocated] = {}
         self._parts: dict[tuple[int, int], set[Key]] = {}  # of a device's program
         self._writes: dict[Key, Kind] = {}  # what lies where a core was written to

@@ -86,7 +86,7 @@ def memory_summary(device: int | None = None) -> str:
     return "\n".join(lines)
 
 
-class Stretch(NamedTuple):
+class PhaseFigures(NamedTuple):
     """What one kind on one device did in a phase."""
 
     begin: int
@@ -116,8 +116,8 @@ class phase:
         self.name = str(name)
         self.meter: str | None = None  # "agent", "client" or "reporter", once it has begun
         # Its number, that of the phase around it, and who measures: several, if it is within itself.
-        self._begun: list[tuple[int, int, Recorder | None]] = []
-        self._stretches: dict[_Key, Stretch] = {}
+        self._begun: list[tuple[int, int, PhaseRecorder | None]] = []
+        self._stretches: dict[_Key, PhaseFigures] = {}
 
     def begin(self, kind: str | None = None, device: int | None = None) -> int | None:
         """Bytes allocated when it began."""
@@ -170,12 +170,12 @@ class phase:
 
         return measured  # type: ignore[return-value]
 
-    def _stretch(self, kind: str | None, device: int | None) -> Stretch | None:
+    def _stretch(self, kind: str | None, device: int | None) -> PhaseFigures | None:
         """None before it ended, without a meter, and of a kind that the meter does not see."""
         kind, device = _known(kind), _whole(device)
         found = self._stretches.get((device, kind))
         if found is None and (None, kind) in self._stretches:
-            return Stretch(0, 0, 0)  # nothing of that kind was ever on that device
+            return PhaseFigures(0, 0, 0)  # nothing of that kind was ever on that device
         return found
 
 
@@ -203,10 +203,10 @@ class Peaks:
         begin = {key: reading.used for key, reading in readings.items()}
         self._open[ident] = _Open(begin, dict(begin))
 
-    def end(self, ident: int, readings: Readings) -> dict[_Key, Stretch]:
+    def end(self, ident: int, readings: Readings) -> dict[_Key, PhaseFigures]:
         self._fold(readings)
         begin, peaks = self._open.pop(ident)
-        return {key: Stretch(begin.get(key, 0), peaks[key], reading.used) for key, reading in readings.items()}
+        return {key: PhaseFigures(begin.get(key, 0), peaks[key], reading.used) for key, reading in readings.items()}
 
     def added(self, key: _Key, reading: Reading) -> Reading:
         """A reading with the peaks since the user last reset them."""
@@ -223,7 +223,7 @@ class Peaks:
                 phase.peaks[key] = max(phase.peaks.get(key, 0), reading.peak)
 
 
-class Recorder:
+class PhaseRecorder:
     """A meter, and the peaks it has given away so far."""
 
     def __init__(self, name: str, meter: Meter, peaks: Peaks) -> None:
@@ -243,7 +243,7 @@ class Recorder:
         with self.peaks.lock:
             self.peaks.begin(ident, self.meter.phase_began(ident, name, parent))
 
-    def end(self, ident: int) -> dict[_Key, Stretch]:
+    def end(self, ident: int) -> dict[_Key, PhaseFigures]:
         with self.peaks.lock:
             return self.peaks.end(ident, self.meter.phase_ended(ident))
 
@@ -255,16 +255,16 @@ _agent = AgentMeter()
 _peaks: weakref.WeakKeyDictionary[object, Peaks] = weakref.WeakKeyDictionary()
 
 
-def _recorder() -> Recorder:
+def _recorder() -> PhaseRecorder:
     """The best meter there is now."""
     if _agent.available():
-        return Recorder("agent", _agent, _peaks_of(_agent))
+        return PhaseRecorder("agent", _agent, _peaks_of(_agent))
     newest = client.newest()
     if newest is not None:
-        return Recorder("client", ClientMeter(newest), _peaks_of(newest.table))
+        return PhaseRecorder("client", ClientMeter(newest), _peaks_of(newest.table))
     reporter = memory_reporter.running()
     if reporter is not None:
-        return Recorder("reporter", ReporterMeter(reporter), _peaks_of(reporter))
+        return PhaseRecorder("reporter", ReporterMeter(reporter), _peaks_of(reporter))
     raise NoMeter(_NO_METER)
 
 

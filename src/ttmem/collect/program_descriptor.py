@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from ttmem.collect.client import AllocationClient
-from ttmem.collect.ttnn_graph import Part, placed
+from ttmem.collect.ttnn_graph import GraphPart, placed
 from ttmem.model.core_sets import CoreRange, cores_of, mask_of
 from ttmem.model.kinds import Kind
 
@@ -54,14 +54,14 @@ class DescriptorSizes(NamedTuple):
                 taken.update(dict.fromkeys(cores_of(buffer.cores), buffer.size))
         return max(taken.values(), default=0)
 
-    def placed(self, base: int, unit: int) -> list[Part]:
+    def placed(self, base: int, unit: int) -> list[GraphPart]:
         """The circular buffers with the addresses ttnn will give them, without those that lie in tensors.
 
         ``base`` is the first: ``ttnn._ttnn.reports.get_device_info(device).address_at_first_l1_cb_buffer``. All are
         multiples of ``unit``: ``ttnn.get_dram_alignment()``.
         """
         parts = [
-            Part(0, Kind.CB, buffer.address or 0, buffer.size, buffer.cores, buffer.shared)
+            GraphPart(0, Kind.CB, buffer.address or 0, buffer.size, buffer.cores, buffer.shared)
             for buffer in self.circular_buffers
         ]
         return placed((), parts, base, unit)

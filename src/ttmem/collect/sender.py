@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
 
-from ttmem.collect.client_totals import Tally
+from ttmem.collect.client_totals import ClientTotals
 from ttmem.collect.live_table import LiveTable
 from ttmem.collect.meters import Reading
-from ttmem.collect.server_connection import Line
+from ttmem.collect.server_connection import ServerConnection
 from ttmem.model.events import Event, Lost
 from ttmem.wire.client_encode import encode
 from ttmem.wire.endpoint import search_paths
@@ -39,7 +39,7 @@ _FOLD_SECONDS = 2.0  # that a question waits for whoever folds; for ever, if it 
 _LAST_SECONDS = 1.0  # to send what is left when nobody reports any more
 
 
-class _Look:
+class _LiveQuery:
     """A question in the queue: what is live by all that stands before it. A mark is put in its very place."""
 
     def __init__(self, reset: bool, mark: Event | None) -> None:
@@ -47,7 +47,7 @@ class _Look:
         self._mark = mark
         self.readings: dict[tuple[int | None, str], Reading] | None = None
 
-    def answer(self, tally: Tally) -> Event | None:
+    def answer(self, tally: ClientTotals) -> Event | None:
         self.readings = tally.read()
         if self._reset:
             tally.reset_peaks()
@@ -63,7 +63,7 @@ class Sender:
         self.users = 1  # who share it (see shared)
         self.open = True
         self._deadline = 0.0  # of sending, once it is closed
-        self._queue: deque[Event | int | _Look] = deque()  # a number is a flush that waits for its answer
+        self._queue: deque[Event | int | _LiveQuery] = deque()  # a number is a flush that waits for its answer
         self._folding = threading.Lock()  # not one that a thread could take twice: a table must not change within
         self._starting = threading.Lock()
         self._running = False
@@ -71,7 +71,7 @@ class Sender:
         self._bell: SimpleQueue[None] = SimpleQueue()  # an Event is not to be set by who interrupts its setting
         self._rung = False
         self._live = LiveTable()
-        self._line: Line | None = None
+        self._line: ServerConnection | None = None
         self._head_events = 0  # of what is being sent
         self._resending: Iterator[bytes] | None = None
         self._pieces: deque[tuple[bytes, int]] = deque()  # to be sent after that: records, and how many events
@@ -129,7 +129,7 @@ class Sender:
 
     def measure(self, *, reset: bool = False, mark: Event | None = None) -> dict[tuple[int | None, str], Reading]:
         """What is live by everything put so far. With a mark, as of the moment when that is put, by this call."""
-        look = _Look(reset, mark)
+        look = _LiveQuery(reset, mark)
         self._queue.append(look)
         if self.open and self._start():
             self._ring()
@@ -320,13 +320,13 @@ class Sender:
         else:
             time.sleep(0)  # not a wait: whoever folds gets the interpreter, instead of us queueing ever more
 
-    def _connect(self) -> Line | None:
+    def _connect(self) -> ServerConnection | None:
         now = time.monotonic()
         if now < self._next_try:
             return None
         self._next_try = now + _RETRY_SECONDS
         try:
-            line = Line(self._paths or search_paths(), self._hello)
+            line = ServerConnection(self._paths or search_paths(), self._hello)
         except OSError as error:
             self._trouble = f"no server: {error}"
             return None
@@ -383,7 +383,7 @@ class Sender:
             self._backlog -= len(piece)
             return piece
 
-    def _receive(self, line: Line) -> None:
+    def _receive(self, line: ServerConnection) -> None:
         """Acknowledgements, and the news that the server has gone."""
         token = line.receive(wait=bool(self._waiting) and not line.sending)
         if token is not None:

@@ -16,7 +16,7 @@ _CONNECT_SECONDS = 0.5
 _MOMENT = 20  # milliseconds
 
 
-class Line:
+class ServerConnection:
     """One connection. Every error of it is an OSError."""
 
     def __init__(self, paths: list[str], hello: bytes) -> None:

@@ -21,7 +21,7 @@ _PARTS = {
 _core_mask = lru_cache(maxsize=256)(lambda text: mask_of(parse_ranges(text)))
 
 
-class Buffer(NamedTuple):
+class GraphBuffer(NamedTuple):
     """A buffer that came or went, on all chips of a mesh."""
 
     came: bool
@@ -32,7 +32,7 @@ class Buffer(NamedTuple):
     per_bank: int
 
 
-class Part(NamedTuple):
+class GraphPart(NamedTuple):
     """What a program holds of L1: ``size`` bytes on each of its cores, of a chip or, in a virtual run, of a mesh."""
 
     device: int
@@ -47,32 +47,32 @@ class Part(NamedTuple):
         return self.size * self.cores.bit_count()
 
 
-class Program(NamedTuple):
+class GraphProgram(NamedTuple):
     """What a device operation executed: one program for all chips it ran on, or several, each with its parts."""
 
     name: str
     mesh: int
     cached: bool
-    groups: list[list[Part]]  # in a run for real all parts are in the first
+    groups: list[list[GraphPart]]  # in a run for real all parts are in the first
     chips: list[int]
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[GraphPart]:
         return [part for group in self.groups for part in group]
 
 
-def read(nodes: Iterable[Node]) -> Iterator[Buffer | Program]:
+def read(nodes: Iterable[Node]) -> Iterator[GraphBuffer | GraphProgram]:
     """What happened, in its order. A program comes when its operation has ended, also if that failed.
 
     In a run for real a program's circular buffers are told only when it is made, and its other parts never; in a
     virtual one all are told, without their addresses.
     """
-    functions: list[Program | None] = []
+    functions: list[GraphProgram | None] = []
     for node in nodes:
         what, params = node["node_type"], node["params"] or {}
         if what == "function_start":
             hit = params.get("program_cache_hit")
-            functions.append(None if hit is None else Program(str(params["name"]), -1, _true(hit), [], []))
+            functions.append(None if hit is None else GraphProgram(str(params["name"]), -1, _true(hit), [], []))
         elif what == "function_end":
             ended = functions.pop() if functions else None
             if ended is not None and ended.groups:
@@ -80,7 +80,7 @@ def read(nodes: Iterable[Node]) -> Iterator[Buffer | Program]:
         elif what in ("buffer_allocate", "buffer_deallocate"):
             kind = BUFFER_KINDS[int(params["buffer_type"])]
             sizes = int(params["address"]), int(params["size"]), int(params["max_size_per_bank"])
-            yield Buffer(what == "buffer_allocate", int(params["device_id"]), kind, *sizes)
+            yield GraphBuffer(what == "buffer_allocate", int(params["device_id"]), kind, *sizes)
         else:
             at = next((n for n in range(len(functions) - 1, -1, -1) if functions[n] is not None), None)
             if at is not None:
@@ -88,7 +88,7 @@ def read(nodes: Iterable[Node]) -> Iterator[Buffer | Program]:
     yield from (program for program in reversed(functions) if program is not None and program.groups)
 
 
-def _with(program: Program | None, what: str, params: Mapping[str, Any]) -> Program | None:
+def _with(program: GraphProgram | None, what: str, params: Mapping[str, Any]) -> GraphProgram | None:
     """The program and what one more node says of it."""
     if program is None:
         return None
@@ -100,7 +100,7 @@ def _with(program: Program | None, what: str, params: Mapping[str, Any]) -> Prog
     elif what in _PARTS and program.groups:
         kind, shared = _PARTS[what]
         program.groups[-1].append(
-            Part(
+            GraphPart(
                 *(int(params["device_id"]), kind, int(params["address"]), int(params["size"])),
                 *(_core_mask(str(params["core_range_set"])), shared is not None and _true(params[shared])),
             )
@@ -113,7 +113,9 @@ def _true(value: object) -> bool:
     return value not in (False, 0, "0", "false")
 
 
-def pairs(real: Sequence[Program], virtual: Sequence[Program]) -> list[tuple[Program, Program | None]]:
+def pairs(
+    real: Sequence[GraphProgram], virtual: Sequence[GraphProgram]
+) -> list[tuple[GraphProgram, GraphProgram | None]]:
     """Each program of a run for real with the same one of a virtual run, if that is certain.
 
     A virtual run may leave a program out, for instance a move to where the data already is. So programs of one name
@@ -124,7 +126,7 @@ def pairs(real: Sequence[Program], virtual: Sequence[Program]) -> list[tuple[Pro
     return [(p, next(waiting[p.name]) if p.name in waiting else None) for p in real]
 
 
-def hidden_parts(made: Program, virtual: Program | None, base: int, unit: int) -> list[Part] | None:
+def hidden_parts(made: GraphProgram, virtual: GraphProgram | None, base: int, unit: int) -> list[GraphPart] | None:
     """What the making of a program did not tell of it, by a virtual run; on each of its chips. None if unknown.
 
     That is its dataflow buffers and scratchpads. If its chips have programs of their own, these are made on other
@@ -145,7 +147,7 @@ def hidden_parts(made: Program, virtual: Program | None, base: int, unit: int) -
     return placed(on_one_chip, [part for part in first if part.kind is not Kind.CB], base, unit)
 
 
-def placed(known: Sequence[Part], parts: Sequence[Part], base: int, unit: int) -> list[Part]:
+def placed(known: Sequence[GraphPart], parts: Sequence[GraphPart], base: int, unit: int) -> list[GraphPart]:
     """Those of the parts that take memory of their own, with their addresses.
 
     ttnn does not tell these, but it places the parts of a program one after the other, beginning at the base, each

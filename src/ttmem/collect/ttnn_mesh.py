@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from ttmem.collect.client import AllocationClient
-from ttmem.collect.ttnn_graph import Buffer, Part, Program
+from ttmem.collect.ttnn_graph import GraphBuffer, GraphPart, GraphProgram
 from ttmem.model.geometry import Arch, Geometry
 from ttmem.model.identity import ChipInfo, assumed_chip_id
 from ttmem.model.kinds import Kind
@@ -46,7 +46,7 @@ class Mesh:
 
     # -- buffers -------------------------------------------------------------------------------------------------
 
-    def apply(self, buffer: Buffer, tag: str) -> None:
+    def apply(self, buffer: GraphBuffer, tag: str) -> None:
         """Report what an operation did."""
         if buffer.kind in _KINDS and buffer.address:  # at address 0 there are only virtual ones
             place = int(buffer.kind), buffer.address
@@ -94,7 +94,7 @@ class Mesh:
 
     # -- programs ------------------------------------------------------------------------------------------------
 
-    def made(self, number: int, program: Program) -> None:
+    def made(self, number: int, program: GraphProgram) -> None:
         """Report a new program and its circular buffers."""
         chips = sorted(set(program.chips) | {part.device for part in program.parts}) or self.chips
         self._programs[number] = chips
@@ -103,13 +103,13 @@ class Mesh:
         for part in program.parts:
             self._part(part.device, number, part, program.name)
 
-    def revealed(self, number: int, parts: list[Part], tag: str) -> None:
+    def revealed(self, number: int, parts: list[GraphPart], tag: str) -> None:
         """Report what a virtual run told of a program."""
         for chip in self._programs[number]:
             for part in parts:
                 self._part(chip, number, part, tag)
 
-    def _part(self, chip: int, number: int, part: Part, tag: str) -> None:
+    def _part(self, chip: int, number: int, part: GraphPart, tag: str) -> None:
         what: dict[str, Any] = {
             "device_id": chip,
             "size": part.total,

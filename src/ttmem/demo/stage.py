@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from ttmem.sim.driver import VARIABLE, Driver, has_driver
-from ttmem.sim.workloads import Part
+from ttmem.sim.workloads import WorkerPart
 from ttmem.wire.api_client import ApiError, NoServer, get_json
 from ttmem.wire.endpoint import api_path
 
@@ -112,7 +112,7 @@ class Worker:
                     pass
 
 
-class Stage:
+class DemoSession:
     """A server to ask, the workers of a workload, and the driver of their chips if that is simulated, too."""
 
     def __init__(self, path: str, folder: str, *, private: bool) -> None:
@@ -130,8 +130,8 @@ class Stage:
             raise StageError(f"the server is gone: {error}") from None
 
     def snapshot(self) -> dict[str, Any]:
-        picture: dict[str, Any] = get_json("/snapshot", socket_path=api_path(self.path))
-        return picture
+        found: dict[str, Any] = get_json("/snapshot", socket_path=api_path(self.path))
+        return found
 
     def cast(self, workload: str, devices: str, parts: int, rounds: int) -> None:
         """Start the processes of a workload."""
@@ -139,7 +139,7 @@ class Stage:
         env[VARIABLE] = "0" if self.driver is None else "1"
         command = [sys.executable, "-m", "ttmem.demo.worker", workload, "--devices", devices, "--rounds", str(rounds)]
         for number in range(parts):
-            chips = Part(devices, number, parts).chips
+            chips = WorkerPart(devices, number, parts).chips
             self.workers.append(Worker([*command, "--part", str(number), "--parts", str(parts)], env, chips))
 
     @property
@@ -171,7 +171,7 @@ class Stage:
 
 
 @contextmanager
-def stage(path: str | None, machine: str | None = None) -> Iterator[Stage]:
+def stage(path: str | None, machine: str | None = None) -> Iterator[DemoSession]:
     """A stage on the server of that path, or on a private one if there is none.
 
     A private server sees the telemetry of the chips of ``machine``, if one is named.
@@ -188,7 +188,7 @@ def stage(path: str | None, machine: str | None = None) -> Iterator[Stage]:
             looks = ["--no-machine"] if simulated is None else ["--machine", simulated]
             command = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", path, *looks]
             server = subprocess.Popen(command, stderr=errors, preexec_fn=_end_with_parent)
-        found = Stage(path, folder, private=server is not None)
+        found = DemoSession(path, folder, private=server is not None)
         try:
             while not _up(path, must=server is None):
                 if server is not None and server.poll() is not None:

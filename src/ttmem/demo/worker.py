@@ -16,7 +16,7 @@ from ttmem import sim
 from ttmem.collect.memory_reporter import MemoryReporter
 from ttmem.sim import device as devices
 from ttmem.sim import truth
-from ttmem.sim.workloads import HELD, Part, find
+from ttmem.sim.workloads import HELD, WorkerPart, find
 
 _FLUSH_SECONDS = 30.0
 _LAST_SECONDS = 2.0  # whoever has let go of us may have let go of the server, too
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--truth", action="store_true")
     args = parser.parse_args(argv)
-    steps = find(args.workload)(Part(args.devices, args.part, args.parts), args.rounds)
+    steps = find(args.workload)(WorkerPart(args.devices, args.part, args.parts), args.rounds)
     client = devices.default_tracker().client
     for did in steps:
         MemoryReporter(devices.opened(), client=client, view=sim.get_memory_view).publish()

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import ttmem
 from ttmem.agent import NAME, AgentMissing, library
 from ttmem.doctor import elf
-from ttmem.doctor.context import Scene
-from ttmem.doctor.findings import Said, broken, ok, unknown, warning
+from ttmem.doctor.context import DoctorContext
+from ttmem.doctor.findings import Message, broken, ok, unknown, warning
 from ttmem.doctor.required_symbols import required_symbols
 from ttmem.run.environment import preload
 
@@ -25,7 +25,7 @@ print(version().decode())
 """
 
 
-def agent(scene: Scene) -> Iterator[Said]:
+def agent(scene: DoctorContext) -> Iterator[Message]:
     """Would `ttmem run` work?"""
     try:
         loaded = preload(scene.env)
@@ -53,7 +53,7 @@ def agent(scene: Scene) -> Iterator[Said]:
     yield _load(path, loaded, scene)
 
 
-def _load(path: str, loaded: str, scene: Scene) -> Said:
+def _load(path: str, loaded: str, scene: DoctorContext) -> Message:
     looked = f"LD_PRELOAD={path} {scene.python}"
     env = {**scene.env, "LD_PRELOAD": loaded, "TTMEM_AGENT": "0", "LC_ALL": "C"}
     try:

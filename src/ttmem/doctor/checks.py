@@ -14,17 +14,17 @@ from ttmem.doctor import container_checks as container
 from ttmem.doctor import machine_checks as machine
 from ttmem.doctor import server_checks as server
 from ttmem.doctor import shm_checks as memory
-from ttmem.doctor import snapshot_checks as picture
+from ttmem.doctor import snapshot_checks as snapshot
 from ttmem.doctor import wheel_checks as wheel
 from ttmem.doctor import workload_checks as workload
-from ttmem.doctor.context import Scene
-from ttmem.doctor.findings import LEVELS, Finding, Said
+from ttmem.doctor.context import DoctorContext
+from ttmem.doctor.findings import LEVELS, Finding, Message
 from ttmem.ingest.clock import rfc3339
 
 SCHEMA = "ttmem.doctor/1"
 
 # The names are in docs/troubleshooting.md, a section each.
-CHECKS: dict[str, Callable[[Scene], Iterator[Said]]] = {
+CHECKS: dict[str, Callable[[DoctorContext], Iterator[Message]]] = {
     "driver": machine.driver,
     "chips": machine.chips,
     "device-files": machine.device_files,
@@ -41,15 +41,15 @@ CHECKS: dict[str, Callable[[Scene], Iterator[Said]]] = {
     "hooks": wheel.hooks,
     "untracked": workload.untracked,
     "tracking-variable": workload.tracking_variable,
-    "silent-clients": picture.silent_clients,
-    "agent-trouble": picture.agent_trouble,
-    "losses": picture.losses,
-    "per-core-only": picture.per_core_only,
-    "amounts": picture.amounts,
+    "silent-clients": snapshot.silent_clients,
+    "agent-trouble": snapshot.agent_trouble,
+    "losses": snapshot.losses,
+    "per-core-only": snapshot.per_core_only,
+    "amounts": snapshot.amounts,
 }
 
 
-def examine(scene: Scene) -> list[Finding]:
+def examine(scene: DoctorContext) -> list[Finding]:
     """What all checks find. One that fails says so, and the others go on."""
     found: list[Finding] = []
     for name, check in CHECKS.items():

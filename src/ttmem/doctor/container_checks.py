@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 
 from ttmem.doctor import endpoints as places
-from ttmem.doctor.context import Scene
-from ttmem.doctor.findings import Said, ok, some, warning
+from ttmem.doctor.context import DoctorContext
+from ttmem.doctor.findings import Message, ok, some, warning
 
 # The kernel's own numbers of the namespaces that the machine starts in.
 _FIRST = {"pid": "pid:[4026531836]", "ipc": "ipc:[4026531839]"}
@@ -16,7 +16,7 @@ _MARKS = ("docker", "kubepods", "containerd", "libpod", "lxc", "crio")
 _SHARE = "docker run $(ttmem env --format docker) ..."
 
 
-def container(scene: Scene) -> Iterator[Said]:
+def container(scene: DoctorContext) -> Iterator[Message]:
     """Are we in a container, and what of the machine can be seen from inside?"""
     sign = _sign(scene)
     foreign = {int(kmd): number for kmd, number in scene.machine["foreign"].items() if number}
@@ -51,7 +51,7 @@ def container(scene: Scene) -> Iterator[Said]:
         yield ok("/.dockerenv, cgroups, namespaces", f"{where}; {shared}")
 
 
-def _sign(scene: Scene) -> str | None:
+def _sign(scene: DoctorContext) -> str | None:
     """What gives a container away."""
     for file in ("/.dockerenv", "/run/.containerenv"):
         if os.path.exists(scene.path(file)):
@@ -66,7 +66,7 @@ def _sign(scene: Scene) -> str | None:
     return None
 
 
-def _is_first(scene: Scene, kind: str) -> bool | None:
+def _is_first(scene: DoctorContext, kind: str) -> bool | None:
     """Are we in the namespace that the machine started in? None if that cannot be seen."""
     try:
         return os.readlink(scene.path(f"/proc/self/ns/{kind}")) == _FIRST[kind]

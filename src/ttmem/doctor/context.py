@@ -42,7 +42,7 @@ class User(NamedTuple):
         return f"pid {self.pid} ({self.name})"
 
 
-class Scene:
+class DoctorContext:
     """Everything a check may look at."""
 
     def __init__(
@@ -166,7 +166,7 @@ class Scene:
         return next((place for place in self.places if place.health is not None), None)
 
     @cached_property
-    def picture(self) -> Json | None:
+    def snapshot(self) -> Json | None:
         """The server's snapshot; None if there is no server, or it does not answer."""
         answer: Json | None = self.ask("/snapshot")
         return answer
@@ -184,7 +184,7 @@ class Scene:
     @property
     def reporting(self) -> set[int]:
         """The processes that the server hears."""
-        processes = (self.picture or {}).get("processes", [])
+        processes = (self.snapshot or {}).get("processes", [])
         return {process["pid"] for process in processes if process["state"] == "tracked" and process["pid"] is not None}
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 LEVELS = ("broken", "warning", "unknown", "ok")  # worst first; unknown: it could not be looked at
 
 
-class Said(NamedTuple):
+class Message(NamedTuple):
     """One thing that a check says. It may say several, and knows its own name as little as the text on a sign does."""
 
     level: str
@@ -27,20 +27,20 @@ class Finding(NamedTuple):
     todo: str | None
 
 
-def ok(looked_at: str, found: str) -> Said:
-    return Said("ok", looked_at, found, None)
+def ok(looked_at: str, found: str) -> Message:
+    return Message("ok", looked_at, found, None)
 
 
-def warning(looked_at: str, found: str, todo: str) -> Said:
-    return Said("warning", looked_at, found, todo)
+def warning(looked_at: str, found: str, todo: str) -> Message:
+    return Message("warning", looked_at, found, todo)
 
 
-def broken(looked_at: str, found: str, todo: str) -> Said:
-    return Said("broken", looked_at, found, todo)
+def broken(looked_at: str, found: str, todo: str) -> Message:
+    return Message("broken", looked_at, found, todo)
 
 
-def unknown(looked_at: str, found: str, todo: str | None = None) -> Said:
-    return Said("unknown", looked_at, found, todo)
+def unknown(looked_at: str, found: str, todo: str | None = None) -> Message:
+    return Message("unknown", looked_at, found, todo)
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

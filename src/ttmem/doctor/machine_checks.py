@@ -8,8 +8,8 @@ import re
 import stat
 from collections.abc import Iterator
 
-from ttmem.doctor.context import Json, Scene
-from ttmem.doctor.findings import Said, broken, count, ok, some, unknown, warning
+from ttmem.doctor.context import DoctorContext, Json
+from ttmem.doctor.findings import Message, broken, count, ok, some, unknown, warning
 
 _TENSTORRENT = "0x1e52"
 # What came with which driver, oldest first.
@@ -28,7 +28,7 @@ _STATES = {
 }
 
 
-def driver(scene: Scene) -> Iterator[Said]:
+def driver(scene: DoctorContext) -> Iterator[Message]:
     """Is the driver loaded, and new enough to tell what we want to know?"""
     where = "/sys/module/tenstorrent"
     if not scene.listed("/sys"):
@@ -57,7 +57,7 @@ def driver(scene: Scene) -> Iterator[Said]:
         yield warning(f"{where}/version", f"{found} lacks {lacking}", "update tt-kmd to 2.7.0 or later")
 
 
-def _no_driver(scene: Scene) -> Said:
+def _no_driver(scene: DoctorContext) -> Message:
     slots = scene.listed("/sys/bus/pci/devices") or []
     cards = [slot for slot in slots if scene.read(f"/sys/bus/pci/devices/{slot}/vendor") == _TENSTORRENT]
     if cards:
@@ -78,7 +78,7 @@ def _numbers(version: str | None) -> tuple[int, ...] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def chips(scene: Scene) -> Iterator[Said]:
+def chips(scene: DoctorContext) -> Iterator[Message]:
     """Do the chips answer?"""
     found = scene.machine["chips"]
     bad = [chip for chip in found if chip["telemetry"]["state"] in _STATES]
@@ -94,7 +94,7 @@ def chips(scene: Scene) -> Iterator[Said]:
         )
 
 
-def device_files(scene: Scene) -> Iterator[Said]:
+def device_files(scene: DoctorContext) -> Iterator[Message]:
     """Has every chip its file in /dev, may we use it, and is there a chip behind every file?"""
     folder = "/dev/tenstorrent"
     expected = {chip["kmd"] for chip in scene.machine["chips"] if chip["telemetry"]["state"] != "gone"}
@@ -126,13 +126,13 @@ def device_files(scene: Scene) -> Iterator[Said]:
         yield ok(folder, files if expected else "none, and no chip that wants one")
 
 
-def _access(scene: Scene, path: str) -> tuple[bool, int]:
+def _access(scene: DoctorContext, path: str) -> tuple[bool, int]:
     """May we use it, and what others may: asked of the kernel. Opening it would wake the chip and make us a holder."""
     where = scene.path(path)
     return os.access(where, os.R_OK | os.W_OK), stat.S_IMODE(os.stat(where).st_mode) & 0o666
 
 
-def hugepages(scene: Scene) -> Iterator[Said]:
+def hugepages(scene: DoctorContext) -> Iterator[Message]:
     """Without an IOMMU tt-metal exchanges data with a chip through pages of 1 GiB, at least one for each chip."""
     bare = [chip for chip in scene.machine["chips"] if not _translated(scene, chip)]
     if not bare:
@@ -162,13 +162,13 @@ def hugepages(scene: Scene) -> Iterator[Said]:
         yield ok(_HUGEPAGES, f"{have}, {'?' if free is None else free} of them free, mounted on {_MOUNT}")
 
 
-def _translated(scene: Scene, chip: Json) -> bool:
+def _translated(scene: DoctorContext, chip: Json) -> bool:
     """As UMD finds it out: DMA or DMA-FQ; an identity mapping does not count."""
     kind = scene.read(f"/sys/class/tenstorrent/tenstorrent!{chip['kmd']}/device/iommu_group/type")
     return kind is not None and kind.startswith("DMA")
 
 
-def _mounted(scene: Scene) -> bool:
+def _mounted(scene: DoctorContext) -> bool:
     for line in (scene.read("/proc/mounts") or "").splitlines():
         fields = line.split()
         if len(fields) >= 4 and fields[1] == _MOUNT and fields[2] == "hugetlbfs":

@@ -26,7 +26,7 @@ _TOKEN = re.compile(r'"[^"\n]*"|\w+|\S')
 _IGNORED = re.compile(r"^\s*(//|#).*$", re.MULTILINE)
 
 
-class Need(NamedTuple):
+class KindRequirement(NamedTuple):
     """A group of kinds, and every function without which the agent does not track it."""
 
     what: str
@@ -50,7 +50,7 @@ class RequiredSymbols(NamedTuple):
     """Functions it only calls."""
     older: dict[str, str]
     """Functions it calls where a wheel lacks some of those above."""
-    needs: tuple[Need, ...]
+    needs: tuple[KindRequirement, ...]
     """Without the first one, nothing is tracked at all."""
     unknown: dict[str, tuple[str, ...]]
     """What is not known without some functions that no kind needs."""
@@ -102,7 +102,7 @@ def parse(text: str) -> RequiredSymbols:
         else:
             raise ValueError(f"{macro} is no entry of {NAME}")
     needs = tuple(
-        Need(
+        KindRequirement(
             what,
             tuple(name for name in hooks if group in needed_for[name]),
             tuple(name for name in calls if group in needed_for[name]),

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import ttmem
 from ttmem.doctor import endpoints as places
-from ttmem.doctor.context import Scene
+from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.endpoints import Place, listener
-from ttmem.doctor.findings import Said, broken, count, ok, some, warning
+from ttmem.doctor.findings import Message, broken, count, ok, some, warning
 from ttmem.wire.endpoint import LEGACY_PATH
 
 
-def server(scene: Scene) -> Iterator[Said]:
+def server(scene: DoctorContext) -> Iterator[Message]:
     """Does a server answer, and is it of this version?"""
     place = scene.server
     looked = some([one.path for one in scene.places])
@@ -51,7 +51,7 @@ def server(scene: Scene) -> Iterator[Said]:
         )  # fmt: skip
 
 
-def sockets(scene: Scene) -> Iterator[Said]:
+def sockets(scene: DoctorContext) -> Iterator[Message]:
     """Is somebody, or something, on a path where programs look for the server?"""
     problems = [said for place in scene.places if (said := _problem(place, alone=scene.server is None)) is not None]
     yield from problems
@@ -66,7 +66,7 @@ def sockets(scene: Scene) -> Iterator[Said]:
         yield ok(some([place.path for place in scene.places]), "nobody else is there")
 
 
-def _problem(place: Place, *, alone: bool) -> Said | None:
+def _problem(place: Place, *, alone: bool) -> Message | None:
     """``alone``: no server answers anywhere, so it is worse."""
     judge = broken if alone else warning
     if place.state == places.FOREIGN:
@@ -91,7 +91,7 @@ def _problem(place: Place, *, alone: bool) -> Said | None:
     return None
 
 
-def legacy_socket(scene: Scene) -> Iterator[Said]:
+def legacy_socket(scene: DoctorContext) -> Iterator[Message]:
     """Programs built with the proof of concept know one path only."""
     path = scene.path(LEGACY_PATH)
     found = listener(path, named=True)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from ttmem.doctor.context import Json, Scene
-from ttmem.doctor.findings import Said, broken, count, ok, some, unknown, warning
+from ttmem.doctor.context import DoctorContext, Json
+from ttmem.doctor.findings import Message, broken, count, ok, some, unknown, warning
 from ttmem.model.units import human, parse
 
 _FOLDER = "/dev/shm"
@@ -16,7 +16,7 @@ _FULL = 1 << 20  # a file for each of 32 chips, and UMD's locks
 _SUMS = ("dram", "l1", "l1_small", "trace")
 
 
-def shm(scene: Scene) -> Iterator[Said]:
+def shm(scene: DoctorContext) -> Iterator[Message]:
     """Is it there, in memory, writable, and is there room?"""
     path = scene.path(_FOLDER)
     if not os.path.isdir(path):
@@ -57,7 +57,7 @@ def shm(scene: Scene) -> Iterator[Said]:
         yield ok(_FOLDER, f"{'a tmpfs' if mount else 'there'}, writable, {sizes}")
 
 
-def _mount(scene: Scene) -> tuple[str, int | None] | None:
+def _mount(scene: DoctorContext) -> tuple[str, int | None] | None:
     """(type, size if it has a limit) of what is mounted there last; None if nothing is."""
     found = None
     for line in (scene.read("/proc/mounts") or "").splitlines():
@@ -71,7 +71,7 @@ def _mount(scene: Scene) -> tuple[str, int | None] | None:
     return found
 
 
-def shm_files(scene: Scene) -> Iterator[Said]:
+def shm_files(scene: DoctorContext) -> Iterator[Message]:
     """tt-metal's counters: whose can be read, and what do the dead still hold in them?"""
     files: list[Json] = scene.machine["shm"]
     pattern = f"{_FOLDER}/tt_device_*_memory"
@@ -106,7 +106,7 @@ def shm_files(scene: Scene) -> Iterator[Said]:
         yield ok(pattern, f"{count(len(files), 'file')}, nothing of dead processes in them")
 
 
-def _left_over(files: list[Json]) -> Iterator[Said]:
+def _left_over(files: list[Json]) -> Iterator[Message]:
     """A job on 32 chips leaves 32 files behind: one finding for all that the same processes left."""
     groups: dict[tuple[bool, tuple[int, ...]], list[Json]] = {}
     for file in files:

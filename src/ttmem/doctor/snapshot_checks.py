@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ttmem.doctor.context import Json, Scene
-from ttmem.doctor.findings import Said, count, ok, some, unknown, warning
+from ttmem.doctor.context import DoctorContext, Json
+from ttmem.doctor.findings import Message, count, ok, some, unknown, warning
 from ttmem.documents.notes import name_of
 from ttmem.model.uncertain_reasons import meanings_text
 from ttmem.model.units import complete, human
@@ -17,14 +17,14 @@ _TIMES = 100
 _SMALL = 1 << 20  # an allocation
 
 
-def _tracked(scene: Scene) -> list[Json] | None:
+def _tracked(scene: DoctorContext) -> list[Json] | None:
     """The processes that report; None if no server can be asked."""
-    if scene.picture is None:
+    if scene.snapshot is None:
         return None
-    return [process for process in scene.picture["processes"] if process["state"] == "tracked"]
+    return [process for process in scene.snapshot["processes"] if process["state"] == "tracked"]
 
 
-def _nobody(scene: Scene, route: str) -> Said:
+def _nobody(scene: DoctorContext, route: str) -> Message:
     return unknown(route, "no server to ask" if scene.server is None else "the server did not answer in time")
 
 
@@ -32,7 +32,7 @@ def _name(process: Json) -> str:
     return f"pid {process['pid'] or '?'} ({process['name'] or '?'})"
 
 
-def silent_clients(scene: Scene) -> Iterator[Said]:
+def silent_clients(scene: DoctorContext) -> Iterator[Message]:
     """Who is connected and has not reported anything?"""
     tracked = _tracked(scene)
     if tracked is None or scene.server is None or scene.server.health is None:
@@ -57,7 +57,7 @@ def silent_clients(scene: Scene) -> Iterator[Said]:
         yield ok("/processes", f"{count(len(tracked), 'process reports', 'processes report')}{more}")
 
 
-def agent_trouble(scene: Scene) -> Iterator[Said]:
+def agent_trouble(scene: DoctorContext) -> Iterator[Message]:
     """What do the sources themselves say that they cannot see?"""
     tracked = _tracked(scene)
     if tracked is None:
@@ -77,12 +77,12 @@ def agent_trouble(scene: Scene) -> Iterator[Said]:
         yield ok("/processes", "no source complains")
 
 
-def losses(scene: Scene) -> Iterator[Said]:
+def losses(scene: DoctorContext) -> Iterator[Message]:
     """Did events get lost or refused, and does the account agree with the allocators?"""
-    if scene.picture is None:
+    if scene.snapshot is None:
         yield _nobody(scene, "/snapshot")
         return
-    odd = scene.picture["anomalies"]
+    odd = scene.snapshot["anomalies"]
     if odd["dropped"]:
         yield warning(
             "/snapshot", f"{count(odd['dropped'], 'event was', 'events were')} dropped: peaks in between may be missed",
@@ -93,13 +93,13 @@ def losses(scene: Scene) -> Iterator[Said]:
             "/snapshot", f"{count(odd['rejected'], 'record was', 'records were')} refused as senseless",
             "the server's standard error says which and why; client and server may be of different versions",
         )  # fmt: skip
-    partial = [chip for chip in scene.picture["chips"] if _share(chip) < 1.0]
+    partial = [chip for chip in scene.snapshot["chips"] if _share(chip) < 1.0]
     for chip in partial:
         yield warning(
             "/snapshot", f"{name_of(chip)}: {complete(_share(chip))} of what the allocators say is tracked",
             "start the program anew with `ttmem run`: what was allocated before the agent came is not known",
         )  # fmt: skip
-    uncertain = [process for process in scene.picture["processes"] if process["uncertain"]]
+    uncertain = [process for process in scene.snapshot["processes"] if process["uncertain"]]
     for process in uncertain:
         yield warning(
             "/snapshot", f"{_name(process)}: uncertain: its agent counted {meanings_text(process['uncertain'])}",
@@ -114,7 +114,7 @@ def _share(chip: Json) -> float:
     return 1.0 if share is None else share
 
 
-def per_core_only(scene: Scene) -> Iterator[Said]:
+def per_core_only(scene: DoctorContext) -> Iterator[Message]:
     """A patched tt-metal reports code that it writes to cores in one place, and buffers in another that may be off."""
     tracked = _tracked(scene)
     if tracked is None:
@@ -147,12 +147,12 @@ def _single_cores(listed: Json | None) -> bool:
     )
 
 
-def amounts(scene: Scene) -> Iterator[Said]:
+def amounts(scene: DoctorContext) -> Iterator[Message]:
     """If L1 shows KBs: is that all the workload ever took?"""
-    if scene.picture is None:
+    if scene.snapshot is None:
         yield _nobody(scene, "/snapshot")
         return
-    chips = scene.picture["chips"]
+    chips = scene.snapshot["chips"]
     lean = [chip for chip in chips if _in_dram(chip["memory"])]
     if lean:
         dram, l1 = sum(chip["memory"]["dram"]["used"] for chip in lean), max(c["memory"]["l1"]["peak"] for c in lean)

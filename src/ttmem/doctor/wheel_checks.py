@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from ttmem.agent import AgentMissing
 from ttmem.doctor import elf
-from ttmem.doctor.context import Scene
-from ttmem.doctor.findings import Said, broken, ok, some, unknown, warning
+from ttmem.doctor.context import DoctorContext
+from ttmem.doctor.findings import Message, broken, ok, some, unknown, warning
 from ttmem.doctor.hook_coverage import IN_ITS_STEAD, look
 from ttmem.doctor.locate import Wheel, locate
 
@@ -17,7 +17,7 @@ _PYTHONS = ("3.10", "3.12")  # that there are wheels for
 _PROVEN = "use a ttnn that ttmem is proven with: 0.81.1, or one that docs/compatibility.md has as exact"
 
 
-def ttnn(scene: Scene) -> Iterator[Said]:
+def ttnn(scene: DoctorContext) -> Iterator[Message]:
     """Is ttnn there?"""
     found = scene.wheel
     if isinstance(found, str):
@@ -71,7 +71,7 @@ def find(path: str, env: Mapping[str, str]) -> str:
     return library
 
 
-def hooks(scene: Scene) -> Iterator[Said]:
+def hooks(scene: DoctorContext) -> Iterator[Message]:
     """Hook by hook: what would the agent see with the libraries that are installed or in use?"""
     libraries: dict[tuple[int, int], str] = {}
     found = scene.wheel
@@ -93,7 +93,7 @@ def hooks(scene: Scene) -> Iterator[Said]:
             yield unknown(path, f"what the agent needs of it is not known: {missing}")
 
 
-def _hooks_of(path: str) -> Iterator[Said]:
+def _hooks_of(path: str) -> Iterator[Message]:
     found = look(path)
     first = found.kinds[0]
     if first.reason is not None:

@@ -12,14 +12,14 @@ import os
 from collections.abc import Iterator
 
 from ttmem.collect.client import ENABLE_VARIABLE
-from ttmem.doctor.context import Scene, User
-from ttmem.doctor.findings import Said, count, ok, some, unknown, warning
+from ttmem.doctor.context import DoctorContext, User
+from ttmem.doctor.findings import Message, count, ok, some, unknown, warning
 
 SHM_VARIABLE = "TT_METAL_SHM_TRACKING_DISABLED"
 _RUN = "start it with `ttmem run -- COMMAND`, or with the variables of `ttmem env`"
 
 
-def _hidden(scene: Scene) -> Iterator[Said]:
+def _hidden(scene: DoctorContext) -> Iterator[Message]:
     """What could not be looked into, once for all checks of processes."""
     stuck = [user.label for user in scene.users if user.hangs]
     if stuck:
@@ -35,7 +35,7 @@ def _hidden(scene: Scene) -> Iterator[Said]:
         yield unknown("who holds a device", str(state["detail"]))
 
 
-def untracked(scene: Scene) -> Iterator[Said]:
+def untracked(scene: DoctorContext) -> Iterator[Message]:
     """Who uses a device and does not report?"""
     looked = "/proc/*/maps of who uses a device"
     yield from _hidden(scene)
@@ -44,10 +44,10 @@ def untracked(scene: Scene) -> Iterator[Said]:
     if bare:
         yield warning(looked, f"without the agent, and nobody reports for it: {some(bare)}", _RUN)
     for user in silent:
-        if user.agent and scene.picture is not None:
+        if user.agent and scene.snapshot is not None:
             yield warning(looked, f"{user.label} has the agent loaded, and the server hears nothing of it", _mute(user))
     reporting = [user for user in scene.users if user.pid in scene.reporting]
-    loaded = [user for user in silent if user.agent and scene.picture is None]
+    loaded = [user for user in silent if user.agent and scene.snapshot is None]
     if not silent or loaded == silent:
         parts = [
             f"{count(len(reporting), 'process reports', 'processes report')}" if reporting else "",
@@ -73,7 +73,7 @@ def _mute(user: User) -> str:
     )
 
 
-def tracking_variable(scene: Scene) -> Iterator[Said]:
+def tracking_variable(scene: DoctorContext) -> Iterator[Message]:
     """Is TT_ALLOC_TRACKING_ENABLED exactly "1", in time, and does the program know it at all?"""
     patched: dict[tuple[int, int], bool] = {}
     problems: dict[tuple[str, str], list[str]] = {}
@@ -99,7 +99,7 @@ def _inexact(value: str | None) -> tuple[str, str]:
     )
 
 
-def _variable_of(user: User, scene: Scene, patched: dict[tuple[int, int], bool]) -> tuple[str, str] | None:
+def _variable_of(user: User, scene: DoctorContext, patched: dict[tuple[int, int], bool]) -> tuple[str, str] | None:
     """What is wrong with a process, and what to do about it."""
     if user.environ is None or user.agent or user.pid in scene.reporting:
         return None
@@ -131,7 +131,7 @@ def _knows(metal: str | None, patched: dict[tuple[int, int], bool]) -> bool | No
         return None
 
 
-def shm_tracking(scene: Scene) -> Iterator[Said]:
+def shm_tracking(scene: DoctorContext) -> Iterator[Message]:
     """Are tt-metal's own counters switched off?"""
     off = [user.label for user in scene.users if (user.environ or {}).get(SHM_VARIABLE, "").startswith("1")]
     todo = f"start it without {SHM_VARIABLE}; or with `ttmem run`, which does not need them"

@@ -18,7 +18,7 @@ from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.documents.snapshot import shown_chips
 from ttmem.ingest.time_slices import in_turns, pause, slices
-from ttmem.l1.core_map import Core, L1Map, Survey
+from ttmem.l1.core_map import Core, CoreMapBuilder, L1Map
 from ttmem.l1.core_segments import Segment, has_data, segments
 from ttmem.model.core_sets import ROW
 from ttmem.model.geometry import Geometry
@@ -38,7 +38,7 @@ _MOST_SEGMENTS = 500
 _MOST_KERNELS = 100
 
 
-class _Made(NamedTuple):
+class _BuiltMap(NamedTuple):
     map: L1Map
     seq: int  # of the last event that it knows
     time: float
@@ -58,8 +58,8 @@ class Cores:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._made: dict[Chip, _Made] = {}
-        self._making: dict[Chip, asyncio.Task[_Made]] = {}
+        self._made: dict[Chip, _BuiltMap] = {}
+        self._making: dict[Chip, asyncio.Task[_BuiltMap]] = {}
         self._numbers: dict[Chip, _Numbers] = {}
         self._refresh: asyncio.Task[None] | None = None
         self._next = 0.0
@@ -105,7 +105,7 @@ class Cores:
             "age_s": self._age(found),
         }
 
-    def _age(self, found: _Made | _Numbers) -> float:
+    def _age(self, found: _BuiltMap | _Numbers) -> float:
         """0.0 only if nothing happened since, however short ago it was."""
         return 0.0 if found.seq == self._ledger.seq else max(0.001, round(monotonic() - found.time, 3))
 
@@ -126,7 +126,7 @@ class Cores:
         made = await self._map(chip, geometry)
         return _Json(made.map, may_see).chip(self._age(made), core)
 
-    async def _map(self, chip: Chip, geometry: Geometry) -> _Made:
+    async def _map(self, chip: Chip, geometry: Geometry) -> _BuiltMap:
         """One that is new enough, or that is being made, or a new one."""
         made = self._made.get(chip)
         if (
@@ -146,15 +146,15 @@ class Cores:
             del self._made[next(iter(self._made))]
         return made
 
-    async def _make(self, chip: Chip, geometry: Geometry) -> _Made:
+    async def _make(self, chip: Chip, geometry: Geometry) -> _BuiltMap:
         began, seq = monotonic(), self._ledger.seq
-        survey = Survey(chip, geometry)
+        survey = CoreMapBuilder(chip, geometry)
         async for allocations in slices(chip.holdings):
             for allocation in allocations:
                 survey.add(allocation)
         await in_turns(survey.finish())
         now = monotonic()
-        return _Made(survey.map, seq, now, now - began)
+        return _BuiltMap(survey.map, seq, now, now - began)
 
 
 def _mappable(chip: Chip) -> Geometry | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ttmem.analyze.failure_types import Failure
-from ttmem.analyze.process_layout import Block, Piece
+from ttmem.analyze.process_layout import Block, ProgramBuffer
 from ttmem.analyze.verdicts import Advice, Verdict
 from ttmem.documents.explanation_text import advice_text, headline
 from ttmem.model.core_sets import CoreRange, format_ranges, ranges_of
@@ -58,7 +58,7 @@ def _block(block: Block) -> Json:
     return {**block._asdict(), "kind": block.kind.label, "cause": block.cause.name.lower()}
 
 
-def _piece(piece: Piece) -> Json:
+def _piece(piece: ProgramBuffer) -> Json:
     return {**piece._asdict(), "kind": piece.kind.label, "cores": format_ranges(ranges_of(piece.cores))}
 
 

@@ -10,17 +10,17 @@ from ttmem.analyze.failure_types import (
     FREE_IN_BANK,
     ArenaFull,
     BelowLimit,
-    Beyond,
     Clash,
     CutsInto,
-    NoRoom,
     OutOfMemory,
+    PastEndOfL1,
     RingFull,
+    TooLittleL1,
     TraceFull,
     TraceOverlap,
 )
 from ttmem.analyze.hold_reasons import Cause
-from ttmem.analyze.process_layout import Block, Piece
+from ttmem.analyze.process_layout import Block, ProgramBuffer
 from ttmem.analyze.verdicts import Advice, Verdict
 from ttmem.model.core_sets import CoreRange
 from ttmem.model.kinds import Kind
@@ -47,9 +47,9 @@ def headline(verdict: Verdict) -> str:
         return f"out of memory: {found.per_bank} B of {found.kind.name} in each of {found.banks} banks, {verdict.why}"
     if isinstance(found, Clash):
         return f"clash: {_PARTS[found.kind]} reach {found.end - found.floor} B into an L1 buffer"
-    if isinstance(found, Beyond):
+    if isinstance(found, PastEndOfL1):
         return f"too much for L1: {_PARTS[found.kind]} end {found.end - found.l1_size} B above it"
-    if isinstance(found, NoRoom):
+    if isinstance(found, TooLittleL1):
         needs = "its smallest slice" if found.need is None else f"{found.need} B on a core"
         return f"too little L1 for {found.operation}: {needs}, {found.have} B of room"
     if isinstance(found, RingFull):
@@ -80,7 +80,7 @@ def sentences(verdict: Verdict) -> list[tuple[str, list[str]]]:
 def _where(verdict: Verdict) -> list[str]:
     found = verdict.failure
     lines = [", ".join(filter(None, (verdict.tag, short(verdict.line))))] if verdict.tag or verdict.line else []
-    if isinstance(found, (Clash, Beyond)):
+    if isinstance(found, (Clash, PastEndOfL1)):
         operation = f" {verdict.program.tag}" if verdict.program is not None and verdict.program.tag else ""
         program = f"program {found.program}{operation}" if isinstance(found, Clash) else operation.strip()
         lines.append(", ".join(filter(None, (program, f"cores {_cores(found.cores)}"))))
@@ -98,9 +98,9 @@ def _why(verdict: Verdict) -> list[str]:
             f"the {_PARTS[found.kind]} end at {found.end}, the lowest L1 buffer begins at {found.floor} (on all cores: "
             "L1 buffers are in lock step)"
         ]
-    if isinstance(found, Beyond):
+    if isinstance(found, PastEndOfL1):
         return [f"the {_PARTS[found.kind]} end at {found.end}, L1 at {found.l1_size}: no other buffer matters"]
-    if isinstance(found, NoRoom):
+    if isinstance(found, TooLittleL1):
         return [_why_refused(verdict, found)]
     if isinstance(found, RingFull):
         made_of = ", ".join(f"{name} {size}" for name, size in found.parts if size)
@@ -130,7 +130,7 @@ def _why_no_room(verdict: Verdict) -> str:
     return f"{asked}; how much is free the message does not tell"
 
 
-def _why_refused(verdict: Verdict, found: NoRoom) -> str:
+def _why_refused(verdict: Verdict, found: TooLittleL1) -> str:
     if found.counts == FREE_IN_BANK:
         return f"however it is sliced it needs more than the {found.have} B that are free in a bank of L1"
     needs = f"it reckons with {found.need} B on each core"
@@ -160,7 +160,7 @@ def block_text(block: Block) -> str:
     return f"{block.address} to {block.end}: {size} {block.kind.name} {whose}".rstrip()
 
 
-def piece_text(piece: Piece) -> str:
+def piece_text(piece: ProgramBuffer) -> str:
     """A circular or dataflow buffer of the program that was refused."""
     name = "scratchpad" if piece.kind is Kind.SCRATCHPAD else _PARTS[piece.kind].removesuffix("s")
     return f"{piece.start} to {piece.end}: {piece.end - piece.start} B {name} of the program"
@@ -190,7 +190,7 @@ def _free(advice: Advice, verdict: Verdict) -> str:
             f"{how} {_list(advice.blocks)}, {advice.value} B in every bank: then {advice.gives} B are free above the "
             "end of the program"
         )
-    if isinstance(verdict.failure, NoRoom):
+    if isinstance(verdict.failure, TooLittleL1):
         least = "at least " if advice.basis == v.AT_LEAST else ""
         then = (
             f"{advice.gives} B are free"
@@ -229,9 +229,9 @@ def _use_dram(advice: Advice, verdict: Verdict) -> str:
 
 
 def _shrink(advice: Advice, verdict: Verdict) -> str:
-    if isinstance(verdict.failure, NoRoom):
+    if isinstance(verdict.failure, TooLittleL1):
         return f"an operation that needs {advice.value} B less on each core: smaller shapes, rows or chunks"
-    kind = verdict.failure.kind if isinstance(verdict.failure, (Clash, Beyond)) else Kind.CB
+    kind = verdict.failure.kind if isinstance(verdict.failure, (Clash, PastEndOfL1)) else Kind.CB
     least = "at least " if advice.basis == v.AT_LEAST else ""
     return f"{_PARTS[kind]} that are {least}{advice.value} B smaller on each of these cores"
 
@@ -239,7 +239,7 @@ def _shrink(advice: Advice, verdict: Verdict) -> str:
 def _small_size(advice: Advice, verdict: Verdict) -> str:
     if advice.value is None:
         return f"open the device with an l1_small_size that is {advice.gives} B larger"
-    if isinstance(verdict.failure, (Clash, NoRoom)):
+    if isinstance(verdict.failure, (Clash, TooLittleL1)):
         return f"open the device with l1_small_size={advice.value}: all L1 buffers then lie {advice.gives} B higher"
     sure = {v.EXACT: "no less will do", v.AT_MOST: "less may do"}[advice.basis]
     return f"open the device with l1_small_size={advice.value}, {advice.gives} B more on each core: {sure}"

@@ -32,7 +32,7 @@ _SHM = ("state", "why", "version", "live", "stale", "totals", "updated")
 
 
 def merge(
-    picture: Json,
+    snapshot: Json,
     machine: Json,
     *,
     before: dict[str, joins.Memory] | None = None,
@@ -44,12 +44,12 @@ def merge(
     ``before`` remembers which unique id belongs to which PCI address, and is added to. ``differing`` are the lasting
     differences between account and counters, by pid and chip: see `differences`.
     """
-    found = joined(picture, machine, {} if before is None else before)
+    found = joined(snapshot, machine, {} if before is None else before)
     if before is not None:
         joins.remember(before, found, machine["chips"])
-    rows, by_place = _chips(picture, machine, found)
+    rows, by_place = _chips(snapshot, machine, found)
     files = _files(machine, rows, by_place, found)
-    processes = _Processes(picture, machine, by_place, may_see)
+    processes = _Processes(snapshot, machine, by_place, may_see)
     for file, row in files:
         _count(row, file, processes)
     unseen, held = processes.unseen(), processes.held()
@@ -59,21 +59,21 @@ def merge(
         row["held"] = row["chip"] in held or (False if all_seen and row["kmd"] is not None else None)
     rows.sort(key=lambda row: (row["kmd"] is None, row["kmd"] or 0, len(row["chip"]), row["chip"]))
     merged = {
-        **picture,
-        "sources": [*picture["sources"], *machine["sources"]],
+        **snapshot,
+        "sources": [*snapshot["sources"], *machine["sources"]],
         "driver": machine["driver"],
         "chips": rows,
         "processes": processes.rows,
         "sums": sums(rows, processes.rows),
     }
-    merged["notes"] = [*picture["notes"], *notes.of(merged, machine, [file for file, _ in files], differing or {})]
+    merged["notes"] = [*snapshot["notes"], *notes.of(merged, machine, [file for file, _ in files], differing or {})]
     return merged
 
 
 # -- chips ---------------------------------------------------------------------------------------------------------
 
 
-def joined(picture: Json, machine: Json, before: Mapping[str, joins.Memory]) -> dict[str, joins.Join]:
+def joined(snapshot: Json, machine: Json, before: Mapping[str, joins.Memory]) -> dict[str, joins.Join]:
     """Where the chips with a unique id are."""
     places = {chip["kmd"]: place_of(chip) for chip in machine["chips"]}
     uses: dict[int, tuple[dict[str, int | None], set[str]]] = {}
@@ -83,7 +83,7 @@ def joined(picture: Json, machine: Json, before: Mapping[str, joins.Memory]) -> 
         if process.get("settled", True):
             uses[process["pid"]] = {}, {places[kmd] for kmd in process["holds"] if kmd in places}
             starts[process["pid"]] = process["start"]
-    for process in picture["processes"]:
+    for process in snapshot["processes"]:
         pid = process["pid"]
         if process["state"] == "tracked" and pid in uses and _same(process["start"], starts[pid]):
             for share in process["chips"]:
@@ -98,7 +98,7 @@ def joined(picture: Json, machine: Json, before: Mapping[str, joins.Memory]) -> 
         for pid in users:
             if pid in uses:
                 uses[pid][0].setdefault(file["chip"], number)
-    known = {chip["chip"]: chip for chip in picture["chips"] if chip["unique_id"] is not None}
+    known = {chip["chip"]: chip for chip in snapshot["chips"] if chip["unique_id"] is not None}
     local = [
         chip_id
         for chip_id in (*known, *(file["chip"] for file in files))
@@ -118,15 +118,15 @@ def _nameless(file: Json) -> bool:
     return bool(file["chip"] == str(file["metal_id"]))
 
 
-def _chips(picture: Json, machine: Json, found: dict[str, joins.Join]) -> tuple[list[Json], dict[str, Json]]:
+def _chips(snapshot: Json, machine: Json, found: dict[str, joins.Join]) -> tuple[list[Json], dict[str, Json]]:
     """A row for every chip, and the rows by place."""
     seen = {place_of(chip): chip for chip in machine["chips"]}
     by_kmd = {chip["kmd"]: place for place, chip in seen.items() if chip["kmd"] is not None}
-    used = {share["chip"] for process in picture["processes"] for share in process["chips"]}
-    joined = {found[chip["chip"]][0] for chip in picture["chips"] if chip["chip"] in found}
+    used = {share["chip"] for process in snapshot["processes"] for share in process["chips"]}
+    joined = {found[chip["chip"]][0] for chip in snapshot["chips"] if chip["chip"] in found}
     rows: list[Json] = []
     by_place: dict[str, Json] = {}
-    for chip in sorted(picture["chips"], key=lambda chip: chip["identity"] != "known"):
+    for chip in sorted(snapshot["chips"], key=lambda chip: chip["identity"] != "known"):
         place, how = found.get(chip["chip"], (None, None))
         if place is None:
             own = next((name for name in (chip["chip"], chip["pci"]) if name in seen), None)
@@ -283,10 +283,10 @@ class _Processes:
     """The rows of all processes: those of the account, those that hold a chip, those that tt-metal counts."""
 
     def __init__(
-        self, picture: Json, machine: Json, by_place: dict[str, Json], may_see: Callable[[int | None], bool]
+        self, snapshot: Json, machine: Json, by_place: dict[str, Json], may_see: Callable[[int | None], bool]
     ) -> None:
         self.rows = [{**row, "chips": [{**share, "kinds": {**share["kinds"]}} for share in row["chips"]]}
-                     for row in picture["processes"]]  # fmt: skip
+                     for row in snapshot["processes"]]  # fmt: skip
         self._may_see = may_see
         self._shares = {(id(row), share["chip"]): share for row in self.rows for share in row["chips"]}
         self._tracked: dict[tuple[int, frozenset[str]], frozenset[str]] = {}

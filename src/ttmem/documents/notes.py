@@ -22,12 +22,12 @@ _STATES = {
 }
 
 
-def of(picture: Json, machine: Json, files: Iterable[Json], differing: Differing) -> list[Json]:
-    """All notes, those about chips first. ``files`` are tt-metal's counters of the chips in the picture."""
+def of(snapshot: Json, machine: Json, files: Iterable[Json], differing: Differing) -> list[Json]:
+    """All notes, those about chips first. ``files`` are tt-metal's counters of the chips in the snapshot."""
     found: list[Json] = []
-    for chip in picture["chips"]:
+    for chip in snapshot["chips"]:
         found += (_note(what, text, chip=chip["chip"]) for what, text in _of_chip(chip))
-    by_chip = {chip["unique_id"] or chip["chip"]: chip for chip in picture["chips"]}
+    by_chip = {chip["unique_id"] or chip["chip"]: chip for chip in snapshot["chips"]}
     shown = {file["path"] for file in files}
     orphans = [file for file in machine["shm"] if file["state"] == "ok" and file["path"] not in shown and _left(file)]
     orphaned = {file["path"] for file in orphans}
@@ -39,9 +39,9 @@ def of(picture: Json, machine: Json, files: Iterable[Json], differing: Differing
         found += (_note(what, text, chip=chip_id) for what, text in said)
     if orphans:
         found.append(_note("shm-stale", _orphaned(orphans)))
-    names = {chip["chip"]: name_of(chip) for chip in picture["chips"]}
-    astray = {chip["chip"] for chip in picture["chips"] if chip["kmd"] is None and not chip["remote"]}
-    for process in picture["processes"]:
+    names = {chip["chip"]: name_of(chip) for chip in snapshot["chips"]}
+    astray = {chip["chip"] for chip in snapshot["chips"] if chip["kmd"] is None and not chip["remote"]}
+    for process in snapshot["processes"]:
         found += _of_process(process, names, astray, differing)
     return found
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The snapshot: one picture of the whole account as plain data, schema "ttmem.snapshot/1".
+"""The snapshot: the whole account at one moment as plain data, schema "ttmem.snapshot/1".
 
 It is built from totals alone, so it costs the same with a thousand live allocations as with a million. Bytes are
 integers, None is "not known", and keys are only ever added.
@@ -45,7 +45,7 @@ Json = dict[str, Any]
 class Moment:
     """The account at one moment, in values that no later event changes: all of one answer is of the same moment.
 
-    It is quickly taken. The picture is large; it may be made of it later, and in any thread.
+    It is quickly taken. The snapshot is large; it may be made of it later, and in any thread.
     """
 
     def __init__(self, ledger: Ledger, physical: Callable[[Chip], Json | None] = lambda chip: None) -> None:
@@ -54,7 +54,7 @@ class Moment:
         self._processes = [_taken(process) for process in (*ledger.processes.values(), *ledger.departed)]
         self._anomalies = anomalies(ledger.anomalies)
 
-    def picture(
+    def snapshot(
         self,
         *,
         time: str,
@@ -80,9 +80,9 @@ class Moment:
         }
 
 
-def snapshot(ledger: Ledger, *, physical: Callable[[Chip], Json | None] = lambda chip: None, **about: Any) -> Json:
-    """The picture of this moment, made at once."""
-    return Moment(ledger, physical).picture(**about)
+def take_snapshot(ledger: Ledger, *, physical: Callable[[Chip], Json | None] = lambda chip: None, **about: Any) -> Json:
+    """The snapshot of this moment, made at once."""
+    return Moment(ledger, physical).snapshot(**about)
 
 
 def anomalies(counts: dict[str, int]) -> dict[str, int]:
@@ -278,7 +278,7 @@ def _confidence(chip: Chip) -> dict[str, int]:
     return {label: found[confidence] for confidence, label in _CONFIDENCES}
 
 
-class _Taken(NamedTuple):
+class _ProcessFigures(NamedTuple):
     """A process as it was at one moment."""
 
     info: ProcessInfo
@@ -296,9 +296,9 @@ class _Taken(NamedTuple):
     anomalies: dict[str, int]
 
 
-def _taken(process: Process) -> _Taken:
+def _taken(process: Process) -> _ProcessFigures:
     failures = process.failures
-    return _Taken(
+    return _ProcessFigures(
         process.info,
         process.seen,
         process.exited,
@@ -335,7 +335,9 @@ def _used_and_peaks(dram: Total, l1: Total, host: Total, system: Total) -> tuple
 HIDDEN_TROUBLE = "it does not see everything; its owner and root may read why"
 
 
-def _process(taken: _Taken, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]) -> Json:
+def _process(
+    taken: _ProcessFigures, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]
+) -> Json:
     info = taken.info
     seen = may_see(info.user_id)
     numbers: dict[str, list[int]] = {}
@@ -375,7 +377,7 @@ def _process(taken: _Taken, user_of: Callable[[int], str | None], may_see: Calla
     }
 
 
-def _uncertain_note(taken: _Taken) -> Json:
+def _uncertain_note(taken: _ProcessFigures) -> Json:
     """In the form of `sources/notes`."""
     pid = taken.info.pid or None
     who = f"pid {pid or '?'}" + ("" if taken.exited is None else ", which has exited")

@@ -48,7 +48,7 @@ UNSEEN: Json = {
 }
 
 
-def picture(time: str, host: str) -> Json:
+def snapshot(time: str, host: str) -> Json:
     """Nothing is known of anything."""
     return {
         "schema": SCHEMA,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ttmem.imports.graph import MOST_BYTES, NotACapture, Recording
+from ttmem.imports.graph import MOST_BYTES, GraphCapture, NotACapture
 from ttmem.model.geometry import BOARDS, Arch, Geometry
 from ttmem.model.identity import ChipInfo, assumed_chip_id
 from ttmem.model.kinds import Kind
@@ -16,17 +16,17 @@ from ttmem.model.kinds import Kind
 _UNITS = {Arch.WORMHOLE_B0: 32, Arch.BLACKHOLE: 64, Arch.QUASAR: 64}
 
 
-class Described(NamedTuple):
+class ClusterDescription(NamedTuple):
     """What a cluster descriptor says of chips."""
 
     chip_ids: dict[int, str]
     boards: dict[int, str]
 
 
-class Machine:
+class BoardLookup:
     """The meshes of a recording and their chips. ``board`` is what the user says they are."""
 
-    def __init__(self, recording: Recording, board: str | None) -> None:
+    def __init__(self, recording: GraphCapture, board: str | None) -> None:
         self._rows = {int(row["device_id"]): row for row in recording.devices if row.get("device_id") is not None}
         self._board = board
         self._said = describe(recording.descriptor)
@@ -69,7 +69,7 @@ class Machine:
         return table if row is None else _live(row, table)
 
 
-def _meshes(recording: Recording) -> dict[int, list[int]]:
+def _meshes(recording: GraphCapture) -> dict[int, list[int]]:
     """The chips of each mesh that has buffers or programs; chip 0 if nothing tells them."""
     named = {mesh for listing in recording.listings.values() for mesh, *_ in listing}
     for step in recording.steps:
@@ -113,14 +113,14 @@ _BOARD = re.compile(r"^\s*-?\s*board_type:\s*(\w+)\s*$")
 _CHIP = re.compile(r"^\s*-\s*(\d+)\s*$")
 
 
-def describe(descriptor: str) -> Described:
+def describe(descriptor: str) -> ClusterDescription:
     """Unique ids and boards of chips, from the YAML that ttnn writes: one value a line.
 
     >>> describe("chip_unique_ids:\\n  0: 880001\\nboards:\\n  - board_type: n150\\n    chips:\\n      - 0")
-    Described(chip_ids={0: '880001'}, boards={0: 'n150'})
+    ClusterDescription(chip_ids={0: '880001'}, boards={0: 'n150'})
     """
     section, board = "", ""
-    found = Described({}, {})
+    found = ClusterDescription({}, {})
     for line in descriptor.splitlines():
         if line[:1].strip():
             section = line.partition(":")[0]

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ttmem.imports.graph import Call, NotACapture, Recording
+from ttmem.imports.graph import Call, GraphCapture, NotACapture
 from ttmem.imports.stacks import stack_of
 
 NEWEST = 3  # major version of the schema
 _PATIENCE = 2.0  # seconds for a writer to finish
 
 
-def read_database(path: Path, rank: int | None = None) -> Recording:
+def read_database(path: Path, rank: int | None = None) -> GraphCapture:
     """What a database tells of one rank."""
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=_PATIENCE)
@@ -44,7 +44,7 @@ class _Database:
         }
         self._rank: int | None = None
 
-    def read(self, rank: int | None, path: Path) -> Recording:
+    def read(self, rank: int | None, path: Path) -> GraphCapture:
         about = {str(row["key"]): str(row["value"]) for row in self._rows("report_metadata", ("key", "value"))}
         schema = about.get("schema_version")
         named = f"schema {schema}" if schema else "a schema without a number, as before 0.67"
@@ -54,7 +54,7 @@ class _Database:
         if not ("operation_id" in self._columns.get("buffers", ()) or "captured_graph" in self._columns):
             raise NotACapture(f"{named}, but neither table buffers nor captured_graph: not a report database of ttnn")
         self._choose(rank)
-        recording = Recording(f"report database, {named}")
+        recording = GraphCapture(f"report database, {named}")
         recording.version = about.get("version")
         recording.renumbered = True
         stamp = about.get("capture_timestamp_ns", "")
@@ -75,7 +75,7 @@ class _Database:
             raise NotACapture(f"there is no rank {rank} in it; it holds {', '.join(map(str, ranks))}")
         self._rank = rank if ranks else None
 
-    def _listings(self, recording: Recording) -> None:
+    def _listings(self, recording: GraphCapture) -> None:
         wanted = ("operation_id", "device_id", "buffer_type", "address", "max_size_per_bank")
         for row in self._rows("buffers", wanted):
             try:
@@ -83,7 +83,7 @@ class _Database:
             except (TypeError, ValueError, IndexError):
                 raise NotACapture(f"an entry of table buffers makes no sense: {tuple(row)}") from None
 
-    def _operations(self, recording: Recording) -> None:
+    def _operations(self, recording: GraphCapture) -> None:
         """Each operation's graph, if there is one; else that it took place."""
         rows = self._rows("operations", ("operation_id", "name", "duration"), "operation_id")
         durations = {int(row["operation_id"]): (str(row["name"]), row["duration"]) for row in rows}

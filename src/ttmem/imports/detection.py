@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ttmem.imports.database import read_database
-from ttmem.imports.graph import Call, NotACapture, Recording
+from ttmem.imports.graph import Call, GraphCapture, NotACapture
 from ttmem.imports.jsonstream import JsonError, JsonStream
 from ttmem.imports.stacks import stack_of
 from ttmem.recording.event_file import MAGIC
@@ -40,7 +40,7 @@ def find(path: Path) -> Path:
     raise NotACapture("a folder without a report (*.json) or a report database (*.sqlite)")
 
 
-def read(path: Path, rank: int | None = None) -> Recording:
+def read(path: Path, rank: int | None = None) -> GraphCapture:
     """What is in a file."""
     with open(path, "rb") as file:
         head = file.peek(16)[:16]  # and not read: it may be a pipe
@@ -57,10 +57,10 @@ def read(path: Path, rank: int | None = None) -> Recording:
             raise NotACapture(str(error)) from None
 
 
-def _json(stream: JsonStream, path: Path) -> Recording:
+def _json(stream: JsonStream, path: Path) -> GraphCapture:
     begin = stream.opens()
     if begin == "[":
-        recording = Recording("graph capture")
+        recording = GraphCapture("graph capture")
         recording.add(stream.entries())
     elif begin == "{":
         recording = _report(stream, path)
@@ -70,8 +70,8 @@ def _json(stream: JsonStream, path: Path) -> Recording:
     return recording
 
 
-def _report(stream: JsonStream, path: Path) -> Recording:
-    recording = Recording("graph report")
+def _report(stream: JsonStream, path: Path) -> GraphCapture:
+    recording = GraphCapture("graph report")
     recording.calls = _calls(path.with_suffix(".python_io.json"))
     seen = set()
     for key in stream.names():
@@ -99,14 +99,14 @@ def _report(stream: JsonStream, path: Path) -> Recording:
     return recording
 
 
-def _about(recording: Recording, metadata: Any) -> None:
+def _about(recording: GraphCapture, metadata: Any) -> None:
     if isinstance(metadata, dict):
         recording.version = str(metadata["version"]) if "version" in metadata else None
         stamp = metadata.get("capture_timestamp_ns")  # of the beginning
         recording.began = stamp / 1e9 if isinstance(stamp, int) else None
 
 
-def _listings(stream: JsonStream, recording: Recording) -> None:
+def _listings(stream: JsonStream, recording: GraphCapture) -> None:
     for number in stream.names():
         for entry in stream.entries():
             try:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Union
 
-from ttmem.collect.ttnn_graph import Buffer, Node, Program, read
+from ttmem.collect.ttnn_graph import GraphBuffer, GraphProgram, Node, read
 from ttmem.documents.snapshot import LAYOUTS
 from ttmem.imports.graph_nodes import error_of, functions, mark_programs, operations, shapes, thrown_at
 from ttmem.imports.stacks import message_of
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
     size: int
 
 
-class Listed(NamedTuple):
+class ListedBuffer(NamedTuple):
     """An entry of ttnn's list of buffers."""
 
     mesh: int
@@ -52,14 +52,14 @@ class Ended(NamedTuple):
     number: int
 
 
-class Threw(NamedTuple):
+class OperationFailed(NamedTuple):
     """An operation failed here; the last so many programs were being made, and are gone with it."""
 
     text: str
     programs: int
 
 
-Item = Union[Buffer, Program, Seen, Ended, Threw]
+Item = Union[GraphBuffer, GraphProgram, Seen, Ended, OperationFailed]
 
 
 class Call(NamedTuple):
@@ -81,7 +81,7 @@ class Step(NamedTuple):
     stack: str | None = None
 
 
-class Recording:
+class GraphCapture:
     """All that a file tells, in the order in which it happened."""
 
     def __init__(self, form: str) -> None:
@@ -89,8 +89,10 @@ class Recording:
         self.version: str | None = None  # of ttnn
         self.began: float | None = None  # seconds since 1970
         self.steps: list[Step] = []
-        self.listings: dict[int, list[Listed]] = {}  # after the operation of that number
-        self._entries: dict[Listed, Listed] = {}  # most of a list is that of the operation before: one object each
+        self.listings: dict[int, list[ListedBuffer]] = {}  # after the operation of that number
+        self._entries: dict[
+            ListedBuffer, ListedBuffer
+        ] = {}  # most of a list is that of the operation before: one object each
         self.devices: list[Mapping[str, Any]] = []  # ttnn's figures of each device, mesh or chip
         self.descriptor = ""  # of the machine's chips, as YAML
         self.complete = False  # are the listings known to be of all buffers, not only of those that the capture saw?
@@ -112,7 +114,7 @@ class Recording:
 
     def listed(self, number: int, mesh: int, kind: int, address: int, per_bank: int) -> None:
         """After an operation ttnn's list had this buffer."""
-        entry = Listed(mesh, BUFFER_KINDS[kind], address, per_bank)
+        entry = ListedBuffer(mesh, BUFFER_KINDS[kind], address, per_bank)
         self.listings.setdefault(number, []).append(self._entries.setdefault(entry, entry))
 
     # -- taking nodes in -----------------------------------------------------------------------------------------
@@ -169,20 +171,20 @@ class Recording:
         """A program that is told although its function has not ended was not finished."""
         programs = 0
         for step in reversed(self.steps):
-            if step.time != self._now or not isinstance(step.item, Program):
+            if step.time != self._now or not isinstance(step.item, GraphProgram):
                 break
             programs += 1
         self._now += TICK
-        threw = Threw(message_of(error), programs)
+        threw = OperationFailed(message_of(error), programs)
         self.steps.append(Step(self._now, self._operation, threw, stack=self._call.stack))
 
-    def _step(self, item: Buffer | Program) -> None:
+    def _step(self, item: GraphBuffer | GraphProgram) -> None:
         """What was found at the node that passed last."""
-        for one in item.parts if isinstance(item, Program) else [item]:
-            device = one.mesh if isinstance(one, Buffer) else one.device
+        for one in item.parts if isinstance(item, GraphProgram) else [item]:
+            device = one.mesh if isinstance(one, GraphBuffer) else one.device
             if not (0 <= device < MOST_DEVICES and 0 <= one.address < MOST_BYTES and 0 <= one.size < MOST_BYTES):
                 raise ValueError(f"device {device}, address {one.address}, size {one.size}")
-        if isinstance(item, Program):
+        if isinstance(item, GraphProgram):
             self.cached += item.cached
             for part in item.parts:
                 self.virtual |= not part.address and not part.shared

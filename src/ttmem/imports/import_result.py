@@ -12,10 +12,10 @@ from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.account.totals import Total
-from ttmem.imports.to_events import Translation, step_at
+from ttmem.imports.to_events import EventTranslation, step_at
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, POOL_OF, Kind
-from ttmem.recording.event_file import JournalWriter
+from ttmem.recording.event_file import EventFileWriter
 from ttmem.wire.client_decode import decode
 from ttmem.wire.client_encode import encode
 
@@ -24,7 +24,7 @@ SOURCE = "capture"
 Json = dict[str, Any]
 
 
-def write(translation: Translation, out: Path, name: str) -> tuple[Ledger, int]:
+def write(translation: EventTranslation, out: Path, name: str) -> tuple[Ledger, int]:
     """Write all events, and fold them: the account they make, and how many they are. A file is whole or not there."""
     ledger = Ledger()
     process = ProcessInfo(pid=0, name=name, connection=1)
@@ -33,7 +33,7 @@ def write(translation: Translation, out: Path, name: str) -> tuple[Ledger, int]:
     handle, scratch = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)  # readable for its owner only
     try:
         with open(handle, "wb") as file:
-            journal = JournalWriter(file)
+            journal = EventFileWriter(file)
             for time, event in translation.events():
                 count += 1
                 decode(encode(event))  # what no reader would take back must not be written
@@ -46,7 +46,7 @@ def write(translation: Translation, out: Path, name: str) -> tuple[Ledger, int]:
     return ledger, count
 
 
-def summary(translation: Translation, ledger: Ledger, events: int) -> Json:
+def summary(translation: EventTranslation, ledger: Ledger, events: int) -> Json:
     """What was read, what was written, the peaks of each chip, and what the file cannot tell."""
     recording = translation.recording
     return {
@@ -71,7 +71,7 @@ def summary(translation: Translation, ledger: Ledger, events: int) -> Json:
     }
 
 
-def _chip(translation: Translation, chip: Chip) -> Json:
+def _chip(translation: EventTranslation, chip: Chip) -> Json:
     geometry = chip.geometry
     numbers = {holding.number for holding in chip.holdings}
     return {
@@ -85,7 +85,7 @@ def _chip(translation: Translation, chip: Chip) -> Json:
     }
 
 
-def _kind(translation: Translation, kind: Kind, total: Total) -> Json:
+def _kind(translation: EventTranslation, kind: Kind, total: Total) -> Json:
     after = total.peak.time - translation.began
     step = step_at(translation.recording, after)
     return {

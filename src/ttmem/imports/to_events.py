@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from ttmem.analyze.failure_messages import parse
 from ttmem.analyze.failure_types import Clash
-from ttmem.collect.ttnn_graph import Buffer, Part, Program, placed
-from ttmem.imports.board_lookup import Machine
-from ttmem.imports.graph import TICK, Ended, Recording, Seen, Step, Threw
+from ttmem.collect.ttnn_graph import GraphBuffer, GraphPart, GraphProgram, placed
+from ttmem.imports.board_lookup import BoardLookup
+from ttmem.imports.graph import TICK, Ended, GraphCapture, OperationFailed, Seen, Step
 from ttmem.model.events import (
     Allocated,
     DeviceOpened,
@@ -44,12 +44,12 @@ class _Known(NamedTuple):
     stack: str | None = None
 
 
-class Translation:
+class EventTranslation:
     """The events of a recording. ``programs``, ``failures`` and ``unsized`` are right when all have been taken."""
 
-    def __init__(self, recording: Recording, board: str | None = None) -> None:
+    def __init__(self, recording: GraphCapture, board: str | None = None) -> None:
         self.recording = recording
-        self.machine = Machine(recording, board)
+        self.machine = BoardLookup(recording, board)
         self.confidence = Confidence.ESTIMATED if recording.virtual else Confidence.REPORTED
         self.began = recording.began or 0.0
         self._complete = recording.complete
@@ -127,15 +127,15 @@ class Translation:
 
     def _events_of(self, step: Step) -> Iterable[Event]:
         item = step.item
-        if isinstance(item, Buffer):
+        if isinstance(item, GraphBuffer):
             place = item.mesh, item.kind, item.address
             if not item.came:
                 return self._gone(place, item.size)
             known = _Known(item.size, item.per_bank, step.layout, step.cores, step.shape, step.stack)
             return [*(self._gone(place) if item.address else ()), *self._came(place, known, step.operation)]
-        if isinstance(item, Threw):
+        if isinstance(item, OperationFailed):
             return self._threw(item, step)
-        return self._program(item, step) if isinstance(item, Program) else ()
+        return self._program(item, step) if isinstance(item, GraphProgram) else ()
 
     def _before(self) -> dict[_Place, _Known]:
         """What was there before: it was freed or used without having come, or the first of ttnn's lists has it."""
@@ -144,7 +144,7 @@ class Translation:
         first = True
         for step in self.recording.steps:
             item = step.item
-            if isinstance(item, Buffer) and item.address:
+            if isinstance(item, GraphBuffer) and item.address:
                 place = item.mesh, item.kind, item.address
                 if not item.came and place not in came:
                     shape = found.get(place, _Known()).shape
@@ -176,7 +176,7 @@ class Translation:
         listing = self.recording.listings.get(last.number, ()) if isinstance(last, Ended) else ()
         listed = {entry[:3] for entry in listing}
         meshes = {mesh for mesh, _, _ in listed}
-        told = {(i.mesh, i.kind, i.address) for i in (step.item for step in steps) if isinstance(i, Buffer)}
+        told = {(i.mesh, i.kind, i.address) for i in (step.item for step in steps) if isinstance(i, GraphBuffer)}
         accounted = listed | told
         for place in [place for place in self._answered if place[0] in meshes and place not in accounted]:
             yield from self._gone(place)
@@ -214,7 +214,7 @@ class Translation:
 
     # -- programs ------------------------------------------------------------------------------------------------
 
-    def _program(self, program: Program, step: Step) -> Iterator[Event]:
+    def _program(self, program: GraphProgram, step: Step) -> Iterator[Event]:
         chips = self.machine.meshes[program.mesh]
         if not self.recording.virtual:
             self._newest = []
@@ -241,7 +241,7 @@ class Translation:
                 yield ProgramRun(chip, self.programs, cores)
                 self._at_work.append((chip, self.programs))
 
-    def _made(self, chip: int, name: str, parts: list[Part], step: Step) -> Iterator[Event]:
+    def _made(self, chip: int, name: str, parts: list[GraphPart], step: Step) -> Iterator[Event]:
         """The program made last, on a chip: it is its operation's, and its parts bear the name of what ran in that."""
         compiled = ProgramCompiled(chip, self.programs, 0, 0, step.operation or name, step.stack)
         self._newest.append(compiled)
@@ -254,7 +254,7 @@ class Translation:
             extra = Extra(cores=part.cores, tag=name, shared=part.shared, stack=step.stack)
             yield Allocated(chip, part.kind, part.address, part.total, self.programs, extra=extra)
 
-    def _threw(self, threw: Threw, step: Step) -> Iterator[Event]:
+    def _threw(self, threw: OperationFailed, step: Step) -> Iterator[Event]:
         """What was live when it failed is what was told so far. A program that was being made goes with it."""
         failure = parse(threw.text)
         unfinished = self._newest if threw.programs and not self.recording.virtual else []
@@ -266,7 +266,7 @@ class Translation:
         yield from (ProgramDestroyed(one.device, one.program) for one in unfinished)
         self._newest = []
 
-    def _placed(self, mesh: int, group: list[Part]) -> list[Part]:
+    def _placed(self, mesh: int, group: list[GraphPart]) -> list[GraphPart]:
         """The parts of a program that was not executed, where they would lie; in sum if that cannot be said."""
         geometry, unit = self.machine.geometry(mesh), self.machine.unit(mesh)
         if geometry is not None and unit is not None:
@@ -275,10 +275,10 @@ class Translation:
         for part in group:
             if not part.shared:
                 sizes[part.kind, part.cores] += part.size
-        return [Part(mesh, kind, 0, size, cores, False) for (kind, cores), size in sizes.items()]
+        return [GraphPart(mesh, kind, 0, size, cores, False) for (kind, cores), size in sizes.items()]
 
 
-def step_at(recording: Recording, seconds: float) -> Step | None:
+def step_at(recording: GraphCapture, seconds: float) -> Step | None:
     """The step at which something happened so many seconds after the beginning; None before the first."""
     place = bisect_left(recording.steps, seconds - TICK / 2, key=lambda step: step.time)
     return recording.steps[place] if seconds > 0 and place < len(recording.steps) else None

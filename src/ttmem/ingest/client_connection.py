@@ -19,7 +19,7 @@ from ttmem.wire.endpoint import peer
 from ttmem.wire.legacy_stream import READ_SIZE, LegacyStream
 
 if TYPE_CHECKING:
-    from ttmem.ingest.peers import Owner
+    from ttmem.ingest.peers import Peer
 
 _GARBAGE_READ = 16 * 1024  # looking for records in garbage is slow: smaller bites for that connection
 _MAX_UNREAD_REPLIES = 64 * 1024
@@ -67,9 +67,9 @@ class Connection:
         self.native: NativeStream | None = None
         self.source_name = "legacy"
         self.confidence = Confidence.REPORTED
-        self.owners: dict[int, Owner] = {}
+        self.owners: dict[int, Peer] = {}
         self.descriptors: list[int] = []  # received, and not yet asked for by a hello
-        self.pending: tuple[Iterator[bytes], Owner] | None = None  # records that were read and must wait for a turn
+        self.pending: tuple[Iterator[bytes], Peer] | None = None  # records that were read and must wait for a turn
         self._outgoing = b""
         self._complaints: set[str] = set()
         self._epoll = epoll

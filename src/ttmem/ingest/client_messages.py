@@ -25,7 +25,7 @@ from ttmem.wire.legacy_stream import LegacyStream
 
 if TYPE_CHECKING:
     from ttmem.ingest.client_connection import Connection
-    from ttmem.ingest.peers import Owner
+    from ttmem.ingest.peers import Peer
     from ttmem.ingest.sockets import Ingest
 
 _MOST_SOURCES = 16
@@ -35,7 +35,7 @@ _ASKS = (*_QUERIES, Type.DUMP_REMAINING, Type.DUMP_KERNELS)
 _SILENT = (Type.RESPONSE, Type.DEVICE_INFO_RESPONSE)
 
 
-class Records:
+class ClientMessages:
     """Both protocols, for all connections of an ingest."""
 
     def __init__(self, ingest: Ingest, machine: list[ChipInfo], root: str) -> None:
@@ -43,7 +43,7 @@ class Records:
         self._machine = machine
         self._root = root
 
-    def take(self, connection: Connection, data: bytes, owner: Owner, pid: int, deadline: float) -> None:
+    def take(self, connection: Connection, data: bytes, owner: Peer, pid: int, deadline: float) -> None:
         """What was read from a connection, stamped by that process."""
         if connection.legacy is None and connection.native is None:
             if data[0] == native.MAGIC:
@@ -77,7 +77,7 @@ class Records:
             self._reject(self._source(connection, owner), stream.rejected - before)
             self._complain(connection, owner, "truncated", "ended inside a record; the rest is dropped")
 
-    def native(self, connection: Connection, records: Iterator[bytes], owner: Owner, deadline: float) -> None:
+    def native(self, connection: Connection, records: Iterator[bytes], owner: Peer, deadline: float) -> None:
         """Our own records, one at least, and as many as there is time for."""
         ingest = self._ingest
         connection.pending = None
@@ -105,7 +105,7 @@ class Records:
             self._complain(connection, owner, "native", f"sent a damaged record: {error}; closing the connection")
             ingest.end(connection)  # our client reconnects and re-sends what is live
 
-    def _event(self, connection: Connection, owner: Owner, record: bytes) -> None:
+    def _event(self, connection: Connection, owner: Peer, record: bytes) -> None:
         """One event of our own protocol. A value that cannot be costs its sender that event."""
         ingest, source = self._ingest, self._source(connection, owner)
         try:
@@ -124,7 +124,7 @@ class Records:
         if allocation is None and type(event) is Allocated:
             self._refused(connection, source, event.device, event.size)
 
-    def _source(self, connection: Connection, owner: Owner) -> Source:
+    def _source(self, connection: Connection, owner: Peer) -> Source:
         source = owner.sources.get(connection.source_name)
         if source is None:
             now = self._ingest.now()
@@ -202,7 +202,7 @@ class Records:
         else:
             self._complain(connection, None, "limit", "holds more allocations than the account keeps for one process")
 
-    def _adopt(self, connection: Connection, owner: Owner) -> None:
+    def _adopt(self, connection: Connection, owner: Peer) -> None:
         """An agent handed over its memory, or says that it has none to hand over."""
         if not connection.descriptors:
             text = "its agent cannot share memory (no memfd or no descriptor left); nothing of it is seen"
@@ -219,7 +219,7 @@ class Records:
     def _reject(self, source: Source, records: int = 1) -> None:
         self._ingest.emit(self._ingest.now(), source, Rejected(records))
 
-    def _complain(self, connection: Connection, owner: Owner | None, cause: str, text: str) -> None:
+    def _complain(self, connection: Connection, owner: Peer | None, cause: str, text: str) -> None:
         """One line per connection and cause."""
         if connection.is_news(cause):
             pid = owner.info.pid if owner is not None else connection.peer_pid

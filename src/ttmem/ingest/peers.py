@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _REMEMBERED = 1024
 
 
-class Owner:
+class Peer:
     """A process that sends to us."""
 
     __slots__ = ("connections", "gone", "info", "pidfd", "sources")
@@ -31,16 +31,16 @@ class Owner:
         self.sources: dict[str, Source] = {}
 
 
-class Owners:
+class Peers:
     """Finds the process behind a stamp, and tells who has died since it was last asked."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
-        self._by_pid: dict[int, Owner] = {}
-        self._by_pidfd: dict[int, Owner] = {}
-        self._unwatched: set[Owner] = set()  # no pidfd to be had: looked up in /proc now and then
-        self._gone: list[Owner] = []
-        self._dead: OrderedDict[int, Owner] = OrderedDict()
+        self._by_pid: dict[int, Peer] = {}
+        self._by_pidfd: dict[int, Peer] = {}
+        self._unwatched: set[Peer] = set()  # no pidfd to be had: looked up in /proc now and then
+        self._gone: list[Peer] = []
+        self._dead: OrderedDict[int, Peer] = OrderedDict()
         self._epoll = select.epoll()
 
     def fileno(self) -> int:
@@ -50,7 +50,7 @@ class Owners:
     def __len__(self) -> int:
         return len(self._by_pid)
 
-    def find(self, pid: int, user_id: int | None) -> Owner:
+    def find(self, pid: int, user_id: int | None) -> Peer:
         """The process with that pid now; a dead one's last words still find their sender."""
         owner = self._by_pid.get(pid)
         if owner is not None:
@@ -62,7 +62,7 @@ class Owners:
             if pidfd is not None:
                 os.close(pidfd)
             return late
-        owner = self._by_pid[pid] = Owner(info, pidfd, gone=info.start is None)
+        owner = self._by_pid[pid] = Peer(info, pidfd, gone=info.start is None)
         if owner.gone:
             self._gone.append(owner)
         elif pidfd is None:
@@ -72,17 +72,17 @@ class Owners:
             self._epoll.register(pidfd, select.EPOLLIN)
         return owner
 
-    def foreign(self, connection: int, user_id: int | None) -> Owner:
+    def foreign(self, connection: int, user_id: int | None) -> Peer:
         """A sender whose pid we cannot see (another pid namespace): its connection is all we know of it."""
-        return Owner(ProcessInfo(0, None, user_id, connection=connection), None)
+        return Peer(ProcessInfo(0, None, user_id, connection=connection), None)
 
-    def died(self) -> list[Owner]:
+    def died(self) -> list[Peer]:
         """Who died since the last call; each is named once."""
         dead, self._gone = self._gone, []
         dead += [self._by_pidfd[fd] for fd, _ in self._epoll.poll(0)]
         return list(dict.fromkeys(dead))
 
-    def postpone(self, owner: Owner) -> None:
+    def postpone(self, owner: Peer) -> None:
         """Name that process again the next time."""
         self._gone.append(owner)
 
@@ -95,7 +95,7 @@ class Owners:
                 self._gone.append(owner)
         return bool(self._gone)
 
-    def bury(self, owner: Owner) -> None:
+    def keep(self, owner: Peer) -> None:
         """The account knows; from now on its records are posthumous."""
         if self._by_pid.get(owner.info.pid) is owner:
             del self._by_pid[owner.info.pid]

@@ -22,7 +22,7 @@ from ttmem.model.events import DeviceClosed, Event, Rejected
 from ttmem.wire.agent_ring import Ring, RingError
 
 if TYPE_CHECKING:
-    from ttmem.ingest.peers import Owner
+    from ttmem.ingest.peers import Peer
     from ttmem.ingest.sockets import Ingest
 
 AGENT = "agent"
@@ -30,7 +30,7 @@ _SLICE_EVENTS = 2048  # at a time, over all rings that have something new
 _MAX_SUCCESSORS = 4  # memories of one process that wait until the one before is read
 
 
-class Follower:
+class FollowedRing:
     """One agent's ring and the source it speaks for."""
 
     __slots__ = ("end", "fold", "inode", "source")
@@ -58,8 +58,8 @@ class Rings:
 
     def __init__(self, ingest: Ingest) -> None:
         self._ingest = ingest
-        self._followers: dict[Owner, Follower] = {}
-        self._successors: dict[Owner, deque[Follower]] = {}
+        self._followers: dict[Peer, FollowedRing] = {}
+        self._successors: dict[Peer, deque[FollowedRing]] = {}
         # A process is about to close its devices, or ended without: what it holds now is what it left.
         self.closing: Callable[[Source], None] = lambda source: None
         self.blind = False  # did an agent that is gone close a device among what was lost
@@ -74,7 +74,7 @@ class Rings:
     def __len__(self) -> int:
         return len(self._followers)
 
-    def adopt(self, owner: Owner, source: Source, fd: int) -> None:
+    def adopt(self, owner: Peer, source: Source, fd: int) -> None:
         """Follow an agent's memory from now on. What is handed over twice is followed once.
 
         Another memory of the same process means that it runs another program now, and what it held before is gone. The
@@ -91,7 +91,7 @@ class Rings:
             ring.close()
             raise RingError("it hands over memory faster than that can be read")
         offset = self._ingest.now() - clock_gettime(CLOCK_MONOTONIC)
-        follower = Follower(RingFold(ring, offset, lambda: self.closing(source)), source, inode)
+        follower = FollowedRing(RingFold(ring, offset, lambda: self.closing(source)), source, inode)
         if self.keep_sizes:
             follower.fold.keep_sizes()
             self.sizes.append((source, follower.fold))
@@ -116,7 +116,7 @@ class Rings:
             if monotonic() > deadline:
                 return True
 
-    def finish(self, owner: Owner, deadline: float = inf) -> bool:
+    def finish(self, owner: Peer, deadline: float = inf) -> bool:
         """The process is dead: read what its memory still says, then let go of it. False if there is more to read."""
         while True:
             follower = self._followers.get(owner)
@@ -163,7 +163,7 @@ class Rings:
     def _add_wholesale(self, fold: RingFold) -> None:
         self.wholesale = self.wholesale[0] + fold.wholesale[0], self.wholesale[1] + fold.wholesale[1]
 
-    def _drop(self, owner: Owner) -> None:
+    def _drop(self, owner: Peer) -> None:
         """Let go of a process's memory; its next one, if there is one, is followed from now on."""
         follower = self._followers.pop(owner, None)
         if follower is None:
@@ -183,14 +183,14 @@ class Rings:
             if not waiting:
                 del self._successors[owner]
 
-    def _behind(self, owner: Owner, follower: Follower) -> bool:
+    def _behind(self, owner: Peer, follower: FollowedRing) -> bool:
         try:
             return follower.fold.behind
         except Exception as error:
             self._give_up(owner, follower, error)
             return False
 
-    def _fold(self, followers: list[tuple[Owner, Follower]]) -> None:
+    def _fold(self, followers: list[tuple[Peer, FollowedRing]]) -> None:
         """A slice of each ring; whatever one of them does, the others are read."""
         ingest = self._ingest
         limit = max(1, _SLICE_EVENTS // sum(follower.fold.width for _, follower in followers))
@@ -210,7 +210,9 @@ class Rings:
             if self._followers.get(owner) is follower and follower.read_to_its_end:
                 self._ended(owner, follower)
 
-    def _stream(self, owner: Owner, follower: Follower, limit: int) -> Iterator[tuple[float, Owner, Follower, Event]]:
+    def _stream(
+        self, owner: Peer, follower: FollowedRing, limit: int
+    ) -> Iterator[tuple[float, Peer, FollowedRing, Event]]:
         try:
             for time, event in follower.fold.events(limit):
                 yield time, owner, follower, event
@@ -219,7 +221,7 @@ class Rings:
         except Exception as error:
             self._give_up(owner, follower, error)
 
-    def _ended(self, owner: Owner, follower: Follower) -> None:
+    def _ended(self, owner: Peer, follower: FollowedRing) -> None:
         """Its memory was read to the end; what it held is gone, unless its process lives on to close it."""
         if follower.fold.fresh:
             self.closing(follower.source)
@@ -228,13 +230,13 @@ class Rings:
                 self._ingest.emit(self._ingest.now(), follower.source, DeviceClosed(number))
         self._drop(owner)
 
-    def _guarded(self, owner: Owner, follower: Follower, work: Callable[[], None]) -> None:
+    def _guarded(self, owner: Peer, follower: FollowedRing, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as error:
             self._give_up(owner, follower, error)
 
-    def _give_up(self, owner: Owner, follower: Follower, error: Exception) -> None:
+    def _give_up(self, owner: Peer, follower: FollowedRing, error: Exception) -> None:
         """The memory is another process's, and may say anything; what makes no sense costs that process its ring."""
         if self._followers.get(owner) is not follower:
             return

@@ -21,9 +21,9 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.observer import Observer
 from ttmem.ingest import file_descriptors as descriptors
 from ttmem.ingest.client_connection import Connection
-from ttmem.ingest.client_messages import Records
+from ttmem.ingest.client_messages import ClientMessages
 from ttmem.ingest.legacy_log import LegacyLog
-from ttmem.ingest.peers import Owner, Owners
+from ttmem.ingest.peers import Peer, Peers
 from ttmem.ingest.rings import Rings
 from ttmem.model.events import Event, ProcessExited
 from ttmem.model.identity import ChipInfo
@@ -60,8 +60,8 @@ class Ingest:
         self.accepted = 0
         self.unread_replies = 0  # dropped, because the asker did not fetch those before
         self.now = now
-        self._owners = Owners(root)
-        self._records = Records(self, machine or [], root)
+        self._owners = Peers(root)
+        self._records = ClientMessages(self, machine or [], root)
         self.rings = Rings(self)
         self._listeners: dict[int, socket.socket] = {}
         self._epoll = select.epoll()
@@ -73,7 +73,7 @@ class Ingest:
         self._by_user: Counter[int | None] = Counter()  # connections
         self._crowding: set[int | None] = set()  # users who were told that they have too many
         self._reading: Connection | None = None  # whose records are being applied
-        self._dying: dict[Owner, None] = {}  # dead, and their memory is not read to its end yet
+        self._dying: dict[Peer, None] = {}  # dead, and their memory is not read to its end yet
         self._failed_observers: set[tuple[str, str]] = set()
 
     # -- the loop's side -----------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class Ingest:
             self.warn(f"user {user_id} has {_MAX_USER_CONNECTIONS} connections, the most there may be; more are closed")
         return True
 
-    def _own(self, connection: Connection, pid: int, user_id: int | None) -> Owner:
+    def _own(self, connection: Connection, pid: int, user_id: int | None) -> Peer:
         """The process that a stamp on this connection names."""
         owner = connection.owners.get(pid)
         if owner is None:
@@ -263,7 +263,7 @@ class Ingest:
                 self._accept(listener)  # it may have connected, sent and died before it was accepted
             for connection in list(owner.connections):
                 self._drain(connection)
-            self._owners.bury(owner)  # another process may get its pid at any time
+            self._owners.keep(owner)  # another process may get its pid at any time
             self._dying[owner] = None
         for owner in list(self._dying):
             del self._dying[owner]
@@ -291,7 +291,7 @@ class Ingest:
                 return
             left -= count
 
-    def _exit(self, owner: Owner) -> None:
+    def _exit(self, owner: Peer) -> None:
         now = self.now()
         for connection in owner.connections:
             connection.owners = {pid: o for pid, o in connection.owners.items() if o is not owner}

@@ -60,7 +60,7 @@ async def slices(holdings: Iterable[Holding]) -> AsyncIterator[list[Allocation]]
 
 async def thin(ledger: Ledger) -> None:
     """Let what a large dead process left shrink to what is kept of it, before somebody looks through it."""
-    while ledger.thin_graves(SLICE):
+    while ledger.thin_dead_allocations(SLICE):
         await pause()
 
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 from ttmem.account.allocations import Allocation, Program
 from ttmem.account.entities import Chip
 from ttmem.account.totals import NOT_YET
-from ttmem.l1.headroom import GROWING_UP, Reach, end_of
-from ttmem.model.address_ranges import Span, Spans, union
+from ttmem.l1.headroom import GROWING_UP, ProgramExtent, end_of
+from ttmem.model.address_ranges import AddressRanges, Span, union
 from ttmem.model.core_sets import ROW
 from ttmem.model.geometry import Geometry
 from ttmem.model.kinds import KINDS, Kind
@@ -68,7 +68,7 @@ class Core(NamedTuple):
     headroom: int | None
     top: Allocation | None  # of the program that ran last, what ends highest
     program: Program | None
-    worst: Reach | None  # of all cached programs the one that reaches highest here
+    worst: ProgramExtent | None  # of all cached programs the one that reaches highest here
 
     @property
     def end(self) -> int | None:
@@ -86,7 +86,7 @@ class _Column(NamedTuple):
 
 
 class L1Map:
-    """What is where in the L1 of a chip, made by a ``Survey``."""
+    """What is where in the L1 of a chip, made by a ``CoreMapBuilder``."""
 
     def __init__(self, chip: Chip, geometry: Geometry) -> None:
         self.chip = chip
@@ -103,10 +103,10 @@ class L1Map:
         self.shared: dict[int, list[Range]] = {}  # their circular buffers that lie inside L1 buffers
         self.unsized: list[Range] = []  # of unknown extent, in order
         self.buffer_bytes = 0  # the sum of their extents on a core
-        self.used = Spans()  # what they and the fixed part take on every core
-        self.free = Spans()  # below the region of L1_SMALL
-        self.small_free = Spans()  # in that region
-        self.unknown = Spans()  # where a buffer of unknown extent begins
+        self.used = AddressRanges()  # what they and the fixed part take on every core
+        self.free = AddressRanges()  # below the region of L1_SMALL
+        self.small_free = AddressRanges()  # in that region
+        self.unknown = AddressRanges()  # where a buffer of unknown extent begins
         self.overlaps: list[tuple[Allocation, Allocation]] = []  # the first few
         self.unplaced: Counter[str] = Counter()  # allocations by the reason why they have no place
         self.unplaced_bytes: Counter[str] = Counter()
@@ -119,7 +119,7 @@ class L1Map:
     def core(self, x: int, y: int) -> Core | None:
         return next((core for core in self.cores if (core.x, core.y) == (x, y)), None)
 
-    def doubtful(self, worst: Reach | None) -> Span:
+    def doubtful(self, worst: ProgramExtent | None) -> Span:
         """The range in which a program of which too little is known may lie."""
         base = self.geometry.l1_base
         if self.program_unknown is None:
@@ -142,7 +142,7 @@ class L1Map:
         return min((c.headroom for c in self.cores if c.headroom is not None), default=None) if self.known else None
 
 
-class Survey:
+class CoreMapBuilder:
     """Takes the live allocations of a chip one by one and puts the map together; both can be done in slices.
 
     ``add`` each allocation, go through ``finish()``, take the ``map``.
@@ -295,13 +295,17 @@ class Survey:
                  program, worst)
         )  # fmt: skip
 
-    def _worst_on(self, bit: int) -> Reach | None:
+    def _worst_on(self, bit: int) -> ProgramExtent | None:
         highest = max((found for cores, found in self._worst.items() if cores & bit), default=None)
         if highest is None:
             return None
         end, allocation = highest
         program = allocation.holding.programs.get(allocation.program)
-        return None if program is None else Reach(program, end, self.map.floor - end if self.map.floor_known else None)
+        return (
+            None
+            if program is None
+            else ProgramExtent(program, end, self.map.floor - end if self.map.floor_known else None)
+        )
 
     def _column(self, here: tuple[int, ...], doubtful: Span) -> Generator[None, None, _Column]:
         """Buffers and what programs have on these cores, as a union."""
@@ -315,9 +319,9 @@ class Survey:
             if not count % _SLICE:
                 yield
         used = found.used.total + new + guessed
-        blocked = Spans(union(sorted([*taken, doubtful])))
+        blocked = AddressRanges(union(sorted([*taken, doubtful])))
         open_ = found.free.covered(*doubtful) - sum(
-            found.free.covered(*span) for span in Spans(taken).inside(*doubtful)
+            found.free.covered(*span) for span in AddressRanges(taken).inside(*doubtful)
         )
         if len(taken) > _SLICE:
             yield
@@ -348,7 +352,7 @@ def numbers(chip: Chip) -> dict[str, int | float | None] | None:
     """The snapshot's numbers of a chip, all at once: for an account at rest. None if nothing is known of it."""
     if not chip.covered or chip.geometry is None:
         return None
-    survey = Survey(chip, chip.geometry)
+    survey = CoreMapBuilder(chip, chip.geometry)
     for holding in chip.holdings:
         for allocation in holding.allocations():
             survey.add(allocation)

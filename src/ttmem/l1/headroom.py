@@ -18,7 +18,7 @@ from ttmem.model.kinds import Kind
 GROWING_UP = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
 
 
-class Reach(NamedTuple):
+class ProgramExtent(NamedTuple):
     """How high a program reaches on a core, and what is left below the floor; None where a size is not known."""
 
     program: Program
@@ -27,12 +27,12 @@ class Reach(NamedTuple):
 
 
 class Headroom(NamedTuple):
-    """One chip's picture. ``floor`` is None if neither an L1 buffer nor the size of L1 is known, or not all buffers."""
+    """One chip's snapshot. ``floor`` is None if neither an L1 buffer nor the size of L1 is known, or not all buffers."""
 
     floor: int | None
     holder: Allocation | None
-    launched: list[Reach]
-    worst: Reach | None
+    launched: list[ProgramExtent]
+    worst: ProgramExtent | None
 
 
 def end_of(part: Allocation) -> int | None:
@@ -82,8 +82,8 @@ class FloorFinder:
         holder = None if self._lost else self.holder
         floor = holder.address if holder is not None else geometry.l1_size if geometry and not self._lost else None
 
-        def reach(program: Program, end: int) -> Reach:
-            return Reach(program, end, None if floor is None else floor - end)
+        def reach(program: Program, end: int) -> ProgramExtent:
+            return ProgramExtent(program, end, None if floor is None else floor - end)
 
         launched = []
         for program, here in self.chip.resident:  # elsewhere others have run since

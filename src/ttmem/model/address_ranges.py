@@ -12,11 +12,11 @@ Span = tuple[int, int]  # start, end
 _LARGE = 32  # so many of the longest are known without looking for them
 
 
-class Spans:
+class AddressRanges:
     """There may be so many that each question must cost only what it touches; so they are added one by one.
 
-    >>> spans = Spans([(0, 10), (20, 30)])
-    >>> spans.total, spans.covered(5, 25), list(spans.inside(5, 25))
+    >>> ranges = AddressRanges([(0, 10), (20, 30)])
+    >>> ranges.total, ranges.covered(5, 25), list(ranges.inside(5, 25))
     (20, 10, [(5, 10), (20, 25)])
     """
 
@@ -59,7 +59,7 @@ class Spans:
             yield max(start, self._starts[place]), min(end, self._ends[place])
             place += 1
 
-    def largest_without(self, taken: Spans) -> int:
+    def largest_without(self, taken: AddressRanges) -> int:
         """The longest piece that is left when others are cut out of them."""
         best = 0
         for length, start, end in sorted(self._large, reverse=True):
@@ -73,7 +73,7 @@ class Spans:
         return best
 
 
-def _longest_piece(start: int, end: int, taken: Spans) -> int:
+def _longest_piece(start: int, end: int, taken: AddressRanges) -> int:
     best = 0
     for left, right in taken.inside(start, end):
         best = max(best, left - start)

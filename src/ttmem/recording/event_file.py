@@ -42,11 +42,11 @@ _EXITED_KEPT = 4096
 _STACKS_KEPT = 8192
 
 
-class JournalError(ValueError):
+class EventFileError(ValueError):
     """The file is not an event file this version can read."""
 
 
-class JournalWriter:
+class EventFileWriter:
     """Appends events. Nothing is kept per event beyond the file's own buffer."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -99,7 +99,7 @@ class JournalWriter:
         self._file.write(_ENVELOPE.pack(len(payload), crc32(payload)) + payload)
 
 
-class JournalReader:
+class EventFileReader:
     """Reads an event file; ``cut`` tells afterwards whether it ended inside an entry."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -107,10 +107,10 @@ class JournalReader:
         self.cut = False
         head = file.read(_HEADER.size)
         if len(head) < _HEADER.size or head[:8] != MAGIC:
-            raise JournalError("not a ttmem event file; `ttmem run --record` and `ttmem serve --record` write them")
+            raise EventFileError("not a ttmem event file; `ttmem run --record` and `ttmem serve --record` write them")
         version = _HEADER.unpack(head)[1]
         if not 1 <= version <= VERSION:
-            raise JournalError(f"event file of version {version}; this ttmem reads versions 1 to {VERSION}")
+            raise EventFileError(f"event file of version {version}; this ttmem reads versions 1 to {VERSION}")
 
     def entries(self) -> Iterator[tuple[float, int, bytes]]:
         """(time, number, record) of every whole entry."""
@@ -149,7 +149,7 @@ class JournalReader:
                     ledger.apply(time, sources[number] if number else None, event)
                     last = time
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise JournalError(f"an entry is whole but makes no sense: {type(error).__name__}: {error}") from None
+                raise EventFileError(f"an entry is whole but makes no sense: {type(error).__name__}: {error}") from None
         return last
 
 

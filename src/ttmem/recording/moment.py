@@ -12,26 +12,26 @@ from ttmem.account.ledger import Ledger
 from ttmem.model.events import Allocated, DeviceOpened, ProgramCompiled, Sees, Uncertain
 
 
-class Made(NamedTuple):
-    """A program as it was when a picture was taken."""
+class ProgramAtMoment(NamedTuple):
+    """A program as it was when a snapshot was taken."""
 
     holding: Holding
     event: ProgramCompiled
 
 
-def programs_of(process: Process) -> list[Made]:
+def programs_of(process: Process) -> list[ProgramAtMoment]:
     """What is known of a process's programs beside their parts."""
     return [
-        Made(holding, _compiled(holding, one.ident, one.origin, one.ring, one.metal_id))
+        ProgramAtMoment(holding, _compiled(holding, one.ident, one.origin, one.ring, one.metal_id))
         for holding in process.holdings()
         for one in holding.programs.values()
     ]
 
 
-def programs_behind(allocations: Iterable[Allocation]) -> list[Made]:
+def programs_behind(allocations: Iterable[Allocation]) -> list[ProgramAtMoment]:
     """What allocations still tell of the programs they were parts of."""
     found = {
-        (allocation.holding, allocation.program): Made(
+        (allocation.holding, allocation.program): ProgramAtMoment(
             allocation.holding, _compiled(allocation.holding, allocation.program, allocation.origin)
         )
         for allocation in allocations
@@ -46,7 +46,7 @@ def _compiled(
     return ProgramCompiled(holding.number, ident, ring or 0, metal_id or 0, origin.tag, origin.stack)
 
 
-def account_of(allocations: Iterable[Allocation], programs: Iterable[Made] = ()) -> Ledger:
+def account_of(allocations: Iterable[Allocation], programs: Iterable[ProgramAtMoment] = ()) -> Ledger:
     """An account in which exactly these allocations were allocated, in the order they were.
 
     Which programs were resident then is not known any more, and the account says so.

@@ -9,18 +9,18 @@ from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.observer import Observer
 from ttmem.model.events import Event, ProcessExited
-from ttmem.recording.event_file import JournalWriter
+from ttmem.recording.event_file import EventFileWriter
 from ttmem.recording.output_files import open_recording
 
 
-class Recording:
+class Recorder:
     """An event file that grows; OSError if it cannot be made."""
 
     def __init__(self, path: str, observers: list[Observer], warn: Callable[[str], None]) -> None:
         """``observers`` are called with each event that is applied; the recording is one of them from now on."""
         # Command lines and tags of all users are in it: for the owner's eyes.
         self._file = open(open_recording(path), "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as this
-        self._journal = JournalWriter(self._file)
+        self._journal = EventFileWriter(self._file)
         self._observers = observers
         self._warn = warn
         self._stopped = False

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ttmem.run.environment import variables
-from ttmem.run.session import Collector
+from ttmem.run.session import Session
 from ttmem.sources import process_lookup as processes
 
 _LOOK_MS = 20  # how often rings are looked at
@@ -36,7 +36,7 @@ class Ended(NamedTuple):
 
 def run(
     command: Sequence[str],
-    collector: Collector,
+    collector: Session,
     env: Mapping[str, str],
     socket: str | None,
     *,
@@ -80,7 +80,7 @@ def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
         child.send_signal(number)
 
 
-def _collect(child: subprocess.Popen[bytes], collector: Collector) -> dict[int, str]:
+def _collect(child: subprocess.Popen[bytes], collector: Session) -> dict[int, str]:
     """Take in what agents say until the command has ended. Returns who loaded tt-metal and was never heard."""
     poller = select.poll()
     poller.register(collector.fileno(), select.POLLIN)
@@ -107,6 +107,6 @@ def _collect(child: subprocess.Popen[bytes], collector: Collector) -> dict[int, 
     return {pid: name for pid, name in suspects.items() if pid not in heard}
 
 
-def _heard(collector: Collector) -> set[int]:
+def _heard(collector: Session) -> set[int]:
     """The processes whose agent has reported."""
     return {process.info.pid for process in (*collector.ledger.processes.values(), *collector.ledger.departed)}

@@ -19,7 +19,7 @@ from ttmem.model.kinds import Pool
 from ttmem.model.uncertain_reasons import listed
 from ttmem.recording.moment import account_of, programs_behind
 from ttmem.run.launch import Ended
-from ttmem.run.session import Collector, Failure
+from ttmem.run.session import Failure, Session
 from ttmem.run.size_figures import advice
 
 SCHEMA = "ttmem.run/1"
@@ -50,10 +50,10 @@ def _by_size(allocations: Iterable[Allocation]) -> list[Allocation]:
     return sorted(allocations, key=lambda allocation: (-allocation.size, allocation.born))
 
 
-class Report:
+class RunResult:
     """The figures of one run."""
 
-    def __init__(self, command: Sequence[str], ended: Ended, collector: Collector, host: str) -> None:
+    def __init__(self, command: Sequence[str], ended: Ended, collector: Session, host: str) -> None:
         self.command = list(command)
         self.ended = ended
         self.ledger = collector.ledger
@@ -148,4 +148,4 @@ class Report:
 
     def _snapshot(self, ledger: Ledger, time: float) -> Json:
         sources = [{"name": "agent", "state": "ok" if self.events else "silent", "detail": None}]
-        return snap.snapshot(ledger, time=rfc3339(time, 6), host=self.host, sources=sources)
+        return snap.take_snapshot(ledger, time=rfc3339(time, 6), host=self.host, sources=sources)

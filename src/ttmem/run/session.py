@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collects what the agents of a run say: the same ingest as the server's, on a socket of the run's own.
 
-It keeps two pictures beside the account: everything live at the peak, and everything a process still held when it
+It keeps two snapshots beside the account: everything live at the peak, and everything a process still held when it
 began to close its devices, or died without closing them.
 """
 
@@ -20,7 +20,7 @@ from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counts
-from ttmem.account.totals import WholeTotal
+from ttmem.account.totals import TotalWithContents
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import parse
 from ttmem.analyze.verdicts import Verdict, verdict_on
@@ -28,8 +28,8 @@ from ttmem.ingest.clock import Clock
 from ttmem.ingest.legacy_log import LegacyLog
 from ttmem.ingest.sockets import Ingest
 from ttmem.model.events import Failed
-from ttmem.recording.moment import Made, programs_of
-from ttmem.recording.recorder import Recording
+from ttmem.recording.moment import ProgramAtMoment, programs_of
+from ttmem.recording.recorder import Recorder
 
 _MOST_FAILURES = 100  # kept, the last ones
 _LOOKED_AT = 200  # refusals, whatever that takes: with the whole account some milliseconds each
@@ -46,19 +46,19 @@ class Failure(NamedTuple):
     verdict: Verdict
 
 
-class Collector:
+class Session:
     """Agents report here; ``ledger`` is what they said."""
 
     def __init__(self, warn: Callable[[str], None], record: str | None = None) -> None:
         self.clock = Clock()
-        self.whole = WholeTotal()
+        self.whole = TotalWithContents()
         self.ledger = Ledger(whole=self.whole)
         self.ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=self.clock.now)
         self.ingest.warn = warn
-        self._recording = None if record is None else Recording(record, self.ingest.observers, warn)
+        self._recording = None if record is None else Recorder(record, self.ingest.observers, warn)
         self.ingest.rings.closing = self._closing
         self.ingest.rings.keep_sizes = True
-        self._left: dict[tuple[int, int | None, int], tuple[list[Allocation], list[Made]]] = {}
+        self._left: dict[tuple[int, int | None, int], tuple[list[Allocation], list[ProgramAtMoment]]] = {}
         self.failures: deque[Failure] = deque(maxlen=_MOST_FAILURES)
         self.failed = 0
         self._started = self.clock.now()
@@ -72,7 +72,7 @@ class Collector:
         self._listener.setblocking(False)
         self.ingest.listen(self._listener)
 
-    def __enter__(self) -> Collector:
+    def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -108,7 +108,7 @@ class Collector:
         """What each process held when it began to close its devices, or when it ended."""
         return [allocation for allocations, _ in self._left.values() for allocation in allocations]
 
-    def programs_left(self) -> list[Made]:
+    def programs_left(self) -> list[ProgramAtMoment]:
         """The programs that were cached then."""
         return [program for _, programs in self._left.values() for program in programs]
 

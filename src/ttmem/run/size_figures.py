@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ttmem.account.call_sites import line_of, short
 from ttmem.account.entities import Chip, Source
 from ttmem.account.size_extremes import Sizes
-from ttmem.analyze.sizing import Figures, Gaps, Line, advise
+from ttmem.analyze.sizing import BankFreeSpace, Figures, SizingLine, advise
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.model.kinds import KINDS, Kind
 
@@ -19,7 +19,7 @@ class Advice(NamedTuple):
 
     pid: int
     chips: list[Chip]
-    lines: list[Line]
+    lines: list[SizingLine]
 
 
 def advice(kept: Iterable[tuple[Source, RingFold]]) -> Iterator[Advice]:
@@ -59,7 +59,7 @@ def figures(chip: Chip, sizes: Sizes, fold: RingFold) -> Figures:
         found["headroom"] = sizes.least.room
         found["headroom_program"] = _name(fold, sizes.least.program)
         found["headroom_holder"] = _name(fold, sizes.least.holder)
-    gaps: dict[str, Gaps] = {}
+    gaps: dict[str, BankFreeSpace] = {}
     for kind, scatter in sizes.scatters.items():
         gaps[KINDS[kind].name] = {"free": scatter.worst.free, "largest": scatter.worst.largest, "exact": scatter.exact}
     found["gaps"] = gaps

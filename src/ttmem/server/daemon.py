@@ -28,13 +28,13 @@ from ttmem.model.kinds import Pool
 from ttmem.model.printable import printable
 from ttmem.model.units import human
 from ttmem.recording.output_files import write_whole
-from ttmem.recording.recorder import Recording
-from ttmem.server.event_stream import Feed
+from ttmem.recording.recorder import Recorder
+from ttmem.server.event_stream import EventStream
 from ttmem.server.guard import Guard
 from ttmem.server.history import History
 from ttmem.server.http_server import HttpServer
 from ttmem.server.listen import Claim, ListenError, claim, group_id
-from ttmem.server.machine_poller import Lookout
+from ttmem.server.machine_poller import MachinePoller
 from ttmem.server.router import Api
 from ttmem.sources import sysfs
 from ttmem.sources.polling import Rounds
@@ -79,7 +79,7 @@ class Server:
         self.since = self.clock.now()
         self.ledger = Ledger()
         self.history = History()
-        self.feed = Feed()
+        self.feed = EventStream()
         self.log = LegacyLog(style=options.log_style, as_json=options.log_format == "json", quiet=options.quiet)
         machine = self._machine = _chips(options.machine)
         self.ingest = Ingest(self.ledger, self.log, now=self.clock.now, machine=machine)
@@ -87,17 +87,19 @@ class Server:
         self.ingest.dump_asked = self._print_dump
         self.ingest.warn = self.warn
         self._guard = Guard(self.warn, self.clock.now)
-        self.lookout = Lookout(options.machine, self.ledger, self._emit, warn=self.warn, chips_seen=self._follow_chips)
-        self.api = Api(self.ledger, self.ingest, self.history, self.feed, self.clock, self.lookout, self.about)
+        self.poller = MachinePoller(
+            options.machine, self.ledger, self._emit, warn=self.warn, chips_seen=self._follow_chips
+        )
+        self.api = Api(self.ledger, self.ingest, self.history, self.feed, self.clock, self.poller, self.about)
         self._claims: list[Claim] = []
-        self._recording: Recording | None = None
+        self._recording: Recorder | None = None
         self._stop = asyncio.Event()
         self._started = False
         self._http: list[HttpServer] = []
         self._servers: list[asyncio.Server] = []
         if options.record is not None:
             try:
-                self._recording = Recording(options.record, self.ingest.observers, self.warn)
+                self._recording = Recorder(options.record, self.ingest.observers, self.warn)
             except OSError as error:
                 raise ServeError(f"cannot record to {options.record}: {error.strerror}") from None
         for chip in machine:
@@ -138,7 +140,7 @@ class Server:
         # that holds the loop, and all when there are few.
         gc.set_threshold(10_000, 1, 1_000_000)
         try:
-            await self.lookout.start(self.api.account)
+            await self.poller.start(self.api.account)
             await self._listen()
             self._handle_signals(loop)
             self._write_pid()
@@ -196,10 +198,10 @@ class Server:
             guard.run("clients", self.ingest.tick)
             await self._follow_rings()
             guard.run("log", lambda: self.log.tick(now()))
-            guard.run("dead processes", lambda: self.ledger.thin_graves(_THIN_PER_TICK))
+            guard.run("dead processes", lambda: self.ledger.thin_dead_allocations(_THIN_PER_TICK))
             if int(now()) != second:
                 second = int(now())
-                guard.run("history", lambda: self.history.sample(now(), self.ledger, self.lookout.chips()))
+                guard.run("history", lambda: self.history.sample(now(), self.ledger, self.poller.chips()))
                 if self._recording is not None:
                     guard.run("recording", self._recording.flush)
                 if second % _COLLECT_SECONDS == 0 and self.ledger.live_count() < _FEW_ALLOCATIONS:
@@ -291,7 +293,7 @@ class Server:
         self.ingest.emit(self.clock.now(), source, event)
 
     def _close(self) -> None:
-        self.lookout.stop()
+        self.poller.stop()
         for http in self._http:
             http.close()
         for server in self._servers:

@@ -38,7 +38,7 @@ class Subscription:
             self.wake.set()
 
 
-class Feed:
+class EventStream:
     """Fans events out to readers. Its ``publish`` is an ingest observer only while somebody reads."""
 
     def __init__(self) -> None:

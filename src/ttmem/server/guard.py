@@ -9,7 +9,7 @@ from typing import Any
 _MAX_REPORTS = 64  # different failures of one part that are reported; a failure may name ever new values
 
 
-class Part:
+class GuardedTask:
     """One piece of periodic work: whether it is well, and since when it is not."""
 
     __slots__ = ("detail", "failures", "name", "reported", "since", "state")
@@ -46,7 +46,7 @@ class Guard:
     def __init__(self, warn: Callable[[str], None], now: Callable[[], float]) -> None:
         self._warn = warn
         self._now = now
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, GuardedTask] = {}
 
     def run(self, name: str, work: Callable[[], object]) -> None:
         """Work that cannot be finished now returns a text that says what it waits for."""
@@ -87,13 +87,13 @@ class Guard:
     def json(self) -> list[dict[str, Any]]:
         return [part.json() for part in self._parts.values()]
 
-    def _part(self, name: str) -> Part:
+    def _part(self, name: str) -> GuardedTask:
         part = self._parts.get(name)
         if part is None:
-            part = self._parts[name] = Part(name)
+            part = self._parts[name] = GuardedTask(name)
         return part
 
-    def _set(self, part: Part, state: str, detail: str) -> None:
+    def _set(self, part: GuardedTask, state: str, detail: str) -> None:
         if part.state != state:
             part.since = self._now()
         part.state, part.detail = state, detail

@@ -32,14 +32,14 @@ _STATES = ("ok", "in reset", "off the bus", "gone", "hangs", "no files")
 class MachineMetrics(Collector):
     """Reads a snapshot."""
 
-    def __init__(self, picture: dict[str, Any]) -> None:
-        self._picture = picture
+    def __init__(self, snapshot: dict[str, Any]) -> None:
+        self._snapshot = snapshot
 
     def describe(self) -> list[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        seen = [(chip["chip"], chip["telemetry"]) for chip in self._picture["chips"] if chip["telemetry"]]
+        seen = [(chip["chip"], chip["telemetry"]) for chip in self._snapshot["chips"] if chip["telemetry"]]
         for name, text, fields in _GAUGES:
             gauge = GaugeMetricFamily(f"ttmem_{name}", text, labels=["chip", "clock"] if fields[0][2] else ["chip"])
             for chip_id, telemetry in seen:
@@ -62,13 +62,13 @@ class MachineMetrics(Collector):
         holders = GaugeMetricFamily(
             "ttmem_untracked_processes", "Processes that have the chip and do not report", labels=["chip"]
         )
-        for chip in self._picture["chips"]:
+        for chip in self._snapshot["chips"]:
             if chip["shm"] is not None and chip["shm"]["state"] == "ok":
                 for of in ("live", "stale"):
                     for kind, size in chip["shm"][of].items():
                         if size is not None:
                             counted.add_metric([chip["chip"], kind, of], size)
-            silent = [p for p in self._picture["processes"] if p["state"] == "untracked" and _has(p, chip["chip"])]
+            silent = [p for p in self._snapshot["processes"] if p["state"] == "untracked" and _has(p, chip["chip"])]
             holders.add_metric([chip["chip"]], len(silent))
         yield counted
         yield holders

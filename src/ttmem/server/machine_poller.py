@@ -31,7 +31,7 @@ _LATE_SECONDS = 5.0
 _SOURCES = ("sysfs", "processes", "shm")
 
 
-class Lookout:
+class MachinePoller:
     """What the machine showed last."""
 
     def __init__(
@@ -84,21 +84,21 @@ class Lookout:
     def stop(self) -> None:
         self._stop.set()
 
-    def merged(self, picture: Json, may_see: Callable[[int | None], bool]) -> Json:
+    def merged(self, snapshot: Json, may_see: Callable[[int | None], bool]) -> Json:
         """A snapshot of the account, with what the machine shows. May be called from any thread."""
         if self._machine is None:
-            return picture
+            return snapshot
         seen, since = self._seen, monotonic() - self._time
         late = None
         if since > _LATE_SECONDS or seen is None:
             late = f"the last look at the machine was {since:.0f} s ago" if seen else "not looked at yet"
             late = f"{late}: {self._trouble}" if self._trouble else late
         if seen is None:
-            return {**picture, "sources": [*picture["sources"], *_late(late)]}
+            return {**snapshot, "sources": [*snapshot["sources"], *_late(late)]}
         machine = _aged(seen, since)
         if late:
             machine["sources"] = _late(late)
-        return merge(picture, machine, before={**self._joins}, differing=self._differences.lasting, may_see=may_see)
+        return merge(snapshot, machine, before={**self._joins}, differing=self._differences.lasting, may_see=may_see)
 
     def chips(self) -> list[Json]:
         """The driver's chips with their telemetry."""
@@ -115,7 +115,7 @@ class Lookout:
             began = monotonic()
             try:
                 seen = machine.look() if last is None else machine.recount(_aged(last, _SOON_SECONDS))
-            except Exception as error:  # it should not; but who looks at the screen must not trust an old picture
+            except Exception as error:  # it should not; but who looks at the screen must not trust an old snapshot
                 seen = error
             try:
                 loop.call_soon_threadsafe(looked, seen, began)
@@ -136,8 +136,8 @@ class Lookout:
         self._resolve(seen)
         if (self._study is None or self._study.done()) and (seen["processes"] or seen["shm"]):
             loop = asyncio.get_running_loop()
-            picture, ended = account(), monotonic()
-            self._study = loop.run_in_executor(None, self._compare, seen, picture, began, ended)
+            snapshot, ended = account(), monotonic()
+            self._study = loop.run_in_executor(None, self._compare, seen, snapshot, began, ended)
 
     def _complain(self, error: Exception) -> None:
         self._trouble = f"{type(error).__name__}: {error}"
@@ -158,16 +158,16 @@ class Lookout:
                         once.add((number, chip.id))
                         self._emit(source, DeviceOpened(number, chip))
 
-    def _compare(self, seen: Json, snapshot: Callable[[], Json], began: float, ended: float) -> None:
+    def _compare(self, seen: Json, take: Callable[[], Json], began: float, ended: float) -> None:
         """Remember which chip is which, and where the counters differ from the account."""
         try:
-            picture = snapshot()
+            snapshot = take()
             known = {**self._joins}
-            joins.remember(known, joined(picture, seen, known), seen["chips"])
+            joins.remember(known, joined(snapshot, seen, known), seen["chips"])
             self._joins = known
-            tracked = {process["pid"] for process in picture["processes"] if process["state"] == "tracked"}
+            tracked = {process["pid"] for process in snapshot["processes"] if process["state"] == "tracked"}
             counted = {slot["process"] for file in seen["shm"] for slot in file["slots"] if slot["state"] == "live"}
-            merged = merge(picture, seen, before={**known}) if tracked & counted else picture
+            merged = merge(snapshot, seen, before={**known}) if tracked & counted else snapshot
             self._differences.take(merged, seen["shm"], began, ended)
         except Exception as error:
             self._complain(error)

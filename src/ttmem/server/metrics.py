@@ -202,9 +202,9 @@ class _Account(Collector):
         yield build
 
 
-def page(totals: Totals, server: Json, account: Json, picture: Json) -> bytes:
-    """The metrics page. ``account`` is the snapshot of the same moment, ``picture`` has what the machine shows, too."""
+def page(totals: Totals, server: Json, account: Json, snapshot: Json) -> bytes:
+    """The metrics page. ``snapshot`` is ``account``, of the same moment, merged with what the machine shows."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Account(totals, server, account))
-    registry.register(MachineMetrics(printable_data(picture)))
+    registry.register(MachineMetrics(printable_data(snapshot)))
     return generate_latest(registry)

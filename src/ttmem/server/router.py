@@ -11,13 +11,13 @@ from ttmem.account.ledger import Ledger
 from ttmem.ingest.clock import Clock
 from ttmem.ingest.sockets import Ingest
 from ttmem.server.dumps import Dumps
-from ttmem.server.event_stream import Feed
+from ttmem.server.event_stream import EventStream
 from ttmem.server.history import History
 from ttmem.server.http_server import HttpError, Request, Response
-from ttmem.server.machine_poller import Lookout
-from ttmem.server.routes_allocations import Listings
-from ttmem.server.routes_history import Past
-from ttmem.server.routes_now import Live
+from ttmem.server.machine_poller import MachinePoller
+from ttmem.server.routes_allocations import AllocationRoutes
+from ttmem.server.routes_history import HistoryRoutes
+from ttmem.server.routes_now import NowRoutes
 
 # Each of them has a turn of the loop in every round, and refers to everything that is live.
 _LISTINGS_PER_USER = 2
@@ -31,17 +31,17 @@ class Api:
         ledger: Ledger,
         ingest: Ingest,
         history: History,
-        feed: Feed,
+        feed: EventStream,
         clock: Clock,
-        lookout: Lookout,
+        poller: MachinePoller,
         server: Callable[[], dict[str, Any]],
     ) -> None:
         self._ingest = ingest
         self._listing: dict[int | None, asyncio.Semaphore] = {}  # by user
-        self.live = Live(ledger, feed, clock, lookout, server)
+        self.live = NowRoutes(ledger, feed, clock, poller, server)
         self.dumps = Dumps(ledger, clock)
-        listings = Listings(ledger, clock, self.dumps, server)
-        past = Past(ledger, ingest, history, feed, clock)
+        listings = AllocationRoutes(ledger, clock, self.dumps, server)
+        past = HistoryRoutes(ledger, ingest, history, feed, clock)
         self.routes = [*self.live.routes, *listings.routes, *past.routes]
 
     async def handle(self, request: Request) -> Response:

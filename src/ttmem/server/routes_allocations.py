@@ -27,7 +27,7 @@ _SORTS: dict[str, Callable[[Allocation], tuple[int, int]]] = {
 }
 
 
-class Listings:
+class AllocationRoutes:
     """What is held, allocation by allocation."""
 
     def __init__(self, ledger: Ledger, clock: Clock, dumps: Dumps, server: Callable[[], dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from ttmem.ingest.sockets import Ingest
 from ttmem.ingest.time_slices import in_turns, pause, slices, thin
 from ttmem.model.events import PeaksReset
 from ttmem.server import request as query
-from ttmem.server.event_stream import Feed, Subscription
+from ttmem.server.event_stream import EventStream, Subscription
 from ttmem.server.history import History
 from ttmem.server.http_server import HttpError, Request, Response, json_response, json_text, rows_response
 from ttmem.server.request import Route, sees
@@ -24,10 +24,10 @@ _MOST_ROWS = 50_000  # of phases in one answer, and a few more to end what was b
 _ROWS_AT_ONCE = 500
 
 
-class Past:
+class HistoryRoutes:
     """What was, and what becomes of it."""
 
-    def __init__(self, ledger: Ledger, ingest: Ingest, history: History, feed: Feed, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, ingest: Ingest, history: History, feed: EventStream, clock: Clock) -> None:
         self._ledger = ledger
         self._ingest = ingest
         self._history = history

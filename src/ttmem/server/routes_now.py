@@ -18,12 +18,12 @@ from ttmem.documents import snapshot as snap
 from ttmem.documents.cores import Cores, parse_core
 from ttmem.ingest.clock import Clock, rfc3339
 from ttmem.ingest.time_slices import slices, thin
-from ttmem.l1.headroom import FloorFinder, Reach
+from ttmem.l1.headroom import FloorFinder, ProgramExtent
 from ttmem.server import metrics
 from ttmem.server import request as query
-from ttmem.server.event_stream import Feed
+from ttmem.server.event_stream import EventStream
 from ttmem.server.http_server import HttpError, Request, Response, json_response, rows_response
-from ttmem.server.machine_poller import Lookout
+from ttmem.server.machine_poller import MachinePoller
 from ttmem.server.request import Route, sees
 from ttmem.sources.process_lookup import user
 
@@ -32,14 +32,16 @@ Json = dict[str, Any]
 _STATES = ("tracked", "untracked", "stale", "exited")
 
 
-class Live:
+class NowRoutes:
     """What there is now."""
 
-    def __init__(self, ledger: Ledger, feed: Feed, clock: Clock, lookout: Lookout, server: Callable[[], Json]) -> None:
+    def __init__(
+        self, ledger: Ledger, feed: EventStream, clock: Clock, poller: MachinePoller, server: Callable[[], Json]
+    ) -> None:
         self._ledger = ledger
         self._feed = feed
         self._clock = clock
-        self._lookout = lookout
+        self._poller = poller
         self._server = server
         self.cores = Cores(ledger)
         self.routes = [
@@ -59,7 +61,7 @@ class Live:
         """
         server = self._server()
         return partial(
-            snap.Moment(self._ledger, self.cores.physical).picture,
+            snap.Moment(self._ledger, self.cores.physical).snapshot,
             time=rfc3339(self._clock.now(), digits=6),
             host=socket.gethostname(),
             server={
@@ -78,7 +80,7 @@ class Live:
     def _merged(self, user_id: int | None) -> Callable[[], Json]:
         """The same with what the machine shows."""
         account = self.account(user_id)
-        return lambda: self._lookout.merged(account(), sees(user_id))
+        return lambda: self._poller.merged(account(), sees(user_id))
 
     async def _health(self, request: Request) -> Response:
         server = self._server()
@@ -125,7 +127,7 @@ class Live:
                     finder.add(item)
         may_see = sees(request.user_id)
 
-        def reach(one: Reach | None) -> Json | None:
+        def reach(one: ProgramExtent | None) -> Json | None:
             if one is None:
                 return None
             pid = one.program.holding.source.process.info.pid or None
@@ -166,7 +168,7 @@ class Live:
         account, totals, server = self.account(), metrics.Totals(self._ledger, pids=pids), self._server()
 
         def page() -> bytes:
-            picture = account()
-            return metrics.page(totals, server, picture, self._lookout.merged(picture, sees(0)))
+            snapshot = account()
+            return metrics.page(totals, server, snapshot, self._poller.merged(snapshot, sees(0)))
 
         return Response(await asyncio.to_thread(page), content_type=metrics.CONTENT_TYPE)

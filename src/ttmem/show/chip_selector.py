@@ -17,11 +17,11 @@ class UnknownChip(ValueError):
     """There is no such chip, or there are several; the text is for the user."""
 
 
-def only(picture: Json, wanted: list[str]) -> Json:
-    """A picture of these chips, the processes on them, and the notes about either."""
-    chip_ids = {_find(name, picture["chips"]) for name in wanted}
+def only(snapshot: Json, wanted: list[str]) -> Json:
+    """A snapshot of these chips, the processes on them, and the notes about either."""
+    chip_ids = {_find(name, snapshot["chips"]) for name in wanted}
     processes = []
-    for process in picture["processes"]:
+    for process in snapshot["processes"]:
         shares = [share for share in process["chips"] if share["chip"] in chip_ids]
         holds = [chip_id for chip_id in process.get("holds", []) if chip_id in chip_ids]
         if shares or holds:
@@ -29,11 +29,11 @@ def only(picture: Json, wanted: list[str]) -> Json:
     pids = {process["pid"] for process in processes}
     notes = [
         n
-        for n in picture.get("notes", [])
+        for n in snapshot.get("notes", [])
         if n["chip"] in chip_ids or (n["chip"] is None and n["pid"] in {None, *pids})
     ]
-    chips = [chip for chip in picture["chips"] if chip["chip"] in chip_ids]
-    return {**picture, "chips": chips, "processes": processes, "notes": notes}
+    chips = [chip for chip in snapshot["chips"] if chip["chip"] in chip_ids]
+    return {**snapshot, "chips": chips, "processes": processes, "notes": notes}
 
 
 def names_of(chip: Json) -> list[str]:

@@ -20,7 +20,7 @@ _WIDE = 132  # from here on there is room for sizes with their whole units
 
 
 class Names:
-    """What the chips of a picture are called.
+    """What the chips of a snapshot are called.
 
     The driver's number and the PCI address where there are such, else the id; of a long id its end, which is where
     those of one machine differ.

@@ -33,15 +33,15 @@ _WORDS = {
 }
 
 
-def breakdowns(picture: Json, names: Names, style: Style, whole: bool) -> list[str]:
+def breakdowns(snapshot: Json, names: Names, style: Style, whole: bool) -> list[str]:
     """All breakdowns, each once with the names of all chips it is true of: replicas of a model are many and equal."""
     counted: dict[str, int] = {}  # by chip, the bytes that only tt-metal's own counters know of
-    for process in picture["processes"]:
+    for process in snapshot["processes"]:
         for found in process["chips"] if process["state"] == "untracked" else ():
             if found.get("source") == "shm":
                 counted[found["chip"]] = counted.get(found["chip"], 0) + sum(found["kinds"].values())
     groups: dict[tuple[str, ...], list[Json]] = {}
-    for chip in picture["chips"]:
+    for chip in snapshot["chips"]:
         groups.setdefault(tuple(_breakdown(chip, counted.get(chip["chip"]), style)), []).append(chip)
     shown = [(text, chips) for text, chips in groups.items() if text]
     left_out = 0

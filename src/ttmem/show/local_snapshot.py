@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 
-class Look:
+class LocalSnapshot:
     """Looks again and again; ``root`` is another folder for a machine that a test has laid out."""
 
     def __init__(self, root: str = "/") -> None:
@@ -22,7 +22,7 @@ class Look:
         self._machine: Any = None
         self._joins: dict[str, Any] = {}
 
-    def picture(self, account: Json, also: Callable[[Json], Json] | None = None) -> Json:
+    def snapshot(self, account: Json, also: Callable[[Json], Json] | None = None) -> Json:
         """What is seen, merged with an account; ``also`` adds what somebody else has seen."""
         from ttmem.documents.merge import merge
         from ttmem.sources.machine import Machine
@@ -37,14 +37,14 @@ class Look:
 
 
 def no_account(state: str, why: str) -> Json:
-    """A picture without a server."""
+    """A snapshot without a server."""
     from ttmem.documents import unknown_rows as blank
 
     now = time.time()
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
-    picture = blank.picture(stamp, os.uname().nodename)
-    picture["sources"] = [{"name": "server", "state": state, "detail": why}]
-    return picture
+    snapshot = blank.snapshot(stamp, os.uname().nodename)
+    snapshot["sources"] = [{"name": "server", "state": state, "detail": why}]
+    return snapshot
 
 
 def takes_events(path: str) -> str | None:

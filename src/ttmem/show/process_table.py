@@ -27,9 +27,9 @@ MEANINGS = {
 }
 
 
-def nobody(picture: Json) -> str:
+def nobody(snapshot: Json) -> str:
     """What an empty list of processes means."""
-    state = next((source["state"] for source in picture["sources"] if source["name"] == "processes"), "ok")
+    state = next((source["state"] for source in snapshot["sources"] if source["name"] == "processes"), "ok")
     if state in ("ok", "absent"):
         return NOBODY
     return "No process is known to use a chip, but not all could be looked at; none has reported anything."

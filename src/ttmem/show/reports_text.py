@@ -11,7 +11,7 @@ from ttmem.model.printable import printable, printable_data
 from ttmem.model.uncertain_reasons import counts_text
 from ttmem.model.units import complete, human
 from ttmem.sources import memory_reports
-from ttmem.sources.memory_reports import Amounts, Memory, Report, Reports, State
+from ttmem.sources.memory_reports import Amounts, Memory, MemoryReport, Reports, State
 
 SCHEMA = "ttmem.reports/1"
 _BLOCKS_SHOWN = 5
@@ -20,9 +20,9 @@ _PROGRAMS_SHOWN = 20
 Json = dict[str, Any]
 
 
-def document(found: Reports, folder: str, now: float, picture: Json | None, why_none: str = "") -> Json:
-    """Everything in a folder. ``picture`` is a server's snapshot, or None, and ``why_none`` the reason."""
-    amounts, doubt = tracked(picture) if picture is not None else ({}, why_none)
+def document(found: Reports, folder: str, now: float, snapshot: Json | None, why_none: str = "") -> Json:
+    """Everything in a folder. ``snapshot`` is a server's snapshot, or None, and ``why_none`` the reason."""
+    amounts, doubt = tracked(snapshot) if snapshot is not None else ({}, why_none)
     return {
         "schema": SCHEMA,
         "time": rfc3339(now),
@@ -34,13 +34,13 @@ def document(found: Reports, folder: str, now: float, picture: Json | None, why_
     }
 
 
-def tracked(picture: Json) -> tuple[dict[Kind, int | None], str | None]:
+def tracked(snapshot: Json) -> tuple[dict[Kind, int | None], str | None]:
     """What a server knows the allocator took, by kind, if a report can only be of that; else why it may not be.
 
     A report names neither its chip nor its process. With one process a chip, and the same amounts on all chips (as on
     a mesh, in lock step), it does not matter which it is of.
     """
-    processes = [process for process in picture["processes"] if process["state"] == "tracked"]
+    processes = [process for process in snapshot["processes"] if process["state"] == "tracked"]
     chip_ids = [share["chip"] for process in processes for share in process["chips"]]
     if not chip_ids:
         return {}, "the server tracks no process with a chip now"
@@ -49,7 +49,7 @@ def tracked(picture: Json) -> tuple[dict[Kind, int | None], str | None]:
     uncertain = [one for process in processes for one in process["uncertain"]]
     if uncertain:
         return {}, f"what the server tracks is uncertain, the agent counted {counts_text(uncertain)}"
-    found = [_reserved(chip["memory"]) for chip in picture["chips"] if chip["chip"] in chip_ids]
+    found = [_reserved(chip["memory"]) for chip in snapshot["chips"] if chip["chip"] in chip_ids]
     if any(amounts != found[0] for amounts in found):
         return {}, "the server tracks chips with different amounts, and a report does not say which it is of"
     return found[0], None
@@ -83,7 +83,7 @@ def completeness(ours: int | None, theirs: int | None) -> float | None:
     return ours / theirs if theirs else None if ours else 1.0
 
 
-def _report(report: Report, now: float, amounts: dict[Kind, int | None]) -> Json:
+def _report(report: MemoryReport, now: float, amounts: dict[Kind, int | None]) -> Json:
     dump = next((state for state in report.states if state.program is None), None)
     return {
         "prefix": report.prefix,

@@ -17,7 +17,7 @@ from ttmem.model.kinds import KINDS, POOL_OF, Kind, Pool
 from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import REASONS, counts_text
 from ttmem.model.units import complete, human
-from ttmem.run.result import Report, cause_of
+from ttmem.run.result import RunResult, cause_of
 from ttmem.show.breakdown_table import WORDS, rows
 from ttmem.show.chip_table import percent
 from ttmem.show.explain_text import block
@@ -48,7 +48,7 @@ _OVERLAP = (
 _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
 
 
-def render(report: Report, by: str = "op") -> str:
+def render(report: RunResult, by: str = "op") -> str:
     """The whole summary; ``by`` is what allocations at the peak are put together by."""
     lines = ["", _headline(report)]
     chips = [chip for chip in report.ledger.chips.values() if any(total.peak.value for total in chip.kinds)]
@@ -65,7 +65,7 @@ def render(report: Report, by: str = "op") -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _headline(report: Report) -> str:
+def _headline(report: RunResult) -> str:
     lost = f"{report.dropped:,} lost" if report.dropped else "none lost"
     share = "not audited" if report.completeness is None else f"{complete(report.completeness)} complete"
     if report.uncertain:
@@ -77,13 +77,13 @@ def _headline(report: Report) -> str:
     )
 
 
-def _nothing(report: Report) -> list[str]:
+def _nothing(report: RunResult) -> list[str]:
     if report.ended.unseen or report.troubles:
         return ["Nothing was seen of the devices that were used."]
     return ["No process of this command was seen to open a device."]
 
 
-def _alike(report: Report, chips: Sequence[Chip]) -> list[tuple[list[Chip], list[str]]]:
+def _alike(report: RunResult, chips: Sequence[Chip]) -> list[tuple[list[Chip], list[str]]]:
     """The figures of each chip; those of a mesh are in lock step, and what is the same is told once."""
     found: dict[tuple[str, ...], list[Chip]] = {}
     for chip in chips:
@@ -102,7 +102,7 @@ def _board(chip: Chip) -> str:
     return chip.info.board or (chip.geometry.arch.label if chip.geometry else "")
 
 
-def _chip(report: Report, chips: Sequence[Chip], kinds: Sequence[Kind]) -> list[str]:
+def _chip(report: RunResult, chips: Sequence[Chip], kinds: Sequence[Kind]) -> list[str]:
     """Chips that had the same of every kind but of the runtime's own; of that those count that had most."""
     lines = [f"  {'':22} {'peak':>11} {'at the end':>11}"]
     ends = [[0] * len(KINDS) for _ in chips]
@@ -140,7 +140,7 @@ def _part(size: int, capacity: int) -> str:
     return f"{100 * part:.2g} %" if part < 0.0995 else f"{percent(part)[:-1]} %"
 
 
-def _peak(report: Report, chip: Chip) -> list[str]:
+def _peak(report: RunResult, chip: Chip) -> list[str]:
     """What the peak of each pool's buffers was made of; they rarely come at the same time."""
     lines = []
     for kind in (Kind.DRAM, Kind.L1):
@@ -153,7 +153,7 @@ def _peak(report: Report, chip: Chip) -> list[str]:
     return lines
 
 
-def _breakdown(report: Report, by: str) -> list[str]:
+def _breakdown(report: RunResult, by: str) -> list[str]:
     """Who made what was live at the peak of all buffers, over all chips."""
     found = report.breakdown(by)
     if not found or all(row[by] is None for row in found):
@@ -179,7 +179,7 @@ def _breakdown(report: Report, by: str) -> list[str]:
     return lines
 
 
-def _sizing(report: Report) -> list[str]:
+def _sizing(report: RunResult) -> list[str]:
     """Which sizes would have done, and what came closest to the wall."""
     lines: list[str] = []
     for pid, chips, advice in report.sizing[:_SIZED]:
@@ -192,7 +192,7 @@ def _sizing(report: Report) -> list[str]:
     return lines
 
 
-def _failed(report: Report) -> list[str]:
+def _failed(report: RunResult) -> list[str]:
     """The last failure, explained, if the command did not end well; else that there were some."""
     if not report.failures:
         return []
@@ -215,7 +215,7 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
-def _left(report: Report) -> list[str]:
+def _left(report: RunResult) -> list[str]:
     if not report.left_known:
         return ["left at the end: not known; devices were closed among the records that were lost"]
     lines = _left_earlier(report)
@@ -239,7 +239,7 @@ def _left(report: Report) -> list[str]:
     return lines
 
 
-def _doubt(report: Report) -> str:
+def _doubt(report: RunResult) -> str:
     """To stand beside a number that the agent's counters make uncertain."""
     return f" (uncertain: {counts_text(report.uncertain)})" if report.uncertain else ""
 
@@ -248,7 +248,7 @@ def _count(allocations: Sequence[Allocation]) -> str:
     return f"{len(allocations):,} allocation{'' if len(allocations) == 1 else 's'}"
 
 
-def _left_earlier(report: Report) -> list[str]:
+def _left_earlier(report: RunResult) -> list[str]:
     count, size = report.earlier
     return [f"left when devices were closed before that: {count:,} tensors, {human(size)}"] if count else []
 
@@ -296,7 +296,7 @@ def _made(allocation: Allocation) -> str:
     return f"{tag}{program}" + (f"  {made}" if made else "")
 
 
-def _odd(report: Report) -> list[str]:
+def _odd(report: RunResult) -> list[str]:
     lines = [anomaly_line(anomalies(report.ledger.anomalies))]
     if report.dropped:
         lines.append(f"{report.dropped:,} records were overwritten before they could be read: peaks may be too low.")

@@ -59,18 +59,18 @@ def header() -> str:
     return _line(list(COLUMNS))
 
 
-def rows(picture: Json) -> str:
+def rows(snapshot: Json) -> str:
     """All rows, each with its end."""
-    return "".join(_line(_values(chip, picture)) for chip in picture["chips"])
+    return "".join(_line(_values(chip, snapshot)) for chip in snapshot["chips"])
 
 
-def _values(chip: Json, picture: Json) -> list[Any]:
+def _values(chip: Json, snapshot: Json) -> list[Any]:
     telemetry = chip["telemetry"] or {}
-    live = [process for process in picture["processes"] if process["state"] in ("tracked", "untracked")]
+    live = [process for process in snapshot["processes"] if process["state"] in ("tracked", "untracked")]
     here = [process["state"] for process in live if _is_on(process, chip["chip"])]
     seen = chip["held"] is not None
     return [
-        *(picture["time"], picture["host"]),
+        *(snapshot["time"], snapshot["host"]),
         *(chip.get(name) for name in _CHIP),
         *(telemetry.get(name) for name in _TELEMETRY),
         *(_at(chip["memory"], path) for path in _BYTES.values()),

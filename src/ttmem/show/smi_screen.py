@@ -27,63 +27,63 @@ _SUMS_FROM = 80  # columns
 _ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may be made of all chips at once
 
 
-def render(picture: Json, style: Style | None = None, *, whole: bool = False) -> str:
+def render(snapshot: Json, style: Style | None = None, *, whole: bool = False) -> str:
     """The whole screen; ``whole`` if also what differs on many chips is to be shown."""
     style = style or Style()
-    picture = style.clean(picture)
-    chips = picture["chips"]
+    snapshot = style.clean(snapshot)
+    chips = snapshot["chips"]
     names = Names(chips, style)
-    lines = [*_header(picture, style), style.paint(("-" if style.ascii else "─") * style.width, DIM)]
+    lines = [*_header(snapshot, style), style.paint(("-" if style.ascii else "─") * style.width, DIM)]
     if chips:
         lines += chip_table(chips, names, style)
         lines += (line for text in too_full(chips, names) for line in wrap(text, style, "  ", ""))
     else:
-        lines += wrap(_no_chip(picture), style)
-    lines += ["", *process_table(picture["processes"], chips, names, style, nobody(picture))]
-    if not whole and style.width >= _SUMS_FROM and _has_sums(picture):
+        lines += wrap(_no_chip(snapshot), style)
+    lines += ["", *process_table(snapshot["processes"], chips, names, style, nobody(snapshot))]
+    if not whole and style.width >= _SUMS_FROM and _has_sums(snapshot):
         from ttmem.show.totals_table import sums_table  # few machines need it
 
-        lines += ["", *sums_table(picture, names, style)]
-    lines += breakdowns(picture, names, style, whole)
-    lines += ["", *_footer(picture, names, style)]
+        lines += ["", *sums_table(snapshot, names, style)]
+    lines += breakdowns(snapshot, names, style, whole)
+    lines += ["", *_footer(snapshot, names, style)]
     return "\n".join(fit_line(line.rstrip(), style.width) for line in lines).rstrip("\n")
 
 
-def _no_chip(picture: Json) -> str:
+def _no_chip(snapshot: Json) -> str:
     """Why there is none, as far as anybody looked: of an event file nobody asks the driver."""
-    driver = picture.get("driver")
+    driver = snapshot.get("driver")
     looked = "" if driver is None else f"the driver {'shows none' if driver['loaded'] else 'is not loaded'}, and "
     return f"No chip is known: {looked}no process has reported one."
 
 
-def _has_sums(picture: Json) -> bool:
+def _has_sums(snapshot: Json) -> bool:
     """Is there a sum that no row of one chip or one process says already? An older server knows of none."""
-    found = picture.get("sums") or {"boards": [], "jobs": []}
+    found = snapshot.get("sums") or {"boards": [], "jobs": []}
     boards = [len(board["chips"]) for board in found["boards"] if board["serial"] is not None]
     jobs = [job["processes"] for job in found["jobs"] if job["id"] is not None]
     return (len(boards) > 1 and max(boards) > 1) or max(jobs, default=0) > 1
 
 
-def _header(picture: Json, style: Style) -> list[str]:
-    server, driver = picture["server"], picture.get("driver")
-    words = [f"ttmem {server['version'] if server else __version__}", picture["host"], _time(picture["time"])]
+def _header(snapshot: Json, style: Style) -> list[str]:
+    server, driver = snapshot["server"], snapshot.get("driver")
+    words = [f"ttmem {server['version'] if server else __version__}", snapshot["host"], _time(snapshot["time"])]
     if driver:
         words.append(f"driver {driver['version'] or 'of unknown version'}" if driver["loaded"] else "no driver")
     if server:
         events = f"{server['events']:,} event{'' if server['events'] == 1 else 's'}"
         words.append(f"server pid {server['pid']}, {events}")
-    elif absent := _absent_server(picture):
+    elif absent := _absent_server(snapshot):
         words.append("no server" if absent["state"] == "not running" else f"server {absent['state']}")
     lines = [style.paint(line, BOLD) for line in _joined(words, "   ", style)]
-    sources = [f"{source['name']} {source['state']}" for source in picture["sources"]]
+    sources = [f"{source['name']} {source['state']}" for source in snapshot["sources"]]
     if sources:
         lines += (style.paint(line, DIM) for line in wrap("Sources: " + ", ".join(sources), style, "  ", ""))
     return lines
 
 
-def _absent_server(picture: Json) -> Json | None:
+def _absent_server(snapshot: Json) -> Json | None:
     """The server that is not there, as a source; None if there is one, or none was looked for."""
-    return next((s for s in picture["sources"] if s["name"] == "server" and s["state"] != "ok"), None)
+    return next((s for s in snapshot["sources"] if s["name"] == "server" and s["state"] != "ok"), None)
 
 
 def _time(text: str) -> str:
@@ -101,32 +101,32 @@ def _joined(words: list[str], between: str, style: Style) -> list[str]:
     return lines
 
 
-def _footer(picture: Json, names: Names, style: Style) -> Iterator[str]:
+def _footer(snapshot: Json, names: Names, style: Style) -> Iterator[str]:
     """What is wrong, what is to be known, and what to do."""
-    if picture["server"] or any(picture["anomalies"].values()):
-        bad = any(picture["anomalies"].values())
-        yield from _painted(anomaly_line(picture["anomalies"]), style, YELLOW if bad else "")
-    notes = _grouped(picture["notes"])
-    rest = [source for source in picture["sources"] if source["detail"] and _matters(source, picture)]
+    if snapshot["server"] or any(snapshot["anomalies"].values()):
+        bad = any(snapshot["anomalies"].values())
+        yield from _painted(anomaly_line(snapshot["anomalies"]), style, YELLOW if bad else "")
+    notes = _grouped(snapshot["notes"])
+    rest = [source for source in snapshot["sources"] if source["detail"] and _matters(source, snapshot)]
     notes += (f"{source['name']} {source['state']}: {source['detail']}" for source in rest)
     for text in notes[:_NOTES_SHOWN]:
         yield from _painted(f"Note: {text}", style, YELLOW)
     if len(notes) > _NOTES_SHOWN:
         yield from wrap(f"and {len(notes) - _NOTES_SHOWN} more notes; --json has them all", style, "  ")
-    for trouble, pids in _troubles(picture["processes"]).items():
+    for trouble, pids in _troubles(snapshot["processes"]).items():
         more = f" and {len(pids) - _PIDS_SHOWN} more" if len(pids) > _PIDS_SHOWN else ""
         yield from _painted(f"pid {', '.join(pids[:_PIDS_SHOWN])}{more}: {trouble}", style, YELLOW)
-    for hint in _hints(picture, names):
+    for hint in _hints(snapshot, names):
         yield from wrap(f"Hint: {hint}", style, "  ", "")
 
 
-def _matters(source: Json, picture: Json) -> bool:
+def _matters(source: Json, snapshot: Json) -> bool:
     """Is there more to say of a source than its state? Not that there is nothing, if there is enough without it."""
     if source["name"] == "server":
         return False  # there is a hint on it
-    if source["name"] != "umd" and source["state"] == "absent" and (picture["chips"] or picture["processes"]):
+    if source["name"] != "umd" and source["state"] == "absent" and (snapshot["chips"] or snapshot["processes"]):
         return False
-    return not any(note["what"] == f"{source['name']}-{source['state']}" for note in picture["notes"])
+    return not any(note["what"] == f"{source['name']}-{source['state']}" for note in snapshot["notes"])
 
 
 def _grouped(notes: list[Json]) -> list[str]:
@@ -157,18 +157,18 @@ def _painted(text: str, style: Style, colour: str) -> list[str]:
     return [style.paint(line, colour) for line in wrap(text, style, "  ", "")]
 
 
-def _hints(picture: Json, names: Names) -> Iterator[str]:
-    by_order = [chip["chip"] for chip in picture["chips"] if chip.get("joined_by") == "order"]
+def _hints(snapshot: Json, names: Names) -> Iterator[str]:
+    by_order = [chip["chip"] for chip in snapshot["chips"] if chip.get("joined_by") == "order"]
     if by_order:
         chips = f"{'are' if len(by_order) > 1 else 'is'} the driver's {names.several(by_order)}"
         yield f"which of tt-metal's chips {chips} is assumed from the order of both."
-    if any(chip["identity"] == "assumed" for chip in picture["chips"]):
+    if any(chip["identity"] == "assumed" for chip in snapshot["chips"]):
         yield '"assumed:N" is some process\'s device N; a client that names its chip makes it certain.'
-    if (absent := _absent_server(picture)) and absent["detail"]:
+    if (absent := _absent_server(snapshot)) and absent["detail"]:
         yield absent["detail"]
-    if any(process["state"] == "untracked" for process in picture["processes"]):
+    if any(process["state"] == "untracked" for process in snapshot["processes"]):
         yield "`ttmem run -- COMMAND` starts a program so that all it allocates is tracked."
-    elif picture["server"] and not picture["processes"]:
+    elif snapshot["server"] and not snapshot["processes"]:
         yield "`ttmem run -- COMMAND` tracks a program that uses ttnn; TT_ALLOC_TRACKING_ENABLED=1 a patched one."
-    if not picture["chips"] and not picture["processes"]:
+    if not snapshot["chips"] and not snapshot["processes"]:
         yield "`ttmem doctor` looks for what is missing."

@@ -26,14 +26,14 @@ _MEANINGS = {
 }
 
 
-def sums_table(picture: Json, names: Names, style: Style) -> list[str]:
+def sums_table(snapshot: Json, names: Names, style: Style) -> list[str]:
     """What would only repeat the row of one chip or of one process is not summed."""
-    found = picture["sums"]
-    chips = {chip["chip"]: chip for chip in picture["chips"]}
+    found = snapshot["sums"]
+    chips = {chip["chip"]: chip for chip in snapshot["chips"]}
     boards = [board for board in found["boards"] if board["serial"] is not None and len(board["chips"]) > 1]
     jobs = [job for job in found["jobs"] if job["id"] is not None and job["processes"] > 1]
     jobs.sort(key=lambda job: -(job["dram"]["used"] or 0))
-    rows = [_of_chips(f"host {picture['host']}", found["host"], chips)]
+    rows = [_of_chips(f"host {snapshot['host']}", found["host"], chips)]
     rows += (_of_chips(f"board {board['board'] or '-'} {board['serial']}", board, chips) for board in boards[:_SHOWN])
     rows += (_of_job(job, chips) for job in jobs[:_SHOWN])
     columns = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows a picture over and over: on a terminal until q is pressed, on a screen of its own and without flicker."""
+"""Shows a snapshot over and over: on a terminal until q is pressed, on a screen of its own and without flicker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAGE_DOWN, _PAGE_UP = (b"\x1b[6~", b" "), (b"\x1b[5~", b"b")
 
 
 class Frame(NamedTuple):
-    """A picture, of which as much is shown as fits, and a line below it that is always shown."""
+    """A snapshot, of which as much is shown as fits, and a line below it that is always shown."""
 
     text: str
     status: str
@@ -38,8 +38,8 @@ def watch(frame: Callable[[], Frame], interval: float, count: int | None = None)
     with _screen() as (signals, suspend):
         while True:
             due = time.monotonic() + interval
-            picture = frame()
-            top = _draw(picture, top)
+            snapshot = frame()
+            top = _draw(snapshot, top)
             count = None if count is None else count - 1
             if count == 0:
                 return
@@ -48,11 +48,11 @@ def watch(frame: Callable[[], Frame], interval: float, count: int | None = None)
                     return
                 moved = max(0, top + _move(keys))
                 if moved != top:
-                    top = _draw(picture, moved)
+                    top = _draw(snapshot, moved)
 
 
 def repeat(emit: Callable[[], None], interval: float, count: int | None = None) -> None:
-    """Where there is no terminal: one picture after another, each at its time."""
+    """Where there is no terminal: one snapshot after another, each at its time."""
     due = time.monotonic()
     while True:
         emit()

@@ -34,7 +34,7 @@ from ttmem.sim.device import Device, Place, close_device, create_device
 from ttmem.sim.errors import Clash, OutOfMemory, RingTooSmall, SimError, TraceRegionTooSmall
 from ttmem.sim.kernels import Kernel, compute_kernel, data_movement_kernel
 from ttmem.sim.mesh import MeshDevice, create_mesh_device
-from ttmem.sim.program import CircularBufferConfig, Program, create_circular_buffer, launch_program
+from ttmem.sim.program import CircularBufferConfig, SimProgram, create_circular_buffer, launch_program
 from ttmem.sim.tensors import Dtype, Layout, MemoryConfig, MemoryLayout, TensorSpec
 
 __all__ = [
@@ -56,11 +56,11 @@ __all__ = [
     "MeshDevice",
     "OutOfMemory",
     "Place",
-    "Program",
     "ReplicatedBufferConfig",
     "RingTooSmall",
     "ShardedBufferConfig",
     "SimError",
+    "SimProgram",
     "TensorSpec",
     "TraceRegionTooSmall",
     "allocate_tensor",

@@ -10,7 +10,7 @@ from ttmem.model.geometry import Geometry
 from ttmem.model.kinds import Kind
 from ttmem.sim.errors import OutOfMemory, SimError
 from ttmem.sim.free_list import FreeList, Statistics, round_up
-from ttmem.sim.tensors import Need, TensorSpec, need_of, need_of_bytes
+from ttmem.sim.tensors import BufferNeed, TensorSpec, need_of, need_of_bytes
 
 _TRACE_STEP = 8192
 _NO_BLOCK = str(2**64 - 1)
@@ -98,17 +98,17 @@ class Allocator:
         }
         self._marks: Marks | None = None
 
-    def need(self, kind: Kind, spec: TensorSpec) -> Need | None:
+    def need(self, kind: Kind, spec: TensorSpec) -> BufferNeed | None:
         """What a tensor would take of a kind; None if it has no elements."""
         banks = self._of(kind)
         return need_of(spec, banks.number, banks.alignment)
 
-    def need_bytes(self, kind: Kind, size: int, page_size: int) -> Need:
+    def need_bytes(self, kind: Kind, size: int, page_size: int) -> BufferNeed:
         """What an interleaved buffer of that size would take."""
         banks = self._of(kind)
         return need_of_bytes(size, page_size, banks.number, banks.alignment)
 
-    def allocate(self, kind: Kind, need: Need | None, *, bottom_up: bool | None = None) -> int:
+    def allocate(self, kind: Kind, need: BufferNeed | None, *, bottom_up: bool | None = None) -> int:
         """The address of a new buffer; 0 for what needs nothing."""
         if need is None:
             return 0
@@ -117,7 +117,7 @@ class Allocator:
         address = banks.blocks.allocate(need.per_bank, bottom_up=banks.bottom_up if bottom_up is None else bottom_up)
         return self._allocated(kind, need, address)
 
-    def allocate_at(self, kind: Kind, address: int, need: Need) -> int:
+    def allocate_at(self, kind: Kind, address: int, need: BufferNeed) -> int:
         """A new buffer at exactly this address."""
         self._check(kind, need)
         return self._allocated(kind, need, self._of(kind).blocks.allocate_at(address, need.per_bank))
@@ -165,7 +165,7 @@ class Allocator:
         ]
         return MemoryView(self.banks(kind), *self.statistics(kind), table)
 
-    def page_place(self, kind: Kind, address: int, need: Need, page: int) -> PagePlace:
+    def page_place(self, kind: Kind, address: int, need: BufferNeed, page: int) -> PagePlace:
         """Where a page of an interleaved buffer lies: pages go round the banks."""
         row, bank = divmod(page, need.banks)
         core = bank_cores(self.geometry.grid_x, self.geometry.grid_y)[bank] if kind is Kind.L1 else None
@@ -187,7 +187,7 @@ class Allocator:
         marks, self._marks = self._marks or Marks(), None
         return marks
 
-    def _check(self, kind: Kind, need: Need) -> None:
+    def _check(self, kind: Kind, need: BufferNeed) -> None:
         if kind is Kind.L1_SMALL and not need.sharded:
             raise SimError("L1_SMALL only supports sharded allocations, see validate_num_banks")
         if need.sharded and need.banks > self.geometry.cores:
@@ -196,14 +196,14 @@ class Allocator:
                 f"{self.geometry.cores} in compute cores"
             )
 
-    def _allocated(self, kind: Kind, need: Need, address: int | None) -> int:
+    def _allocated(self, kind: Kind, need: BufferNeed, address: int | None) -> int:
         if address is None:
             raise OutOfMemory(self._refusal(kind, need))
         if kind is Kind.DRAM and self._marks is not None:
             self._marks = self._marks._replace(allocated=max(self._marks.allocated, address + need.per_bank))
         return address
 
-    def _refusal(self, kind: Kind, need: Need) -> str:
+    def _refusal(self, kind: Kind, need: BufferNeed) -> str:
         size, allocated, free, largest = self.statistics(kind)
         hint = "" if kind is not Kind.L1_SMALL else _SMALL_FULL if size else _SMALL_NONE
         return (

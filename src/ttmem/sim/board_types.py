@@ -98,7 +98,7 @@ P150 = Board("p150", "p150", (12, 13), Dispatch.COLUMN)
 QUASAR = Board("quasar", "quasar", (), Dispatch.NONE)
 
 
-class Machine(NamedTuple):
+class MachineType(NamedTuple):
     """What stands in a computer: one type of board, and the mesh all its chips open as.
 
     ``linked`` is how many chips in a row are joined by ethernet; ``remote`` are those without PCIe of their own.
@@ -123,18 +123,18 @@ class Machine(NamedTuple):
 MACHINES = {
     machine.name: machine
     for machine in (
-        Machine("n150", N150, (1, 4)),
-        Machine("n300", N300, (2, 2), linked=2, remote=frozenset({1, 3})),
-        Machine("t3k", N300, (2, 4), linked=8, remote=frozenset({4, 5, 6, 7})),
-        Machine("galaxy", GALAXY, (8, 4), linked=32),
-        Machine("p100", P100, (1, 4)),
-        Machine("p150", P150, (1, 4)),
-        Machine("quasar", QUASAR, (1, 4)),
+        MachineType("n150", N150, (1, 4)),
+        MachineType("n300", N300, (2, 2), linked=2, remote=frozenset({1, 3})),
+        MachineType("t3k", N300, (2, 4), linked=8, remote=frozenset({4, 5, 6, 7})),
+        MachineType("galaxy", GALAXY, (8, 4), linked=32),
+        MachineType("p100", P100, (1, 4)),
+        MachineType("p150", P150, (1, 4)),
+        MachineType("quasar", QUASAR, (1, 4)),
     )
 }
 
 
-def machine_named(name: str) -> Machine:
+def machine_named(name: str) -> MachineType:
     try:
         return MACHINES[name]
     except KeyError:

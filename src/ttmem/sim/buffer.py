@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.model.kinds import Kind
 from ttmem.sim.errors import SimError
-from ttmem.sim.tensors import Need, TensorSpec
+from ttmem.sim.tensors import BufferNeed, TensorSpec
 
 if TYPE_CHECKING:
     from ttmem.sim.device import Chip, Place
@@ -20,7 +20,7 @@ class Buffer:
     owns_data = True
 
     def __init__(
-        self, device: Place, kind: Kind, need: Need, address: int, tag: str | None = None, system: bool = False
+        self, device: Place, kind: Kind, need: BufferNeed, address: int, tag: str | None = None, system: bool = False
     ) -> None:
         self.device = device
         self.buffer_type = kind

@@ -15,12 +15,12 @@ from ttmem.model.core_sets import CoreRange, cores_of
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.sim.allocator import Allocator
-from ttmem.sim.board_types import Machine, machine_named
+from ttmem.sim.board_types import MachineType, machine_named
 from ttmem.sim.buffer import Buffer
 from ttmem.sim.driver import VARIABLE
 from ttmem.sim.errors import SimError
-from ttmem.sim.program import Program
-from ttmem.sim.tensors import Need
+from ttmem.sim.program import SimProgram
+from ttmem.sim.tensors import BufferNeed
 from ttmem.sim.traces import Trace, Traces
 
 # Kernels that serve every program: type, name, bytes on a core, cores (ethernet cores for the fabric).
@@ -59,7 +59,7 @@ def default_tracker() -> GraphTracker:
 class Chip:
     """One chip: its cores with their firmware, and the kernels that serve every program."""
 
-    def __init__(self, number: int, machine: Machine) -> None:
+    def __init__(self, number: int, machine: MachineType) -> None:
         self.id = number
         self.board = machine.board
         self.unique_id = f"sim-{machine.name}-{number}"
@@ -92,7 +92,7 @@ _P = TypeVar("_P", bound="Place")
 class _Captured(NamedTuple):
     trace: Trace
     buffer: Buffer
-    programs: list[Program]
+    programs: list[SimProgram]
 
 
 class Place:
@@ -115,14 +115,14 @@ class Place:
             l1_small_size=options.l1_small_size,
             trace_region_size=options.trace_region_size,
         )
-        self.program_cache: dict[Hashable, Program] = {}
+        self.program_cache: dict[Hashable, SimProgram] = {}
         self.launches = 0  # of programs, so far; a trace counts as all that it replays
         self._chips = list(chips)
         self._buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
-        self._programs: weakref.WeakSet[Program] = weakref.WeakSet()
+        self._programs: weakref.WeakSet[SimProgram] = weakref.WeakSet()
         self._traces = Traces(self.allocator, number)
         self._captured: dict[int, _Captured] = {}
-        self._capturing: list[Program] | None = None
+        self._capturing: list[SimProgram] | None = None
         self._last_trace = 0
         self.written: dict[tuple[int, int], int] = {}  # with kernel writes: bytes in the ring of each core
         self.is_open = True
@@ -159,13 +159,19 @@ class Place:
     # -- memory --------------------------------------------------------------------------------------------------
 
     def allocate(
-        self, kind: Kind, need: Need, *, tag: str | None = None, system: bool = False, bottom_up: bool | None = None
+        self,
+        kind: Kind,
+        need: BufferNeed,
+        *,
+        tag: str | None = None,
+        system: bool = False,
+        bottom_up: bool | None = None,
     ) -> Buffer:
         """Memory for a buffer, or the error ttnn would raise."""
         self.check_open()
         return self._made(kind, need, self.allocator.allocate(kind, need, bottom_up=bottom_up), tag, system)
 
-    def _made(self, kind: Kind, need: Need, address: int, tag: str | None, system: bool = False) -> Buffer:
+    def _made(self, kind: Kind, need: BufferNeed, address: int, tag: str | None, system: bool = False) -> Buffer:
         buffer = Buffer(self, kind, need, address, tag, system)
         self._buffers.add(buffer)
         self.tracker.track_allocate(buffer)
@@ -183,7 +189,7 @@ class Place:
 
     # -- programs ------------------------------------------------------------------------------------------------
 
-    def run(self, key: Hashable, build: Callable[[], Program]) -> Program:
+    def run(self, key: Hashable, build: Callable[[], SimProgram]) -> SimProgram:
         """Launch a program from the cache; the first time it is built and compiled."""
         program = self.program_cache.get(key)
         if program is None:
@@ -194,7 +200,7 @@ class Place:
             self.launch(program)
         return program
 
-    def launch(self, program: Program) -> None:
+    def launch(self, program: SimProgram) -> None:
         """Compile a program if that is the first time, check its buffers against L1, and make it the resident one."""
         self.check_open()
         self._programs.add(program)
@@ -207,7 +213,7 @@ class Place:
         if self._capturing is not None:
             self._capturing.append(program)
 
-    def _write_kernels(self, program: Program, where: int) -> None:
+    def _write_kernels(self, program: SimProgram, where: int) -> None:
         """Into the ring of each of these cores, over what was there."""
         ring, board = self.allocator.geometry.map_end, self._chips[0].board
         for group in program.groups():
@@ -215,7 +221,7 @@ class Place:
                 self.written[core] = group.size
                 self.tracker.track_core_write(self, board.noc_of(*core), ring, group.size, program.name)
 
-    def programs(self) -> list[Program]:
+    def programs(self) -> list[SimProgram]:
         """Every program that exists here, cached or held by somebody."""
         return [program for program in self._programs if program.is_compiled(self)]
 
@@ -249,7 +255,7 @@ class Place:
         """Replay: no memory is taken; on each core the program that ran last is the resident one again."""
         self.check_open()
         covered = 0
-        last: list[tuple[Program, int]] = []
+        last: list[tuple[SimProgram, int]] = []
         programs = self._find(trace_id).programs
         self.launches += len(programs)
         for program in reversed(programs):

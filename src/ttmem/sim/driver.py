@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ttmem.model.geometry import BOARDS, Arch
-from ttmem.sim.board_types import Machine, machine_named
+from ttmem.sim.board_types import MachineType, machine_named
 
 # Set for processes whose chips have a simulated driver: only then do they tell their numbers, because elsewhere those
 # are the numbers of real chips.
@@ -88,7 +88,7 @@ class Driver:
 class _Chip:
     """One chip's files, and its state."""
 
-    def __init__(self, root: str, machine: Machine, number: int) -> None:
+    def __init__(self, root: str, machine: MachineType, number: int) -> None:
         kmd = machine.kmd(number)
         self._family = _FAMILIES[BOARDS[machine.board.table].arch]
         self._spread = _SPREAD[number % len(_SPREAD)]

@@ -56,11 +56,11 @@ class _Compiled:
         self.addresses: list[int] = []
 
 
-class Program:
+class SimProgram:
     """A program. It holds its circular buffers and kernels from its first launch until it is destroyed.
 
     >>> from ttmem.sim.kernels import compute_kernel
-    >>> program = Program("matmul")
+    >>> program = SimProgram("matmul")
     >>> grid = [CoreRange(0, 0, 7, 7)]
     >>> _ = create_circular_buffer(program, grid, CircularBufferConfig(num_tiles=2, tile_size=2048))
     >>> program.add_kernel(compute_kernel("mm", (6000, 5000, 4000)), grid)
@@ -247,7 +247,7 @@ class Program:
 
 
 def create_circular_buffer(
-    program: Program, core_ranges: Sequence[CoreRange], config: CircularBufferConfig, *,
+    program: SimProgram, core_ranges: Sequence[CoreRange], config: CircularBufferConfig, *,
     buffer: Buffer | None = None, address_offset: int = 0,
 ) -> int:  # fmt: skip
     """A circular buffer on these cores, with an address of its own or inside an L1 buffer (globally allocated)."""
@@ -261,6 +261,6 @@ def create_circular_buffer(
     )
 
 
-def launch_program(device: Place, program: Program) -> None:
+def launch_program(device: Place, program: SimProgram) -> None:
     """Compile the program if that was not done yet, and make it the one that runs on its cores."""
     device.launch(program)

@@ -69,7 +69,7 @@ class TensorSpec(NamedTuple):
     tile: Tile = Tile()
 
 
-class Need(NamedTuple):
+class BufferNeed(NamedTuple):
     """A request as the allocator gets it: `per_bank` of every bank, though only `banks` of them hold pages."""
 
     page: int
@@ -116,7 +116,7 @@ def tile_bytes(dtype: Dtype, tile: Tile = Tile()) -> int:
     return elements // _MANTISSAS_PER_BYTE[dtype] + round_up(exponents, _EXPONENTS_ALIGNMENT)
 
 
-def need_of(spec: TensorSpec, banks: int, alignment: int) -> Need | None:
+def need_of(spec: TensorSpec, banks: int, alignment: int) -> BufferNeed | None:
     """What a tensor needs of a kind of memory with so many banks; None if it has no elements."""
     if 0 in spec.shape:
         return None
@@ -142,17 +142,17 @@ def need_of(spec: TensorSpec, banks: int, alignment: int) -> Need | None:
     rounds = -(-shards // memory.cores) if memory.layout is MemoryLayout.ND_SHARDED else 1
     pages = rounds * prod(shard)
     aligned = round_up(page, alignment)
-    return Need(page, aligned, used, pages * used, pages * aligned, pages * used * aligned, sharded=True)
+    return BufferNeed(page, aligned, used, pages * used, pages * aligned, pages * used * aligned, sharded=True)
 
 
-def need_of_pages(pages: int, page: int, banks: int, alignment: int) -> Need:
+def need_of_pages(pages: int, page: int, banks: int, alignment: int) -> BufferNeed:
     """Pages dealt out to the banks in turn."""
     aligned = round_up(page, alignment)
     rows = -(-pages // banks) if banks else 0  # L1_SMALL of no size has no banks, and refuses
-    return Need(page, aligned, banks, pages, rows * aligned, pages * aligned)
+    return BufferNeed(page, aligned, banks, pages, rows * aligned, pages * aligned)
 
 
-def need_of_bytes(size: int, page_size: int, banks: int, alignment: int) -> Need:
+def need_of_bytes(size: int, page_size: int, banks: int, alignment: int) -> BufferNeed:
     """An interleaved buffer made by its size and page size rather than as a tensor."""
     return need_of_pages(-(-size // page_size), page_size, banks, alignment)
 

@@ -9,7 +9,7 @@ from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator, Marks
 from ttmem.sim.errors import SimError, TraceRegionTooSmall
 from ttmem.sim.free_list import round_up
-from ttmem.sim.tensors import Need, trace_page_size
+from ttmem.sim.tensors import BufferNeed, trace_page_size
 
 _REMEDY = "or set a non-zero trace_region_size."
 
@@ -19,7 +19,7 @@ class Trace(NamedTuple):
 
     kind: Kind
     address: int
-    need: Need
+    need: BufferNeed
     mark: int
 
 

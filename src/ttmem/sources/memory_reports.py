@@ -104,7 +104,7 @@ class File(NamedTuple):
     modified: float
 
 
-class Report(NamedTuple):
+class MemoryReport(NamedTuple):
     """The files with one prefix."""
 
     prefix: str
@@ -115,7 +115,7 @@ class Report(NamedTuple):
 class Reports(NamedTuple):
     """A folder of reports, and a sentence for each thing in it that could not be read."""
 
-    reports: tuple[Report, ...]
+    reports: tuple[MemoryReport, ...]
     problems: tuple[str, ...]
 
 
@@ -139,7 +139,7 @@ def read(folder: str) -> Reports:
     return Reports(tuple(_report(prefix, paths, problems) for prefix, paths in found.items()), tuple(problems))
 
 
-def _report(prefix: str, paths: dict[str, str], problems: list[str]) -> Report:
+def _report(prefix: str, paths: dict[str, str], problems: list[str]) -> MemoryReport:
     files: list[File] = []
     banks = _parsed(paths.get(SUMMARY), _summary, files, problems)
     sections = _parsed(paths.get(DETAILED), _detailed, files, problems)
@@ -160,7 +160,7 @@ def _report(prefix: str, paths: dict[str, str], problems: list[str]) -> Report:
                         f"other files with the prefix '{printable(prefix)}': they were not written together"
                     )
         states.append(State(moment[1], tuple(memories), space))
-    return Report(printable(prefix), tuple(files), tuple(states))
+    return MemoryReport(printable(prefix), tuple(files), tuple(states))
 
 
 def _memory(kind: Kind, bank: Amounts | None, section: _Section | None) -> Memory:

@@ -20,11 +20,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ttmem.show.top.dashboard import Dashboard
-from ttmem.show.top.parts.data_feed import Feed, News
+from ttmem.show.top.parts.data_feed import DataFeed, FeedUpdate
 from ttmem.show.top.parts.rows import Row, Size
 from ttmem.show.top.themes import look_of
 
-_BEAT = 1.0  # seconds after which the age of a picture is looked at even if nothing comes
+_BEAT = 1.0  # seconds after which the age of a snapshot is looked at even if nothing comes
 
 
 def _whole_lines() -> type[Any] | None:
@@ -110,7 +110,7 @@ class Top(App[None]):
         super().__init__(ansi_color=True)
         self._dashboard = dashboard
         self._canvas = Canvas(dashboard)
-        self._feed = Feed(self._told, api=api, root=root, ascii=dashboard.signs.ascii)
+        self._feed = DataFeed(self._told, api=api, root=root, ascii=dashboard.signs.ascii)
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._drawn = 0.0
         self._asked: list[str] = []
@@ -165,12 +165,12 @@ class Top(App[None]):
         self._asked = self._dashboard.wants()
         self._feed.want(self._asked, self._dashboard.model.interval)
 
-    def _told(self, news: News) -> None:
+    def _told(self, news: FeedUpdate) -> None:
         """In the feed's thread."""
         if self._loop_of_app is not None and not self._loop_of_app.is_closed():
             self._loop_of_app.call_soon_threadsafe(self._take, news)
 
-    def _take(self, news: News) -> None:
+    def _take(self, news: FeedUpdate) -> None:
         self._dashboard.take(news, self._asked)
         self._ask()
         self._draw()

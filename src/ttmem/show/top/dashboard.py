@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from ttmem.model.printable import printable
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.frame import footer, header, help_rows, tab_at, tabs
-from ttmem.show.top.parts.data_feed import News
-from ttmem.show.top.parts.rows import Row, Signs, Size, View, fitted
+from ttmem.show.top.parts.data_feed import FeedUpdate
+from ttmem.show.top.parts.rows import Characters, Row, Size, View, fitted
 from ttmem.show.top.settings import Settings
 from ttmem.show.top.themes import THEMES, following
 from ttmem.wire.api_client import malformed
@@ -25,7 +25,9 @@ _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "shift+tab": -1, "tab": 1}
 class Dashboard:
     """Owns what is shown; whoever owns the terminal hands it keys and asks it for rows."""
 
-    def __init__(self, model: Model, views: Sequence[View], settings: Settings, signs: Signs = Signs()) -> None:
+    def __init__(
+        self, model: Model, views: Sequence[View], settings: Settings, signs: Characters = Characters()
+    ) -> None:
         self.model, self.signs = model, signs
         self.views: Sequence[View] = views
         self._settings = settings
@@ -70,14 +72,14 @@ class Dashboard:
         )
         return [first, *filled, footer(self.model, size.width, self.signs, self._prompt)][: size.height]
 
-    def take(self, news: News, asked: list[str]) -> None:
-        """What the feed has brought. A picture that makes no sense is told of, and the last one stays."""
+    def take(self, news: FeedUpdate, asked: list[str]) -> None:
+        """What the feed has brought. A snapshot that makes no sense is told of, and the last one stays."""
         model = self.model
         model.trouble = news.trouble
         model.hear(news.answers, asked, news.now)
-        if news.picture is not None:
-            picture = news.picture
-            self._guarded(lambda: model.take(picture, news.time, news.now), None)
+        if news.snapshot is not None:
+            snapshot = news.snapshot
+            self._guarded(lambda: model.take(snapshot, news.time, news.now), None)
 
     def press(self, key: str, character: str | None = None) -> None:
         """A key, named as Textual names it, and what it writes, if it does."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ttmem.show.chip_selector import UnknownChip, only
-from ttmem.show.top.parts.chip_history import Past
+from ttmem.show.top.parts.chip_history import ChipHistory
 
 Json = dict[str, Any]
 
@@ -27,12 +27,12 @@ class Model:
     def __init__(self, *, wanted: tuple[str, ...] = (), readonly: bool = False, hidden: int | None = None) -> None:
         self.wanted = wanted  # chips to show, as `ttmem smi -d` takes them; all if empty
         self.readonly = readonly
-        self._hidden = hidden  # pid that is no part of the picture: our own
-        self.past = Past()
-        self._whole: Json | None = None  # the picture before chips were picked
-        self.picture: Json | None = None
-        self.trouble: str | None = None  # why the picture is old, or comes from the machine alone
-        self.now = 0.0  # monotonic, when the picture was made
+        self._hidden = hidden  # pid that is no part of the snapshot: our own
+        self.past = ChipHistory()
+        self._whole: Json | None = None  # the snapshot before chips were picked
+        self.snapshot: Json | None = None
+        self.trouble: str | None = None  # why the snapshot is old, or comes from the machine alone
+        self.now = 0.0  # monotonic, when the snapshot was made
         self.until = 0.0  # the same in seconds since 1970: up to then the past is drawn
         self.interval = 0.5
         self.paused = False
@@ -41,12 +41,12 @@ class Model:
         self._missed: Any = None  # the chip that was chosen and is gone, and the one that stands in until it is back
         self.message: str | None = None  # one line for the user, until the next key
 
-    def take(self, picture: Json, time: float, now: float) -> None:
-        """A new picture; ``time`` is seconds since 1970. While paused it only becomes part of the past."""
-        self.past.add(time, picture, self.interval)
-        if self.paused and self.picture is not None:
+    def take(self, snapshot: Json, time: float, now: float) -> None:
+        """A new snapshot; ``time`` is seconds since 1970. While paused it only becomes part of the past."""
+        self.past.add(time, snapshot, self.interval)
+        if self.paused and self.snapshot is not None:
             return
-        self._whole, self.now, self.until = picture, now, self.past.newest
+        self._whole, self.now, self.until = snapshot, now, self.past.newest
         self._pick()
 
     def hear(self, answers: dict[str, Answer], wanted: list[str], now: float) -> None:
@@ -68,15 +68,15 @@ class Model:
             self._pick()
 
     def _pick(self) -> None:
-        picture = self._whole or {}
-        if self._hidden is not None and any(process["pid"] == self._hidden for process in picture["processes"]):
-            others = [process for process in picture["processes"] if process["pid"] != self._hidden]
-            picture = {**picture, "processes": others}
+        snapshot = self._whole or {}
+        if self._hidden is not None and any(process["pid"] == self._hidden for process in snapshot["processes"]):
+            others = [process for process in snapshot["processes"] if process["pid"] != self._hidden]
+            snapshot = {**snapshot, "processes": others}
         try:
-            self.picture = only(picture, list(self.wanted)) if self.wanted else picture
+            self.snapshot = only(snapshot, list(self.wanted)) if self.wanted else snapshot
         except UnknownChip as error:
-            here = [name for name in self.wanted if _is_here(name, picture)]
-            self.picture, self.message = only(picture, here) if here else picture, str(error)
+            here = [name for name in self.wanted if _is_here(name, snapshot)]
+            self.snapshot, self.message = only(snapshot, here) if here else snapshot, str(error)
         chip_ids = [chip["chip"] for chip in self.chips]
         if self._missed and self._missed[0] in chip_ids and self.selected == self._missed[1]:
             self.selected, self._missed = self._missed[0], None
@@ -88,11 +88,11 @@ class Model:
 
     @property
     def chips(self) -> list[Json]:
-        return [] if self.picture is None else self.picture["chips"]
+        return [] if self.snapshot is None else self.snapshot["chips"]
 
     @property
     def processes(self) -> list[Json]:
-        return [] if self.picture is None else self.picture["processes"]
+        return [] if self.snapshot is None else self.snapshot["processes"]
 
     @property
     def sources(self) -> list[Json]:
@@ -101,7 +101,7 @@ class Model:
         That there is nothing to read in one is worth a word only if nothing is known otherwise, or if somebody asked
         for it, as is so with umd.
         """
-        found = [] if self.picture is None else self.picture["sources"]
+        found = [] if self.snapshot is None else self.snapshot["sources"]
         enough = self.chips or self.processes
         unused = [one["name"] for one in found if enough and one["state"] == "absent" and one["name"] != "umd"]
         return [one for one in found if one["name"] not in ("server", *unused)]
@@ -118,9 +118,9 @@ class Model:
             self.selected = chip_ids[max(0, min(len(chip_ids) - 1, place + step))]
 
 
-def _is_here(name: str, picture: Json) -> bool:
+def _is_here(name: str, snapshot: Json) -> bool:
     try:
-        only(picture, [name])
+        only(snapshot, [name])
     except UnknownChip:
         return False
     return True

@@ -8,7 +8,7 @@ from typing import Any
 
 from ttmem.show.text import Style, cells
 from ttmem.show.top.dashboard_state import Model
-from ttmem.show.top.parts.rows import Row, Signs, Size, Span, View, fitted, width_of
+from ttmem.show.top.parts.rows import Characters, Row, Size, Span, View, fitted, width_of
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ COMMON = (
     ("q, Ctrl-C", "quit; what you chose is remembered"),
 )
 _ROOMY = 100  # columns from which on the tabs stand apart
-_SLOW = 1.5  # seconds beyond three intervals from which on a picture is called old
+_SLOW = 1.5  # seconds beyond three intervals from which on a snapshot is called old
 
 
 def tabs(views: Sequence[View], current: int, width: int) -> Row:
@@ -57,8 +57,8 @@ def header(model: Model, views: Sequence[View], current: int, width: int, clock:
 
 
 def age(model: Model, clock: float) -> str | None:
-    """How old the picture is, if it is older than it should be; ``clock`` is monotonic."""
-    if model.picture is None:
+    """How old the snapshot is, if it is older than it should be; ``clock`` is monotonic."""
+    if model.snapshot is None:
         return None
     old = clock - model.now
     if old <= 3 * model.interval + _SLOW and not model.paused:
@@ -67,8 +67,8 @@ def age(model: Model, clock: float) -> str | None:
 
 
 def _state(model: Model, clock: float) -> list[Span]:
-    picture = model.picture
-    if picture is None:
+    snapshot = model.snapshot
+    if snapshot is None:
         return [("looking...", "dim")]
     old = age(model, clock)
     out: list[Span] = []
@@ -76,22 +76,22 @@ def _state(model: Model, clock: float) -> list[Span]:
         out.append((f"PAUSED {old}", "warn"))
     elif old is not None:
         out.append((f"{old} OLD", "bad"))
-    out.append((f"{picture['time'][11:19]} UTC", "bold"))
+    out.append((f"{snapshot['time'][11:19]} UTC", "bold"))
     out.append((f"{model.interval:g} s", "dim"))
-    if picture["server"] is None:
+    if snapshot["server"] is None:
         out.append(("no server", "warn"))
     if model.wanted:
         out.append((f"only {','.join(model.wanted)}", "warn"))
-    out.append((str(picture["host"]), ""))
-    if picture["server"] is not None:
-        out.append((f"server pid {picture['server']['pid']}, {picture['server']['events']:,} events", "dim"))
+    out.append((str(snapshot["host"]), ""))
+    if snapshot["server"] is not None:
+        out.append((f"server pid {snapshot['server']['pid']}, {snapshot['server']['events']:,} events", "dim"))
     missing = [f"{one['name']} {one['state']}" for one in model.sources if one["state"] != "ok"]
     if missing:
         out.append((", ".join(missing), "dim"))
     return out
 
 
-def footer(model: Model, width: int, signs: Signs, prompt: str | None = None) -> Row:
+def footer(model: Model, width: int, signs: Characters, prompt: str | None = None) -> Row:
     """What there is to say, and the keys; in place of both the line that is being typed."""
     if prompt is not None:
         typed = f"Chips (0,1 or 01:00.0 or an id; nothing for all): {prompt}"
@@ -103,7 +103,7 @@ def footer(model: Model, width: int, signs: Signs, prompt: str | None = None) ->
     if model.message:
         said = (model.message, "warn")
     elif model.trouble:
-        said = (model.trouble, "bad" if model.picture and model.picture["server"] else "warn")
+        said = (model.trouble, "bad" if model.snapshot and model.snapshot["server"] else "warn")
     if said[0]:
         while keys and width_of(keys) + cells(said[0]) > width and len(keys) > 6:
             keys = keys[3:]

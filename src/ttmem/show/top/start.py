@@ -13,7 +13,7 @@ from ttmem.show.text import style_of
 from ttmem.show.top.app import Top
 from ttmem.show.top.dashboard import LEAST_INTERVAL, MOST_INTERVAL, Dashboard
 from ttmem.show.top.dashboard_state import Model
-from ttmem.show.top.parts.rows import Signs, View
+from ttmem.show.top.parts.rows import Characters, View
 from ttmem.show.top.settings import Settings, default_path
 from ttmem.show.top.views.allocation_view import Allocations
 from ttmem.show.top.views.charts import Charts
@@ -74,7 +74,7 @@ def start(
     model = Model(wanted=wanted, readonly=readonly, hidden=os.getpid())
     chosen = interval if interval is not None else settings.get("interval", model.interval)
     model.interval = min(max(chosen, LEAST_INTERVAL), MOST_INTERVAL)
-    signs = Signs("ascii" if style_of(sys.stdout, ascii=ascii).ascii else "braille")
+    signs = Characters("ascii" if style_of(sys.stdout, ascii=ascii).ascii else "braille")
     dashboard = Dashboard(model, views_of(root), settings, signs)
     if theme is not None:
         dashboard.theme = theme

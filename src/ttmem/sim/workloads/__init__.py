@@ -13,7 +13,7 @@ from ttmem.sim.errors import SimError
 from ttmem.sim.mesh import create_mesh_device
 
 
-class Part(NamedTuple):
+class WorkerPart(NamedTuple):
     """One process's share of a machine."""
 
     machine: str
@@ -41,10 +41,10 @@ class Part(NamedTuple):
 
 HELD = "holds all it will hold"  # every workload that lives so long says this once, before it lets go
 Steps = Generator[str, None, None]
-Workload = Callable[[Part, int], Steps]
+Workload = Callable[[WorkerPart, int], Steps]
 
 
-class Entry(NamedTuple):
+class WorkloadEntry(NamedTuple):
     """A workload for the user: into how many processes it is split, how long it is, whether it may go on for ever."""
 
     summary: str
@@ -54,13 +54,15 @@ class Entry(NamedTuple):
 
 
 WORKLOADS = {
-    "decode": Entry("Llama-like decode, data parallel: program cache, trace, growing KV cache", 4, 64, endless=True),
-    "matmul": Entry("a matrix multiplication on one core", 1, 1, endless=True),
-    "conv": Entry("a convolutional net with halo tables in L1_SMALL", 1, 8, endless=True),
-    "leak": Entry("every round forgets to free a tensor", 1, 10, endless=True),
-    "crash": Entry("killed with SIGKILL in the middle of a run", 1, 3),
-    "fragmentation": Entry("enough of L1 is free, but no block is large enough", 1, 1),
-    "clash": Entry("circular buffers grow until they meet an L1 buffer", 1, 1),
+    "decode": WorkloadEntry(
+        "Llama-like decode, data parallel: program cache, trace, growing KV cache", 4, 64, endless=True
+    ),
+    "matmul": WorkloadEntry("a matrix multiplication on one core", 1, 1, endless=True),
+    "conv": WorkloadEntry("a convolutional net with halo tables in L1_SMALL", 1, 8, endless=True),
+    "leak": WorkloadEntry("every round forgets to free a tensor", 1, 10, endless=True),
+    "crash": WorkloadEntry("killed with SIGKILL in the middle of a run", 1, 3),
+    "fragmentation": WorkloadEntry("enough of L1 is free, but no block is large enough", 1, 1),
+    "clash": WorkloadEntry("circular buffers grow until they meet an L1 buffer", 1, 1),
 }
 
 

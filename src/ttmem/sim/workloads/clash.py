@@ -8,13 +8,13 @@ import itertools
 from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import InterleavedBufferConfig, create_buffer
 from ttmem.sim.errors import Clash
-from ttmem.sim.workloads import HELD, Part, Steps
+from ttmem.sim.workloads import HELD, Steps, WorkerPart
 from ttmem.sim.workloads.operations import matmul
 
 _PAGE = 2048
 
 
-def run(part: Part, rounds: int) -> Steps:
+def run(part: WorkerPart, rounds: int) -> Steps:
     with part.open() as device:
         yield "opened the device"
         allocator = device.allocator

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import Buffer, allocate_tensor
-from ttmem.sim.program import CircularBufferConfig, Program, create_circular_buffer
+from ttmem.sim.program import CircularBufferConfig, SimProgram, create_circular_buffer
 from ttmem.sim.tensors import Dtype, Layout, MemoryConfig, MemoryLayout, TensorSpec
-from ttmem.sim.workloads import HELD, Part, Steps
+from ttmem.sim.workloads import HELD, Steps, WorkerPart
 from ttmem.sim.workloads.operations import BF16_TILE, operation
 
 _CHANNELS = (64, 64, 128, 128, 256)
 
 
-def run(part: Part, rounds: int) -> Steps:
+def run(part: WorkerPart, rounds: int) -> Steps:
     with part.open(l1_small_size=32768) as device:
         yield "opened the device"
         cores = device.allocator.geometry.cores
@@ -42,7 +42,7 @@ def run(part: Part, rounds: int) -> Steps:
         yield "freed everything"
 
 
-def _conv(output: Buffer, layer: int) -> Program:
+def _conv(output: Buffer, layer: int) -> SimProgram:
     """The result is written straight into the output: a circular buffer that lies in an L1 buffer."""
     grid = output.device.grid
     program = operation(f"conv{layer}", grid, [(8, BF16_TILE), (18, BF16_TILE)])

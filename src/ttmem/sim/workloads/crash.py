@@ -9,11 +9,11 @@ import signal
 from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import allocate_tensor
 from ttmem.sim.tensors import TensorSpec
-from ttmem.sim.workloads import Part, Steps
+from ttmem.sim.workloads import Steps, WorkerPart
 from ttmem.sim.workloads.operations import matmul
 
 
-def run(part: Part, rounds: int) -> Steps:
+def run(part: WorkerPart, rounds: int) -> Steps:
     with part.open(system_dram=14 << 20) as device:
         yield "opened the device"
         kept = []

@@ -14,7 +14,7 @@ from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import Buffer, allocate_tensor
 from ttmem.sim.device import Place
 from ttmem.sim.tensors import Dtype, MemoryConfig, MemoryLayout, TensorSpec
-from ttmem.sim.workloads import HELD, Part, Steps
+from ttmem.sim.workloads import HELD, Steps, WorkerPart
 from ttmem.sim.workloads.operations import BF8_TILE, BF16_TILE, eltwise, matmul, operation
 
 _DIM, _HIDDEN, _QKV, _HEADS, _HEAD = 4096, 14336, 6144, 8, 128
@@ -24,7 +24,7 @@ _VOCABULARY = 128256
 _SHARDED = MemoryConfig(MemoryLayout.WIDTH_SHARDED, (32, _DIM // 32), 32)
 
 
-def run(part: Part, rounds: int) -> Steps:
+def run(part: WorkerPart, rounds: int) -> Steps:
     with part.open(trace_region_size=32 << 20, system_dram=14 << 20) as device:
         yield "opened the device"
         weights: list[Buffer] = []

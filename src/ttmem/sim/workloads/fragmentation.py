@@ -6,12 +6,12 @@ from __future__ import annotations
 from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import InterleavedBufferConfig, create_buffer
 from ttmem.sim.errors import OutOfMemory
-from ttmem.sim.workloads import HELD, Part, Steps
+from ttmem.sim.workloads import HELD, Steps, WorkerPart
 
 _PIECES, _PAGE = 16, 2048
 
 
-def run(part: Part, rounds: int) -> Steps:
+def run(part: WorkerPart, rounds: int) -> Steps:
     with part.open() as device:
         yield "opened the device"
         bank = device.allocator.statistics(Kind.L1).size

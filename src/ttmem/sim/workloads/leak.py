@@ -6,13 +6,13 @@ from __future__ import annotations
 from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import allocate_tensor
 from ttmem.sim.tensors import TensorSpec
-from ttmem.sim.workloads import HELD, Part, Steps
+from ttmem.sim.workloads import HELD, Steps, WorkerPart
 from ttmem.sim.workloads.operations import eltwise
 
 _SPEC = TensorSpec((512, 1024))
 
 
-def run(part: Part, rounds: int) -> Steps:
+def run(part: WorkerPart, rounds: int) -> Steps:
     with part.open(system_dram=14 << 20) as device:
         yield "opened the device"
         seen = []  # for statistics, later; nobody ever looks

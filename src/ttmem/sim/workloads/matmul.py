@@ -7,11 +7,11 @@ from ttmem.model.core_sets import CoreRange
 from ttmem.sim.buffer import allocate_tensor
 from ttmem.sim.program import launch_program
 from ttmem.sim.tensors import TensorSpec
-from ttmem.sim.workloads import HELD, Part, Steps
+from ttmem.sim.workloads import HELD, Steps, WorkerPart
 from ttmem.sim.workloads.operations import matmul
 
 
-def run(part: Part, rounds: int) -> Steps:
+def run(part: WorkerPart, rounds: int) -> Steps:
     with part.open() as device:
         yield "opened the device"
         a = allocate_tensor(device, TensorSpec((640, 640)), tag="a")

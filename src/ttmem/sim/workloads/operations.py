@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ttmem.model.core_sets import CoreRange
 from ttmem.sim.kernels import compute_kernel, data_movement_kernel
-from ttmem.sim.program import CircularBufferConfig, Program, create_circular_buffer
+from ttmem.sim.program import CircularBufferConfig, SimProgram, create_circular_buffer
 
 BF16_TILE, BF8_TILE, F32_TILE = 2048, 1088, 4096
 
@@ -20,9 +20,9 @@ def operation(
     compute: tuple[int, int, int] = (6896, 6012, 4244),
     reader: int = 7188,
     writer: int = 3148,
-) -> Program:
+) -> SimProgram:
     """A reader, a writer and a compute kernel on some cores, with circular buffers of (tiles, tile size)."""
-    program = Program(name)
+    program = SimProgram(name)
     for index, (tiles, tile_size) in enumerate(buffers):
         create_circular_buffer(program, cores, CircularBufferConfig(tiles, tile_size, index))
     program.add_kernel(data_movement_kernel(f"{name}_reader", reader, "ncrisc", args=8), cores)
@@ -31,11 +31,11 @@ def operation(
     return program
 
 
-def matmul(name: str, cores: Sequence[CoreRange], *, block: int = 8) -> Program:
+def matmul(name: str, cores: Sequence[CoreRange], *, block: int = 8) -> SimProgram:
     """Two inputs, double buffered, an output, and partial sums in full precision."""
     buffers = [(2 * block, BF16_TILE), (2 * block, BF8_TILE), (block, BF16_TILE), (block, F32_TILE)]
     return operation(name, cores, buffers, compute=(4716, 1380, 6792), reader=5848, writer=6724)
 
 
-def eltwise(name: str, cores: Sequence[CoreRange]) -> Program:
+def eltwise(name: str, cores: Sequence[CoreRange]) -> SimProgram:
     return operation(name, cores, [(2, BF16_TILE), (2, BF16_TILE), (2, BF16_TILE)])

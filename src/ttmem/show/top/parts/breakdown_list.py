@@ -10,9 +10,9 @@ from ttmem.account.call_sites import short
 from ttmem.model.units import human
 from ttmem.show.breakdown_table import NONE, WORDS
 from ttmem.show.text import Style
-from ttmem.show.top.parts.event_list import Wanted, kind_style
+from ttmem.show.top.parts.event_list import EventFilter, kind_style
 from ttmem.show.top.parts.listing import Column, Cursor, arrange, chosen, counted, heading, line
-from ttmem.show.top.parts.rows import Fine, Row, Signs, Size
+from ttmem.show.top.parts.rows import Characters, FineBars, Row, Size
 
 if TYPE_CHECKING:
     from ttmem.show.top.dashboard_state import Model
@@ -33,10 +33,10 @@ class BreakdownList:
         self.seen = range(0)
         self._answer: Json | None = None
 
-    def path(self, by: str, wanted: Wanted) -> str:
+    def path(self, by: str, wanted: EventFilter) -> str:
         return f"/breakdown?{urlencode({'by': by, **wanted.query(), 'limit': _MOST})}"
 
-    def look(self, model: Model, by: str, wanted: Wanted) -> tuple[str, str | None]:
+    def look(self, model: Model, by: str, wanted: EventFilter) -> tuple[str, str | None]:
         """Takes what is answered. What it sums up to, in words, and what is wrong."""
         answer = model.answers.get(self.path(by, wanted))
         if answer is not None and answer.data is not None:
@@ -50,7 +50,7 @@ class BreakdownList:
         count += f", the {len(self.shown)} largest below" if self._answer["count"] > len(self.shown) else ""
         return f"{human(self._answer['bytes'])} by {WORDS[by]}, {count}", trouble
 
-    def rows(self, by: str, size: Size, signs: Signs, style: Style) -> list[Row]:
+    def rows(self, by: str, size: Size, signs: Characters, style: Style) -> list[Row]:
         """The head of the list and as much of it as fits."""
         whole = (self._answer["bytes"] if self._answer else 0) or 1
         self.seen = self.cursor.look([row[by] for row in self.shown], max(1, size.height - 1))
@@ -73,7 +73,7 @@ class BreakdownList:
     def _texts(self, row: Json, by: str, whole: int, style: Style) -> dict[str, tuple[str, str]]:
         key = short(row[by]) if by == "line" else row[by]
         part = row["bytes"] / whole
-        bar = Fine(ascii=style.ascii).bar(part, _BAR)[0].rstrip("░.") or ("#" if part else "")
+        bar = FineBars(ascii=style.ascii).bar(part, _BAR)[0].rstrip("░.") or ("#" if part else "")
         largest = max(row["kinds"], key=row["kinds"].__getitem__, default="")
         kinds = ", ".join(f"{kind} {human(size)}" for kind, size in row["kinds"].items())
         return {

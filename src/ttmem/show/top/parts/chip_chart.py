@@ -11,8 +11,8 @@ from ttmem.show.chip_table import Names, percent, share, short_size
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts import plot
-from ttmem.show.top.parts.chip_history import NAMES, Columns, Kept, values_of
-from ttmem.show.top.parts.rows import Row, Signs, Size, fitted, width_of
+from ttmem.show.top.parts.chip_history import NAMES, ColumnCache, Columns, values_of
+from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, width_of
 from ttmem.show.top.parts.time_axis import phase_bars
 
 Json = dict[str, Any]
@@ -48,11 +48,11 @@ METRICS = {
 _LIMITS = {"temperature_c": "temperature_max_c", "power_w": "power_max_w", "aiclk_mhz": "aiclk_max_mhz"}
 
 
-class Pen:
+class ChipPainter:
     """Draws chips at one moment."""
 
     def __init__(
-        self, model: Model, signs: Signs, until: float, window: int, peaks: bool, kept: dict[tuple[str, str], Any]
+        self, model: Model, signs: Characters, until: float, window: int, peaks: bool, kept: dict[tuple[str, str], Any]
     ) -> None:
         self.kept = kept  # cells and charts that were drawn before
         self.past, self.signs, self.until, self.window, self.peaks = model.past, signs, until, window, peaks
@@ -87,8 +87,8 @@ class Pen:
         end = (int(self.until // (width * across)) + 1) * across
         return self.past.columns(chip["chip"], name, width, end - count * across - 1, end)
 
-    def _kept(self, chip: Json, name: str) -> Kept[Any]:
-        found: Kept[Any] = self.kept.setdefault((chip["chip"], name), Kept())
+    def _kept(self, chip: Json, name: str) -> ColumnCache[Any]:
+        found: ColumnCache[Any] = self.kept.setdefault((chip["chip"], name), ColumnCache())
         return found
 
     def _same(self, chip: Json, name: str, look: object, make: Callable[[], list[Row]]) -> list[Row]:
@@ -119,7 +119,7 @@ class Pen:
                 continue  # nobody has told of it
             label = _label(quantity, now[quantity.name], top, axis is not None, self.signs)
             dashed = peak if self.peaks and quantity in quantities else None
-            drawn.append(plot.Line(columns, top, quantity.style, quantity.sign, label, dashed))
+            drawn.append(plot.Curve(columns, top, quantity.style, quantity.sign, label, dashed))
             if quantity in quantities:
                 values.append((quantity, now[quantity.name], peak))
         scale = axis or (lambda part: _axis(quantities[0], part * drawn[-1].top))
@@ -258,20 +258,20 @@ def _short(quantity: Quantity, value: float | None, top: float, as_percent: bool
     return percent(share(int(value), int(top))) if as_percent else short_size(int(value))
 
 
-def _label(quantity: Quantity, value: float | None, top: float, as_percent: bool, signs: Signs) -> str:
+def _label(quantity: Quantity, value: float | None, top: float, as_percent: bool, signs: Characters) -> str:
     """What stands at the end of a line; of what has a unit there is one line alone, and the title names it."""
     if quantity.unit:
         return _number(quantity, value, signs)
     return f"{quantity.title} {_short(quantity, value, top, as_percent)}"
 
 
-def _number(quantity: Quantity, value: float | None, signs: Signs) -> str:
+def _number(quantity: Quantity, value: float | None, signs: Characters) -> str:
     unit = "C" if signs.ascii and quantity.unit == "°C" else quantity.unit
     gap = "" if quantity.unit == "°C" else " "
     return "-" if value is None else f"{value:.0f}{gap}{unit}"
 
 
-def _said(chip: Json, quantity: Quantity, now: float | None, peak: float | None, wordy: int, signs: Signs) -> Row:
+def _said(chip: Json, quantity: Quantity, now: float | None, peak: float | None, wordy: int, signs: Characters) -> Row:
     """A value in words: with its part of the whole, its size and the highest, or less of that."""
     alarm = _alarm(chip, quantity, now)
     row: Row = [(quantity.title if wordy else quantity.title[:1], quantity.style), (" ", "")]

@@ -52,7 +52,7 @@ class Columns(NamedTuple):
     version: int = 0  # another one if those have changed all the same
 
 
-class Kept(Generic[T]):
+class ColumnCache(Generic[T]):
     """What was made of columns that can no longer change, so that at each tick only the newest are made."""
 
     __slots__ = ("_done", "_first", "_look")
@@ -127,7 +127,7 @@ class _Series:
         self.rings = tuple(_Ring(step, length) for step, length in _RINGS)
         self.time, self.last = -1e18, nan
         self.version = 0  # changes when something was added to what was complete
-        self.kept: Kept[Range | None] = Kept()
+        self.kept: ColumnCache[Range | None] = ColumnCache()
 
     def add(self, time: float, buckets: list[int], value: float, hold: float) -> None:
         held = time - self.time <= hold
@@ -164,26 +164,26 @@ class _Series:
         return Columns(self.kept.get(look, first, end, final, make), width, first, final, self.version)
 
 
-class Past:
+class ChipHistory:
     """Values by chip and name, with the time they were seen.
 
     A chip is kept by its PCI address where it has one: its chip_id changes when the first process tells the unique id.
     """
 
     def __init__(self) -> None:
-        self.newest = 0.0  # when the last picture was made, seconds since 1970
+        self.newest = 0.0  # when the last snapshot was made, seconds since 1970
         self._series: dict[tuple[str, str], _Series] = {}
         self._keys: dict[str, str] = {}
         self._phases: dict[tuple[Any, ...], Phase] = {}
 
-    def add(self, time: float, picture: Json, interval: float = 1.0) -> None:
+    def add(self, time: float, snapshot: Json, interval: float = 1.0) -> None:
         """Remember what a snapshot says; ``interval`` is how often there is one."""
         if time < self.newest - _SET_BACK_SECONDS:
             self._series.clear()  # the clock was set back: what was seen before would lie in the future
         self.newest = time if not self._series else max(time, self.newest)
         hold = max(_HOLD_SECONDS, _HOLD_INTERVALS * interval)
         buckets = [int(time // step) for step, _ in _RINGS]
-        for chip in picture["chips"]:
+        for chip in snapshot["chips"]:
             key = self._keys[chip["chip"]] = chip["pci"] or chip["chip"]
             for name, value in zip(NAMES, values_of(chip)):
                 if value is not None and isfinite(value):
@@ -258,7 +258,7 @@ class Past:
 
 
 def values_of(chip: Json) -> tuple[float | None, ...]:
-    """What a picture says of a chip, in the order of NAMES; None is not known."""
+    """What a snapshot says of a chip, in the order of NAMES; None is not known."""
     dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
     cb = l1["cb"]["held"] if l1["cb"]["resident"] is None else l1["cb"]["resident"]
     memory = (level(dram), dram["trace"]["used"], l1["at_once"], level(l1_buffers(l1)), cb, l1["kernels"])

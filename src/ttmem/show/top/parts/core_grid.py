@@ -8,7 +8,7 @@ from typing import Any
 from ttmem.model.units import human
 from ttmem.show.l1_text import WORDS, segment_text
 from ttmem.show.text import Style
-from ttmem.show.top.parts.rows import Row, Signs, Size, fitted, shortened
+from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, shortened
 
 Json = dict[str, Any]
 
@@ -27,7 +27,7 @@ _SIGNS = {
 }
 
 
-def strip(segments: list[Json], size: int, width: int, signs: Signs) -> Row:
+def strip(segments: list[Json], size: int, width: int, signs: Characters) -> Row:
     """All of L1 from its first byte to its last in one row; a cell shows what has most of it."""
     row: Row = []
     place = 0
@@ -52,7 +52,7 @@ def strip(segments: list[Json], size: int, width: int, signs: Signs) -> Row:
     return row
 
 
-def picture(segments: list[Json], core: Json, data: Json, size: Size, signs: Signs) -> list[Row]:
+def snapshot(segments: list[Json], core: Json, data: Json, size: Size, signs: Characters) -> list[Row]:
     """The strip, higher where there is room, and below it the gap between the program and the wall, to scale."""
     whole = data["l1"]["size"]
     row = strip(segments, whole, size.width, signs)

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from ttmem.documents import unknown_rows as blank
 from ttmem.model.printable import printable
-from ttmem.show.local_snapshot import Look, no_account
+from ttmem.show.local_snapshot import LocalSnapshot, no_account
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard_state import Answer
 from ttmem.wire.api_client import ApiError, NoServer, api_paths, get
@@ -32,24 +32,26 @@ _AGAIN = 1.0  # seconds until a stream that broke is asked for again
 _ESCAPE = re.compile(rb'\\[^"\\/]')  # in JSON, of something that may have no place on a screen
 
 
-class News(NamedTuple):
-    """What one round has brought; ``picture`` is None if there is no newer one. Times as in the model."""
+class FeedUpdate(NamedTuple):
+    """What one round has brought; ``snapshot`` is None if there is no newer one. Times as in the model."""
 
-    picture: Json | None
+    snapshot: Json | None
     trouble: str | None
     answers: dict[str, Answer]
     time: float
     now: float
 
 
-class Feed:
+class DataFeed:
     """A thread that brings news at each interval, until it is closed; ``tell`` is called in that thread."""
 
-    def __init__(self, tell: Callable[[News], None], *, api: str | None, root: str = "/", ascii: bool = False) -> None:
+    def __init__(
+        self, tell: Callable[[FeedUpdate], None], *, api: str | None, root: str = "/", ascii: bool = False
+    ) -> None:
         self.interval = 0.5
         self._tell, self._api = tell, api
         self._style = Style(ascii=ascii)
-        self._look = Look(root)
+        self._look = LocalSnapshot(root)
         self._wants: tuple[str, ...] = ()
         self._rests: dict[str, float] = {}  # until when what took long is not asked again
         self._wake = threading.Event()
@@ -90,25 +92,25 @@ class Feed:
             due = min(due, time.monotonic())
         self._look.close()
 
-    def round(self) -> News:
+    def round(self) -> FeedUpdate:
         """Ask for everything once."""
         trouble = None
         try:
-            picture: Json | None = self._ask("/snapshot", _PATIENCE)
-            if picture is None or picture.get("schema") != blank.SCHEMA:
+            snapshot: Json | None = self._ask("/snapshot", _PATIENCE)
+            if snapshot is None or snapshot.get("schema") != blank.SCHEMA:
                 raise ApiError(f"what answers /snapshot does not speak {blank.SCHEMA}")
             self._answered = True
         except NoServer as error:
-            picture, trouble, self._answered = self._alone("not running", str(error)), str(error), False
+            snapshot, trouble, self._answered = self._alone("not running", str(error)), str(error), False
         except ApiError as error:
             # One that is only slow is worth waiting for: it knows more than we can see. What it said last grows old.
             trouble = str(error)
-            picture = None if self._answered else self._alone("does not answer", trouble)
+            snapshot = None if self._answered else self._alone("does not answer", trouble)
         stamp = time.time(), time.monotonic()
-        return News(picture, trouble and printable(trouble), {} if trouble else self._answers(), *stamp)
+        return FeedUpdate(snapshot, trouble and printable(trouble), {} if trouble else self._answers(), *stamp)
 
     def _alone(self, state: str, why: str) -> Json:
-        return self._clean(self._look.picture(no_account(state, why)))
+        return self._clean(self._look.snapshot(no_account(state, why)))
 
     def _answers(self) -> dict[str, Answer]:
         answers = {}
@@ -162,9 +164,9 @@ class Feed:
         return cleaned
 
 
-def _odd_chip_ids(picture: Json) -> dict[str, str]:
+def _odd_chip_ids(snapshot: Json) -> dict[str, str]:
     """As they are shown, and as they are."""
-    chips = picture.get("chips")
+    chips = snapshot.get("chips")
     chip_ids = [chip.get("chip") for chip in chips if isinstance(chip, dict)] if isinstance(chips, list) else []
     return {
         printable(chip_id): chip_id for chip_id in chip_ids if isinstance(chip_id, str) and not chip_id.isprintable()

@@ -32,7 +32,7 @@ _LOUD = {
 _COLUMNS_OF = ("time", "event", "pid", "user_id", "chip", "kind", "size", "id")
 
 
-class Wanted(NamedTuple):
+class EventFilter(NamedTuple):
     """Which events or allocations are to be seen; None and empty mean all."""
 
     kind: str | None = None
@@ -57,7 +57,7 @@ class Wanted(NamedTuple):
         )
 
 
-class Follower:
+class EventFollower:
     """The events that are shown: the newest at the bottom, or those there were when the user held them."""
 
     def __init__(self) -> None:
@@ -69,11 +69,11 @@ class Follower:
     def follows(self) -> bool:
         return self._held is None
 
-    def look(self, events: list[Json], wanted: Wanted, height: int) -> tuple[list[Json], range]:
+    def look(self, events: list[Json], wanted: EventFilter, height: int) -> tuple[list[Json], range]:
         """What fits, and which part of it is seen."""
         self._last = events
         source = events if self._held is None else self._held
-        shown = source if wanted == Wanted() else [event for event in source if wanted.fits(event)]
+        shown = source if wanted == EventFilter() else [event for event in source if wanted.fits(event)]
         if self._held is None:
             self.cursor.total = len(shown)
             self.cursor.go(len(shown) - 1)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ttmem.show.chip_table import short_size
 from ttmem.show.l1_text import clashes, shade
-from ttmem.show.top.parts.rows import HEAT, Row, Signs, Size
+from ttmem.show.top.parts.rows import HEAT, Characters, Row, Size
 
 Json = dict[str, Any]
 
@@ -50,7 +50,7 @@ def form_of(data: Json, room: Size) -> Form:
     return Form(columns, lines, Size(width, height))
 
 
-def grid_rows(data: Json, heat: str, chosen: tuple[int, int], form: Form, signs: Signs) -> list[Row]:
+def grid_rows(data: Json, heat: str, chosen: tuple[int, int], form: Form, signs: Characters) -> list[Row]:
     """Numbers of the columns, then all cores."""
     cores = {(core["x"], core["y"]): core for core in data["cores"]}
     dispatch = {(core["x"], core["y"]) for core in data["dispatch"]}
@@ -87,7 +87,7 @@ def _bracketed(text: str) -> str:
     return f"[{text[1:-1]}]" if text[0] == text[-1] == " " else text
 
 
-def _writer(data: Json, heat: str, cell: Size, signs: Signs) -> Callable[[Json], tuple[str, str, str]]:
+def _writer(data: Json, heat: str, cell: Size, signs: Characters) -> Callable[[Json], tuple[str, str, str]]:
     """What writes a core: its percentage, what stands below that, and its style."""
     size, base = data["l1"]["size"], data["l1"]["base"]
     width, both = cell.width, cell.height >= _NUMBERS[0] and cell.width >= _NUMBERS[1]
@@ -117,7 +117,7 @@ def _writer(data: Json, heat: str, cell: Size, signs: Signs) -> Callable[[Json],
     return write
 
 
-def key_row(heat: str, width: int, signs: Signs) -> list[Row]:
+def key_row(heat: str, width: int, signs: Characters) -> list[Row]:
     """What the grounds mean, if there is room for it; in ASCII, which may have none, signs say it in each cell."""
     if signs.ascii or width < 6 * len(HEAT):
         return []

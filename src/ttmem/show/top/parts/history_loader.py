@@ -29,7 +29,7 @@ class Histories:
 
     def wants(self, model: Model, chips: list[Json], window: int) -> list[str]:
         """The next few answers that are missing; those that are there are taken in."""
-        found = (model.picture or {}).get("server")
+        found = (model.snapshot or {}).get("server")
         if not found or model.paused:
             return []
         server, newest = str(found.get("since")), model.past.newest

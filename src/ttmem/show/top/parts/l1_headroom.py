@@ -32,7 +32,7 @@ _MOST = 4  # processes that are named
 
 def path_of(model: Model) -> list[str]:
     """What is to be asked about the chosen chip."""
-    if model.picture is None or model.picture["server"] is None or model.selected is None:
+    if model.snapshot is None or model.snapshot["server"] is None or model.selected is None:
         return []
     return [f"/headroom?chip={quote(model.selected, safe='')}"]
 

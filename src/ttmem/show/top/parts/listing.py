@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.documents.leaks import age_text
 from ttmem.show.text import GOOD_TO_HAVE, Style, cells, fit
-from ttmem.show.top.parts.rows import Row, Signs, Size, Span
+from ttmem.show.top.parts.rows import Characters, Row, Size, Span
 
 if TYPE_CHECKING:
     from ttmem.show.top.dashboard_state import Model
@@ -76,7 +76,7 @@ def arrange(columns: Sequence[Column], width: int) -> list[Placed]:
     return out
 
 
-def heading(placed: Sequence[Placed], width: int, signs: Signs, sorted_by: str = "", down: bool = False) -> Row:
+def heading(placed: Sequence[Placed], width: int, signs: Characters, sorted_by: str = "", down: bool = False) -> Row:
     """The titles; the one that the list is sorted by has a mark."""
     mark = ("v" if down else "^") if signs.ascii else ("▾" if down else "▴")
     titles = [(one.column.title + (mark if one.column.name == sorted_by else ""), "head") for one in placed]
@@ -216,7 +216,7 @@ def character(key: str) -> str:
     return found if len(found) == 1 and found.isprintable() else ""
 
 
-def rule(title: str, width: int, signs: Signs) -> Row:
+def rule(title: str, width: int, signs: Characters) -> Row:
     """What stands between a list and what is said of the chosen row."""
     bar = "-" if signs.ascii else "─"
     return [(bar * 2 + " ", "dim"), (title, "title"), (" " + bar * max(0, width - cells(title) - 4), "dim")]
@@ -239,17 +239,17 @@ def age(seconds: float | None) -> str:
 
 
 def time_of(model: Model) -> float | None:
-    """When the picture was made, in seconds since 1970."""
+    """When the snapshot was made, in seconds since 1970."""
     try:
-        return datetime.fromisoformat((model.picture or {})["time"].replace("Z", "+00:00")).timestamp()
+        return datetime.fromisoformat((model.snapshot or {})["time"].replace("Z", "+00:00")).timestamp()
     except (KeyError, ValueError):
         return None
 
 
 def no_server(model: Model) -> str | None:
     """Why there is no server, and what to do; None if there is one."""
-    picture = model.picture or {"server": None, "sources": []}
-    if picture["server"]:
+    snapshot = model.snapshot or {"server": None, "sources": []}
+    if snapshot["server"]:
         return None
-    told = (source["detail"] for source in picture["sources"] if source["name"] == "server")
+    told = (source["detail"] for source in snapshot["sources"] if source["name"] == "server")
     return next((text for text in told if text), None) or model.trouble or "start a server with `ttmem serve`"

@@ -15,8 +15,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ttmem.show.text import fit
-from ttmem.show.top.parts.chip_history import Columns, Kept, Range
-from ttmem.show.top.parts.rows import Row, Signs
+from ttmem.show.top.parts.chip_history import ColumnCache, Columns, Range
+from ttmem.show.top.parts.rows import Characters, Row
 from ttmem.show.top.parts.time_axis import times
 
 _DOTS = {"braille": (2, 4), "block": (1, 2), "ascii": (1, 1)}  # of a cell: columns, rows
@@ -32,7 +32,7 @@ _AXIS, _ENDS = 6, 14
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
-class Line(NamedTuple):
+class Curve(NamedTuple):
     """What is drawn: a range for each column of dots, and the value at the top of the axis.
 
     The first range lies before the window: it says from where the line comes.
@@ -56,7 +56,7 @@ class Frame(NamedTuple):
     marks: Sequence[int] = ()  # columns of dots at which something began
 
 
-def dots(signs: Signs) -> tuple[int, int]:
+def dots(signs: Characters) -> tuple[int, int]:
     """How many columns and rows of dots a cell has."""
     return _DOTS[signs.charts]
 
@@ -90,12 +90,12 @@ def newest(columns: Columns) -> tuple[int, int, int, list[Range | None]]:
     return first, columns.version, final, ranges[max(0, min(final - first, len(ranges)) - 1) :]
 
 
-def look(lines: Sequence[Line], width: int, height: int, signs: Signs, frame: Frame) -> Hashable:
+def look(lines: Sequence[Curve], width: int, height: int, signs: Characters, frame: Frame) -> Hashable:
     """What a chart depends on: it is drawn the same as before if this is the same."""
     _, inner, _ = plot_width(width, height)
     count = height * dots(signs)[1]
 
-    def dots_of(line: Line) -> Hashable:
+    def dots_of(line: Curve) -> Hashable:
         *complete, tail = newest(line.columns)
         moving = tuple([here and (_dot(here[0], line.top, count), _dot(here[1], line.top, count)) for here in tail])
         peak = None if line.peak is None else _dot(line.peak, line.top, count)
@@ -106,7 +106,12 @@ def look(lines: Sequence[Line], width: int, height: int, signs: Signs, frame: Fr
 
 
 def chart(
-    lines: Sequence[Line], width: int, height: int, signs: Signs, frame: Frame, kept: Kept[Cells] | None = None
+    lines: Sequence[Curve],
+    width: int,
+    height: int,
+    signs: Characters,
+    frame: Frame,
+    kept: ColumnCache[Cells] | None = None,
 ) -> list[Row]:
     """Lines with what is around them, exactly so large. The lines must have the columns that `plot_width` leaves."""
     axis, inner, ends = plot_width(width, height)
@@ -130,16 +135,16 @@ def chart(
 
 
 def draw(
-    lines: Sequence[Line],
+    lines: Sequence[Curve],
     width: int,
     height: int,
-    signs: Signs,
+    signs: Characters,
     unders: dict[int, Under] | None = None,
     marks: Iterable[int] = (),
-    kept: Kept[Cells] | None = None,
+    kept: ColumnCache[Cells] | None = None,
 ) -> list[Row]:
     """The lines alone; later ones lie over earlier ones. ``unders`` show where no line is."""
-    made = _made(lines, width, height, signs, kept or Kept())
+    made = _made(lines, width, height, signs, kept or ColumnCache())
     at = {column // dots(signs)[0] for column in marks}
     names = {" ": "", "!": "mark", **{chr(97 + number): line.style for number, line in enumerate(lines)}}
     out = []
@@ -157,7 +162,7 @@ def draw(
     return out
 
 
-def _made(lines: Sequence[Line], width: int, height: int, signs: Signs, kept: Kept[Cells]) -> list[Cells]:
+def _made(lines: Sequence[Curve], width: int, height: int, signs: Characters, kept: ColumnCache[Cells]) -> list[Cells]:
     """The cells column by column."""
     if not lines or height < 1:
         return [_cells(max(0, height), signs.charts, (), ())] * width
@@ -176,7 +181,7 @@ def _made(lines: Sequence[Line], width: int, height: int, signs: Signs, kept: Ke
     return kept.get(look, first // across, first // across + width, final, make)
 
 
-def _span(line: Line, at: int, count: int) -> tuple[int, int] | None:
+def _span(line: Curve, at: int, count: int) -> tuple[int, int] | None:
     """The lowest and the highest dot of a column, joined to the column before."""
     ranges = line.columns.ranges
     if (here := ranges[at]) is None:
@@ -216,7 +221,7 @@ def _cells(height: int, charts: str, looks: tuple[str, ...], spans: tuple[tuple[
     return "".join(texts), "".join(codes)
 
 
-def spark(columns: Columns, top: float, width: int, signs: Signs, kept: Kept[str] | None = None) -> str:
+def spark(columns: Columns, top: float, width: int, signs: Characters, kept: ColumnCache[str] | None = None) -> str:
     """A line in one row, filled down to the ground: the highest value of each column."""
     across = dots(signs)[0]
     levels, ranges, first = 4 if across == 2 else 8, columns.ranges, columns.first + 1
@@ -233,7 +238,7 @@ def spark(columns: Columns, top: float, width: int, signs: Signs, kept: Kept[str
         return (_SHADES if signs.ascii else _EIGHTHS)[level(at)]
 
     look = (signs, top, columns.version, columns.width)
-    made = (kept or Kept()).get(look, first // across, first // across + width, columns.final // across, make)
+    made = (kept or ColumnCache()).get(look, first // across, first // across + width, columns.final // across, make)
     return "".join(made)
 
 
@@ -244,7 +249,7 @@ _FILLED = {
 }
 
 
-def place_of(part: float, height: int, signs: Signs) -> int:
+def place_of(part: float, height: int, signs: Characters) -> int:
     """The row in which a part of the axis lies."""
     count = height * dots(signs)[1]
     return height - 1 - max(0, min(count - 1, int(part * count))) // dots(signs)[1]
@@ -255,7 +260,7 @@ def peak_of(columns: Columns) -> float | None:
     return max(map(_HIGH, filter(None, columns.ranges[1:])), default=None)
 
 
-def _unders(lines: Sequence[Line], height: int, signs: Signs, frame: Frame) -> dict[int, Under]:
+def _unders(lines: Sequence[Curve], height: int, signs: Characters, frame: Frame) -> dict[int, Under]:
     """Rows of dashes: where the limit is, and where each line was highest, from where there is something of it."""
     out: dict[int, Under] = {}
     for line in lines:
@@ -275,13 +280,13 @@ def _ticks(height: int, label: Callable[[float], str]) -> dict[int, str]:
     return {round((height - 1) * (1 - part / count)): label(part / count)[: _AXIS - 1] for part in range(count + 1)}
 
 
-def _ends(lines: Sequence[Line], height: int) -> dict[int, tuple[str, str]]:
+def _ends(lines: Sequence[Curve], height: int) -> dict[int, tuple[str, str]]:
     """What stands at the end of each line, as near to its last value as there is room."""
     out: dict[int, tuple[str, str]] = {}
     for line in lines:
         last = next((column for column in reversed(line.columns.ranges) if column is not None), None)
         if last is not None and line.label and len(out) < height:
-            wanted = place_of(last[1] / line.top, height, Signs("ascii"))
+            wanted = place_of(last[1] / line.top, height, Characters("ascii"))
             row = min((row for row in range(height) if row not in out), key=lambda row: (abs(row - wanted), row))
             out[row] = (fit(line.label, _ENDS - 1), line.style)
     return out

@@ -144,7 +144,7 @@ def _sources(process: Json) -> str:
     return ",".join(source["name"] for source in process["sources"])
 
 
-class Scene:
+class ProcessRows:
     """Turns entries into rows, and remembers which marks have to be explained."""
 
     def __init__(self, model: Model, names: Names, booted: float, style: Style, placed: list[Placed]) -> None:

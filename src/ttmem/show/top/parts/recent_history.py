@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ttmem.show.top.dashboard_state import Model
-from ttmem.show.top.parts.chip_chart import METRICS, Pen, Quantity
+from ttmem.show.top.parts.chip_chart import METRICS, ChipPainter, Quantity
 from ttmem.show.top.parts.chip_history import NAMES, values_of
 from ttmem.show.top.parts.history_loader import Histories
-from ttmem.show.top.parts.rows import Row, Signs, Size
+from ttmem.show.top.parts.rows import Characters, Row, Size
 
 Json = dict[str, Any]
 
@@ -37,7 +37,7 @@ class Minutes:
         chip = model.chip()
         return self._histories.wants(model, [chip], _WINDOW) if self._drawn and chip is not None else []
 
-    def rows(self, model: Model, quantities: Sequence[Quantity], room: Size, signs: Signs) -> list[Row]:
+    def rows(self, model: Model, quantities: Sequence[Quantity], room: Size, signs: Characters) -> list[Row]:
         """A blank row and a chart, or lines, or nothing; of what is known of the chip."""
         chip, size = model.chip(), Size(room.width, room.height - 1)
         self._drawn = chip is not None and size.height >= _SPARKS
@@ -51,7 +51,7 @@ class Minutes:
         return self._rows
 
     def _made(
-        self, model: Model, chip: Json, quantities: Sequence[Quantity], size: Size, signs: Signs, until: float
+        self, model: Model, chip: Json, quantities: Sequence[Quantity], size: Size, signs: Characters, until: float
     ) -> list[Row]:
         now = dict(zip(NAMES, values_of(chip)))
         if all(now[quantity.name] is None for quantity in quantities):
@@ -60,7 +60,7 @@ class Minutes:
                 return []
         if len(self._kept) > _MOST_KEPT:
             self._kept.clear()
-        pen = Pen(model, signs, until, _WINDOW, True, self._kept)
+        pen = ChipPainter(model, signs, until, _WINDOW, True, self._kept)
         if size.height < _CHART:
             return [[], *pen.sparks(chip, quantities, size)]
         if size.height >= _EACH * len(quantities):

@@ -33,7 +33,7 @@ class Size(NamedTuple):
     height: int
 
 
-class Signs(NamedTuple):
+class Characters(NamedTuple):
     """Which characters may be used: braille dots, block elements, or nothing but ASCII."""
 
     charts: str = "braille"  # "block", "ascii"
@@ -43,10 +43,10 @@ class Signs(NamedTuple):
         return self.charts == "ascii"
 
 
-class Fine(Style):
+class FineBars(Style):
     """Bars that end in eighths of a cell, where such signs may be used.
 
-    >>> Fine(60).bar(0.28, 5)
+    >>> FineBars(60).bar(0.28, 5)
     ('█▍░░░', '32')
     """
 
@@ -84,7 +84,7 @@ class View(Protocol):
         reader was too slow for, and "since", when it began to read.
         """
 
-    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+    def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         """What to show: at most so many rows, none wider than that. Pure, and quick: it is called at each tick."""
 
     def press(self, key: str, model: Model) -> bool:

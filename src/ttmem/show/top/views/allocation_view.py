@@ -13,7 +13,7 @@ from ttmem.show.text import Style, cells, wrap
 from ttmem.show.top.parts import allocation_rows as allocation_rows
 from ttmem.show.top.parts import event_list as eventlist
 from ttmem.show.top.parts.breakdown_list import BY, BreakdownList
-from ttmem.show.top.parts.event_list import Follower, Wanted
+from ttmem.show.top.parts.event_list import EventFilter, EventFollower
 from ttmem.show.top.parts.listing import (
     WIDE,
     Cursor,
@@ -28,7 +28,7 @@ from ttmem.show.top.parts.listing import (
     rule,
     time_of,
 )
-from ttmem.show.top.parts.rows import Row, Signs, Size
+from ttmem.show.top.parts.rows import Characters, Row, Size
 
 if TYPE_CHECKING:
     from ttmem.show.top.dashboard_state import Model
@@ -75,7 +75,7 @@ class Allocations:
         self._prompt: Prompt | None = None
         self._asks_size = False
         self._cursor = Cursor()
-        self._follower = Follower()
+        self._follower = EventFollower()
         self._answer: Json | None = None  # the last that fitted, until the next one is there
         self._placed: list[Placed] = []
         self._shown: dict[int, Json] = {}  # what is in which place
@@ -84,7 +84,7 @@ class Allocations:
     # -- what is asked ---------------------------------------------------------------------------------------------
 
     def wants(self, model: Model) -> list[str]:
-        if model.picture is None or not model.picture["server"]:
+        if model.snapshot is None or not model.snapshot["server"]:
             return []
         if self.events:
             return [EVENTS]
@@ -93,9 +93,9 @@ class Allocations:
     def _by(self) -> str:
         return self.by if self.by in BY and not self.events else ""
 
-    def _wanted(self, model: Model) -> Wanted:
+    def _wanted(self, model: Model) -> EventFilter:
         here = (model.selected,) if self._one_chip and model.selected is not None else _shown(model)
-        return Wanted(self._kind, here, self._pid, self._least, self._text)
+        return EventFilter(self._kind, here, self._pid, self._least, self._text)
 
     def _path(self, model: Model) -> str:
         """A page more than is seen on either side, so that scrolling need not wait."""
@@ -111,7 +111,7 @@ class Allocations:
 
     # -- what is shown ---------------------------------------------------------------------------------------------
 
-    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+    def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         style = Style(size.width, ascii=signs.ascii)
         names = Names(model.chips, style)
         self._shown, self._seen = {}, range(0)
@@ -125,7 +125,7 @@ class Allocations:
         return finished(make(model, size, signs, style, names, longest), size)
 
     def _allocation_rows(
-        self, model: Model, size: Size, signs: Signs, style: Style, names: Names, chip: int
+        self, model: Model, size: Size, signs: Characters, style: Style, names: Names, chip: int
     ) -> list[Row]:
         answer = model.answers.get(self._path(model))
         if answer is not None and answer.data is not None:
@@ -165,7 +165,7 @@ class Allocations:
             rows += _said(*allocation_rows.details(current, names), style=style)
         return rows
 
-    def _breakdown_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names) -> list[Row]:
+    def _breakdown_rows(self, model: Model, size: Size, signs: Characters, style: Style, names: Names) -> list[Row]:
         told, trouble = self._breakdown.look(model, self._by(), self._wanted(model))
         status = self._status(model, [(told, "bold")], names, style)
         if trouble:
@@ -174,7 +174,9 @@ class Allocations:
         self._seen = self._breakdown.seen
         return [status, *rows]
 
-    def _event_rows(self, model: Model, size: Size, signs: Signs, style: Style, names: Names, chip: int) -> list[Row]:
+    def _event_rows(
+        self, model: Model, size: Size, signs: Characters, style: Style, names: Names, chip: int
+    ) -> list[Row]:
         answer = model.answers.get(EVENTS)
         data: Json = (answer.data if answer is not None else None) or {"events": [], "lost": 0}
         events, lost = data["events"], data["lost"]
@@ -216,7 +218,7 @@ class Allocations:
 
     def _filtered(self, model: Model) -> bool:
         """By what can be chosen here; which chips are shown at all is chosen elsewhere."""
-        return self._wanted(model) != Wanted(chips=_shown(model))
+        return self._wanted(model) != EventFilter(chips=_shown(model))
 
     def _all(self, model: Model) -> int:
         return sum(process["allocations"] or 0 for process in model.processes if process["state"] == "tracked")
@@ -273,7 +275,7 @@ class Allocations:
         return True
 
     @property
-    def _list(self) -> Cursor | Follower:
+    def _list(self) -> Cursor | EventFollower:
         return self._follower if self.events else self._breakdown.cursor if self._by() else self._cursor
 
     def _open_row(self, model: Model) -> None:
@@ -333,7 +335,7 @@ def _shown(model: Model) -> tuple[str, ...]:
 
 
 def _nobody_to_ask(model: Model) -> str | None:
-    if model.picture is None:
+    if model.snapshot is None:
         return "Waiting for the first look at the machine."
     why = no_server(model)
     return None if why is None else f"Allocations and events are known to a server alone: {why}"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ttmem.show.top.dashboard_state import Model
-from ttmem.show.top.parts.chip_chart import METRICS, Pen, Quantity
+from ttmem.show.top.parts.chip_chart import METRICS, ChipPainter, Quantity
 from ttmem.show.top.parts.history_loader import Histories
-from ttmem.show.top.parts.rows import Row, Signs, Size, fitted, width_of
+from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, width_of
 
 Json = dict[str, Any]
 
@@ -133,15 +133,15 @@ class Charts:
 
     # -- drawing -------------------------------------------------------------------------------------------------
 
-    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+    def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         self._tiles = []
-        if model.picture is None:
+        if model.snapshot is None:
             return [[("looking at the machine...", "dim")]][: size.height]
         if not model.chips:
             return [fitted([("No chip is known, so there is nothing to draw.", "dim")], size.width)][: size.height]
         if len(self._kept) > 8 * len(model.chips):
             self._kept.clear()  # of chips that are gone
-        pen = Pen(model, signs, model.until, self._window(), self.peaks, self._kept)
+        pen = ChipPainter(model, signs, model.until, self._window(), self.peaks, self._kept)
         chip = model.chip()
         quantities = METRICS[self._metric()]
         words = f"{self._metric()}, last {_WINDOW_WORDS[WINDOWS.index(self._window())]}"
@@ -156,7 +156,7 @@ class Charts:
             out += self._grid(model, pen, quantities, inner)
         return out[: size.height]
 
-    def _grid(self, model: Model, pen: Pen, quantities: Sequence[Quantity], size: Size) -> list[Row]:
+    def _grid(self, model: Model, pen: ChipPainter, quantities: Sequence[Quantity], size: Size) -> list[Row]:
         chips = model.chips
         form = grid(len(chips), size, len(quantities))
         place = next((number for number, chip in enumerate(chips) if chip["chip"] == model.selected), 0) // form.across
@@ -178,7 +178,7 @@ class Charts:
         return out
 
 
-def _head(quantities: Sequence[Quantity], words: str, peaks: bool, width: int, signs: Signs) -> Row:
+def _head(quantities: Sequence[Quantity], words: str, peaks: bool, width: int, signs: Characters) -> Row:
     """What is drawn, and of which time."""
     row: Row = [(f"{words[:1].upper()}{words[1:]}", "title")]
     if len(quantities) > 1:

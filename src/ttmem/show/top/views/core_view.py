@@ -11,11 +11,11 @@ from ttmem.model.units import human
 from ttmem.show.chip_table import Names, percent, share
 from ttmem.show.l1_text import MOST_CORES, at_least, floor_text, program_of, program_text, worst_core
 from ttmem.show.text import Style, wrap
-from ttmem.show.top.parts.core_grid import headroom_style, map_rows, picture
+from ttmem.show.top.parts.core_grid import headroom_style, map_rows, snapshot
 from ttmem.show.top.parts.heat_map import HEADROOM, USED, Form, form_of, grid_rows, key_row, legend
 from ttmem.show.top.parts.listing import counted, finished, no_server, rule
 from ttmem.show.top.parts.recent_history import L1, Minutes
-from ttmem.show.top.parts.rows import Row, Signs, Size, Span, fitted, shortened, width_of
+from ttmem.show.top.parts.rows import Characters, Row, Size, Span, fitted, shortened, width_of
 
 if TYPE_CHECKING:
     from ttmem.show.top.dashboard_state import Model
@@ -52,7 +52,7 @@ class Cores:
         self._minutes = Minutes()
 
     def wants(self, model: Model) -> list[str]:
-        if model.picture is None or not model.picture["server"] or model.selected is None:
+        if model.snapshot is None or not model.snapshot["server"] or model.selected is None:
             return []
         paths = [self._path(model, core=True)]
         if self._data(model) is None:
@@ -82,7 +82,7 @@ class Cores:
 
     # -- what is shown -------------------------------------------------------------------------------------------
 
-    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+    def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         style = Style(size.width, ascii=signs.ascii)
         why = self._nothing(model)
         data = None if why else self._data(model)
@@ -112,7 +112,7 @@ class Cores:
         return finished([*head, *body], size)
 
     def _nothing(self, model: Model) -> str | None:
-        if model.picture is None:
+        if model.snapshot is None:
             return "Waiting for the first look at the machine."
         missing = no_server(model)
         if missing is not None:
@@ -154,7 +154,7 @@ class Cores:
             rows.append([(f"? {counted(missing, 'allocation', 'allocations')} {are} not in the map: {why}", "warn")])
         return [[(style.cut(text, style.width), name) for text, name in row] for row in rows]
 
-    def _chosen(self, data: Json, size: Size, signs: Signs) -> list[Row]:
+    def _chosen(self, data: Json, size: Size, signs: Characters) -> list[Row]:
         """The chosen core: its numbers, who is on both sides of its gap, and its map."""
         x, y = self._core
         core = next((core for core in data["cores"] if (core["x"], core["y"]) == (x, y)), None)
@@ -167,7 +167,7 @@ class Cores:
         detail = data["core"]
         if detail is None or (detail["x"], detail["y"]) != (x, y):
             return [*rows, [("asking...", "dim")]]
-        rows += picture(detail["segments"], core, data, size, signs)
+        rows += snapshot(detail["segments"], core, data, size, signs)
         room = size.height - len(rows)
         found, gap = map_rows(detail, data["floor"]["address"], style, room)
         most = max(0, len(found) - room)
@@ -247,11 +247,11 @@ def _numbers(core: Json, data: Json, style: Style) -> list[Row]:
     return rows
 
 
-def _said(text: str, width: int, signs: Signs) -> list[Row]:
+def _said(text: str, width: int, signs: Characters) -> list[Row]:
     return [[(line, "dim")] for line in wrap(text, Style(width, ascii=signs.ascii))]
 
 
-def _beside(left: list[Row], right: list[Row], width: int, signs: Signs) -> list[Row]:
+def _beside(left: list[Row], right: list[Row], width: int, signs: Characters) -> list[Row]:
     """Two columns, as long as the longer one."""
     line = " | " if signs.ascii else " │ "
     empty: Row = []

@@ -14,7 +14,7 @@ from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.l1_headroom import NOW, WORDS, WORST, holder_rows, path_of, wall_rows
 from ttmem.show.top.parts.listing import no_server
 from ttmem.show.top.parts.recent_history import MEMORY, Minutes
-from ttmem.show.top.parts.rows import Fine, Row, Signs, Size, fitted, over, spans, text_of, within
+from ttmem.show.top.parts.rows import Characters, FineBars, Row, Size, fitted, over, spans, text_of, within
 
 Json = dict[str, Any]
 
@@ -48,19 +48,19 @@ class Overview:
     def wants(self, model: Model) -> list[str]:
         return [] if self.brief else [*path_of(model), *self._minutes.wants(model)]
 
-    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
-        picture = model.picture
-        if picture is None:
+    def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
+        snapshot = model.snapshot
+        if snapshot is None:
             return within([[("Looking at the machine...", "dim")]], size)
         names = Names(model.chips, Style(ascii=signs.ascii))
-        note = _note(model, picture, names, Style(size.width, False, signs.ascii))
+        note = _note(model, snapshot, names, Style(size.width, False, signs.ascii))
         height = size.height - len(note)
         chip = None if self.brief else model.chip()
         aside = min(size.width - _TABLE - len(_GAP), _DETAILS[1])
         beside = chip is not None and aside >= _DETAILS[0]
         width = size.width - aside - len(_GAP) if beside else size.width
-        style = Fine(width, True, signs.ascii)
-        beyond = Fine(aside if beside else width, True, signs.ascii)
+        style = FineBars(width, True, signs.ascii)
+        beyond = FineBars(aside if beside else width, True, signs.ascii)
         details = [] if chip is None else _details(model, chip, names, beyond)
         processes = self._processes(model, names, style)
         under = [] if beside else details
@@ -88,7 +88,7 @@ class Overview:
         self._width = style.width
         if not chips:
             self._shown = []
-            here = (model.picture or {}).get("driver") or {"loaded": True}
+            here = (model.snapshot or {}).get("driver") or {"loaded": True}
             why = "the driver shows none" if here["loaded"] else "the driver is not loaded"
             return [[(f"No chip is known: {why}, and no process has reported one.", "warn")]]
         count = max(1, room - 1)
@@ -194,8 +194,8 @@ def _side_by_side(left: list[Row], right: list[Row], width: int) -> list[Row]:
 
 def _details(model: Model, chip: Json, names: Names, style: Style) -> list[Row]:
     """Where the memory of a chip goes, how close its wall is, and who holds it."""
-    assert model.picture is not None
-    lines = breakdowns({**model.picture, "chips": [chip]}, names, style, whole=True)[1:]
+    assert model.snapshot is not None
+    lines = breakdowns({**model.snapshot, "chips": [chip]}, names, style, whole=True)[1:]
     if not lines:
         title = f"Chip {names.full(chip['chip']).strip()}"
         nothing = "  nobody reports what is allocated on it"
@@ -233,12 +233,12 @@ def _on(chip: Json, processes: list[Json]) -> list[Json]:
     return found
 
 
-def _note(model: Model, picture: Json, names: Names, style: Style) -> list[Row]:
+def _note(model: Model, snapshot: Json, names: Names, style: Style) -> list[Row]:
     """The most pressing of what is to be known, in one row, and how much more there is."""
-    said: list[tuple[str, str]] = [(text, "bad") for text in too_full(picture["chips"], names)]
-    said += [(note["text"], "warn") for note in picture["notes"]]
-    if any(picture["anomalies"].values()):
-        said.append((anomaly_line(picture["anomalies"]), "warn"))
+    said: list[tuple[str, str]] = [(text, "bad") for text in too_full(snapshot["chips"], names)]
+    said += [(note["text"], "warn") for note in snapshot["notes"]]
+    if any(snapshot["anomalies"].values()):
+        said.append((anomaly_line(snapshot["anomalies"]), "warn"))
     sources = [source for source in model.sources if source["detail"]]
     said += [(f"{source['name']} {source['state']}: {source['detail']}", "dim") for source in sources]
     if not said:

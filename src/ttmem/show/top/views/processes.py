@@ -25,9 +25,9 @@ from ttmem.show.top.parts.listing import (
 )
 from ttmem.show.top.parts.process_bars import bar_rows
 from ttmem.show.top.parts.process_details import details, title
-from ttmem.show.top.parts.process_rows import DOWN, Entry, Scene, columns, matches, parts, sorter
+from ttmem.show.top.parts.process_rows import DOWN, Entry, ProcessRows, columns, matches, parts, sorter
 from ttmem.show.top.parts.process_tree import Parents, tree
-from ttmem.show.top.parts.rows import Row, Signs, Size
+from ttmem.show.top.parts.rows import Characters, Row, Size
 from ttmem.show.top.signals import Refused, check, send
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ Who = tuple[int | None, int | None]
 _LAST = {"stale": 1, "exited": 2}  # what they had is in nobody's way: below the others, however much it was
 
 
-class Question(NamedTuple):
+class Confirmation(NamedTuple):
     """A signal that waits for the user's word."""
 
     process: Json
@@ -68,7 +68,7 @@ class Processes:
         self.sort, self.turned = "dram", False
         self._filter = ""
         self._prompt: Prompt | None = None
-        self._question: Question | None = None
+        self._question: Confirmation | None = None
         self._warned: set[Who] = set()  # who got a SIGTERM
         self.tree = False
         self._open: set[Hashable] = set()
@@ -81,7 +81,7 @@ class Processes:
     def wants(self, model: Model) -> list[str]:
         return []
 
-    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+    def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         style = Style(size.width, ascii=signs.ascii)
         names = Names(model.chips, style)
         if self.sort not in tuple(DOWN):  # what was remembered may be anything
@@ -98,14 +98,14 @@ class Processes:
         height = min(len(self._entries), max(1, size.height - 3 - panel))
         self._seen = self._cursor.look([entry.key for entry in self._entries], height)
         rows = [status, heading(self._placed, size.width, signs, self.sort, self._down())]
-        scene = Scene(model, names, self._booted, style, self._placed)
+        scene = ProcessRows(model, names, self._booted, style, self._placed)
         for place in self._seen:
             row = scene.row(self._entries[place])
             rows.append(chosen(row) if place == self._cursor.place else row)
         rows.append([(f" {scene.legend()}", "dim")])
         process = self._entries[self._cursor.place].process
         if panel:
-            notes = (model.picture or {}).get("notes", [])
+            notes = (model.snapshot or {}).get("notes", [])
             rows.append(rule(style.clean(title(process)), size.width, signs))
             rows += details(process, notes, names, scene.now, self._booted, style)
             if len(rows) + 1 < size.height:
@@ -125,7 +125,7 @@ class Processes:
             row.append((f"  {listed} match {style.clean(self._filter)!r}", "warn"))
         return [*row, ("  tree", "key")] if self.tree else row
 
-    def _listed(self, processes: list[Json], names: Names, signs: Signs) -> Iterator[Entry]:
+    def _listed(self, processes: list[Json], names: Names, signs: Characters) -> Iterator[Entry]:
         """Every row there is, in order."""
         ordered = self._sorted(processes, names)
         places = tree(len(ordered), self._parents.of(ordered), signs.ascii) if self.tree else _flat(len(ordered))
@@ -221,7 +221,7 @@ class Processes:
             model.message = str(why)
             return
         warned = (process["pid"], process["start"]) in self._warned
-        self._question = Question(process, signal.SIGKILL if warned else signal.SIGTERM)
+        self._question = Confirmation(process, signal.SIGKILL if warned else signal.SIGTERM)
 
     def _answer(self, key: str, model: Model) -> None:
         assert self._question is not None
@@ -246,7 +246,7 @@ def _flat(count: int) -> Iterator[tuple[int, str]]:
 
 def _nothing(model: Model, text: str, style: Style) -> list[Row]:
     """Why the list is empty, and what to do."""
-    if model.picture is None:
+    if model.snapshot is None:
         said = ["Waiting for the first look at the machine.", model.trouble or ""]
     elif model.processes:
         said = [f"No process matches {style.clean(text)!r}; escape clears the filter."]

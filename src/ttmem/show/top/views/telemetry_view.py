@@ -9,7 +9,7 @@ from ttmem.show.chip_table import Names
 from ttmem.show.text import BOLD, DIM, NONE, RED, YELLOW, Column, Style, cells, table, wrap
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.recent_history import SENSORS, Minutes
-from ttmem.show.top.parts.rows import Row, Signs, Size, fitted, over, spans, within
+from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, over, spans, within
 
 Json = dict[str, Any]
 Cell = tuple[str, str]
@@ -80,9 +80,9 @@ class Telemetry:
     def wants(self, model: Model) -> list[str]:
         return self._minutes.wants(model)
 
-    def rows(self, model: Model, size: Size, signs: Signs) -> list[Row]:
+    def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         self._rows_of, self._columns_of = [], []
-        if model.picture is None:
+        if model.snapshot is None:
             return within([[("Looking at the machine...", "dim")]], size)
         if not model.chips:
             return within([[("No chip is known, so there is nothing to read.", "warn")]], size)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.documents.snapshot import snapshot
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.events import Allocated, DeviceOpened, Event
 from ttmem.model.geometry import BOARDS
 from ttmem.model.identity import ChipInfo, ProcessInfo
@@ -108,6 +108,6 @@ class Account:
             if size:
                 self.apply(source, Allocated(device, kind, 0x100000, size))
 
-    def picture(self) -> Json:
+    def snapshot(self) -> Json:
         server = {"pid": 1, "since": "then", "events": 1, "version": "1", "clients": 1, "lost_to_readers": 0}
-        return snapshot(self.ledger, time="2026-01-02T03:04:05.678Z", host="box", server=server)
+        return take_snapshot(self.ledger, time="2026-01-02T03:04:05.678Z", host="box", server=server)
