@@ -20,7 +20,7 @@ from ttmem.collect.client import AllocationClient
 from ttmem.collect.graph_tracker import GraphTracker
 from ttmem.collect.l1_tracker import L1Tracker
 from ttmem.model.core_sets import CoreRange
-from ttmem.sim.device import Place, create_device
+from ttmem.sim.device import AnyDevice, create_device
 from ttmem.sim.program import SimProgram
 from ttmem.sim.workloads.operations import matmul
 from ttmem.wire.legacy_records import Type, request
@@ -97,7 +97,7 @@ def _calls(report: Report, path: Path, rounds: int) -> None:
     client.close()
 
 
-def _launcher(device: Place, programs: list[SimProgram]) -> Callable[[int], None]:
+def _launcher(device: AnyDevice, programs: list[SimProgram]) -> Callable[[int], None]:
     return lambda number: device.launch(programs[number])
 
 

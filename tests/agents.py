@@ -83,11 +83,11 @@ class Agent:
             self._follow(record)
 
     def _follow(self, record: Record) -> None:
-        allocations = self._parts[record.program][record.place, record.kind, record.address, record.cores, record.size]
+        allocations = self._parts[record.program][record.mesh, record.kind, record.address, record.cores, record.size]
         if record.event == RingEvent.ALLOCATED:
             allocations.append(record)
             # Several circular buffers of a program may lie on one tensor, and buffers with an address of their own on
-            # each core may have the first in common; nothing else shares its place.
+            # each core may have the first in common; nothing else shares its address.
             assert len(allocations) == 1 or record.flags & (SHARED | PER_CORE), f"allocated twice: {record}"
         elif record.event == RingEvent.FREED:
             allocations.pop()
@@ -104,8 +104,8 @@ class Agent:
         os.close(self._fd)
 
     def last_change(self, number: int) -> Record:
-        """The youngest record of a buffer in that place."""
-        return next(r for r in reversed(self.history) if r.place == number and r.kind < Kind.CB and r.event in _CHANGES)
+        """The youngest record of a buffer on that mesh."""
+        return next(r for r in reversed(self.history) if r.mesh == number and r.kind < Kind.CB and r.event in _CHANGES)
 
     def kernels(self) -> list[Kernel]:
         """Every kernel of every live program once, on however many chips it is."""
@@ -148,15 +148,15 @@ class Agent:
         return sorted(found)
 
     def _live(self, records: Iterable[Record]) -> Iterator[Live]:
-        places = self.ring.places()
+        meshes = self.ring.meshes()
         for record in records:
             if record.kind == PROGRAM_FRAME:
                 continue
-            place, kind = places[record.place], KINDS[record.kind]
-            banks = record.core_count if record.flags & PER_CORE else place.banks[kind % len(place.banks)].banks
+            mesh, kind = meshes[record.mesh], KINDS[record.kind]
+            banks = record.core_count if record.flags & PER_CORE else mesh.banks[kind % len(mesh.banks)].banks
             reserved = record.per_bank * banks if kind < Kind.CB else None
             cores = self.ring.mask(record.cores)
-            for chip in self.ring.chips_of(place):
+            for chip in self.ring.chips_of(mesh):
                 yield Live(
                     *(chip.number, kind, record.address, record.size),
                     *(record.program, reserved, cores, bool(record.flags & SHARED)),

@@ -277,7 +277,7 @@ def ring_memory(draw: Numbers) -> RingMemory:
     rng = draw.rng
     slots = rng.choice((2, 8, 64, 256))
     memory = RingMemory(
-        slots=slots, table=rng.choice((8, 64, 256)), places=4, chips=rng.choice((1, 4, 40)), blobs=1 << 17
+        slots=slots, table=rng.choice((8, 64, 256)), meshes=4, chips=rng.choice((1, 4, 40)), blobs=1 << 17
     )
     memory.put(
         coverage=draw.one(64, (1 << 12) - 1),
@@ -292,8 +292,8 @@ def ring_memory(draw: Numbers) -> RingMemory:
             board=draw.one(32, 3, 4), remote=draw.one(32, 0, 1),
         )  # fmt: skip
     masks = [memory.blob(_mask(draw)) for _ in range(3)]
-    for place in range(rng.choice((1, 1, 2, 4))):
-        _put_place(draw, memory, place, masks)
+    for mesh in range(rng.choice((1, 1, 2, 4))):
+        _put_mesh(draw, memory, mesh, masks)
     return memory
 
 
@@ -305,7 +305,7 @@ def _mask(draw: Numbers) -> bytes:
     return sum(1 << 64 * y + x for y in range(high) for x in range(wide)).to_bytes(512, "little")
 
 
-def _put_place(draw: Numbers, memory: RingMemory, place: int, masks: list[int]) -> None:
+def _put_mesh(draw: Numbers, memory: RingMemory, mesh: int, masks: list[int]) -> None:
     rng = draw.rng
     if draw.extreme():
         listed = [rng.randrange(memory.chips) for _ in range(rng.choice((0, 1, 300, 2000)))]
@@ -319,9 +319,9 @@ def _put_place(draw: Numbers, memory: RingMemory, place: int, masks: list[int]) 
         }
         for _ in range(BANK_COUNT)
     ]  # fmt: skip
-    memory.put_place(
-        place, banks, turn=draw.one(32, 2, 4), state=draw.one(32, 1, 1, 1, 2), mesh=draw.one(32, 0, 0xFFFFFFFF),
-        whole=draw.one(32, place, 0), chips=chips, chip_count=draw.one(32, len(listed)), arch=draw.one(32, 2, 3),
+    memory.put_mesh(
+        mesh, banks, turn=draw.one(32, 2, 4), state=draw.one(32, 1, 1, 1, 2), mesh_id=draw.one(32, 0, 0xFFFFFFFF),
+        parent=draw.one(32, mesh, 0), chips=chips, chip_count=draw.one(32, len(listed)), arch=draw.one(32, 2, 3),
         cores=rng.choice(masks), l1_size=draw.one(64, 1499136), l1_base=draw.one(64, 104928),
         map_end=draw.one(64, 35168, 0), dram_base=draw.one(64, 64), buffers_ours=draw.one(64, 0, 3),
         buffers_theirs=draw.one(64, 0, 3), audits=draw.one(64, 0, 1), mismatches=draw.one(64, 0),
@@ -335,7 +335,7 @@ def write_ring(draw: Numbers, memory: RingMemory, records: int) -> None:
     masks = [memory.blob(_mask(draw)) for _ in range(2)]
     names = [0, *(memory.blob(draw.text()) for _ in range(4))]
     if draw.chance(0.9) and not memory.get("head"):
-        memory.append(RingEvent.OPENED, place=0)
+        memory.append(RingEvent.OPENED, mesh=0)
     weights = {RingEvent.ALLOCATED: 8, RingEvent.FREED: 4, RingEvent.PROGRAM: 2, RingEvent.RUN: 2}
     events = [event for event in RingEvent for _ in range(weights.get(event, 1))]
     for _ in range(records):
@@ -346,7 +346,7 @@ def write_ring(draw: Numbers, memory: RingMemory, records: int) -> None:
             slot=draw.one(32, *range(memory.table_slots)), time=draw.one(64, 10**9, 2 * 10**9),
             kind=rng.randrange(5, len(KINDS)) if program else rng.randrange(5), layout=draw.one(8, 0, 2, 255),
             flags=draw.one(8, 0, 0, 1, 16), thread=draw.one(32, 1), address=draw.one(64, 64, 0x1000, 120000, 1300000),
-            size=draw.one(64, 64, 4096, 1 << 20), per_bank=draw.one(32, 64, 4096), place=draw.one(16, 0, 0, 1),
+            size=draw.one(64, 64, 4096, 1 << 20), per_bank=draw.one(32, 64, 4096), mesh=draw.one(16, 0, 0, 1),
             core_count=draw.one(16, 0, 4), cores=rng.choice(masks) if not draw.extreme() else draw.one(32, 8),
             program=program, name=rng.choice(names) if not draw.extreme() else draw.one(32, 8),
         )  # fmt: skip

@@ -92,9 +92,9 @@ def ring_chip_number(memory: RingMemory) -> None:
     memory.append(RingEvent.ALLOCATED, 0, kind=0, address=64, size=64, per_bank=64)
 
 
-def ring_whole(memory: RingMemory) -> None:
+def ring_parent(memory: RingMemory) -> None:
     memory.plain()
-    memory.put_place(0, whole=0xFFFFFFFF)
+    memory.put_mesh(0, parent=0xFFFFFFFF)
     memory.append(RingEvent.ALLOCATED, 0, kind=0, address=64, size=64, per_bank=64)
 
 
@@ -110,13 +110,13 @@ def ring_wide_mask(memory: RingMemory) -> None:
 def ring_grid_mask(memory: RingMemory) -> None:
     """A compute grid of as many bits as a blob has."""
     memory.plain()
-    memory.put_place(0, cores=memory.blob(b"\xff" * 4096))
+    memory.put_mesh(0, cores=memory.blob(b"\xff" * 4096))
     memory.append(RingEvent.ALLOCATED, 1, kind=1, address=120000, size=64, per_bank=64)
 
 
 def ring_huge_banks(memory: RingMemory) -> None:
     memory.plain()
-    memory.put_place(0, [{"banks": 0xFFFFFFFF, "size": (1 << 64) - 1}] * 5)
+    memory.put_mesh(0, [{"banks": 0xFFFFFFFF, "size": (1 << 64) - 1}] * 5)
     for slot, kind in enumerate((0, 1, 3, 4)):
         memory.append(RingEvent.ALLOCATED, slot, kind=kind, address=64, size=64, per_bank=0xFFFFFFFF)
 
@@ -139,7 +139,7 @@ RECORDS: dict[str, Callable[[], bytes]] = {
     )
 }  # fmt: skip
 RINGS: dict[str, Callable[[RingMemory], None]] = {
-    one.__name__: one for one in (ring_chip_number, ring_whole, ring_wide_mask, ring_grid_mask, ring_huge_banks)
+    one.__name__: one for one in (ring_chip_number, ring_parent, ring_wide_mask, ring_grid_mask, ring_huge_banks)
 }
 KNOWN: dict[str, Attack] = {name: bytes_of(make) for name, make in RECORDS.items()}
 KNOWN.update({name: ring_of(write) for name, write in RINGS.items()})

@@ -12,7 +12,7 @@ from ttmem.collect.graph_tracker import GraphTracker
 from ttmem.model.events import Event
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.sim.device import Place
+from ttmem.sim.device import AnyDevice
 from ttmem.sim.truth import held
 from ttmem.wire.client_decode import decode
 from ttmem.wire.client_encode import encode
@@ -51,9 +51,9 @@ class Heard:
     def allocations(self, kind: Kind) -> list[Allocation]:
         return [allocation for allocation in self.ledger.allocations() if allocation.kind is kind]
 
-    def agrees_with(self, places: Iterable[Place]) -> bool:
-        """Is what was heard what the places really hold, and nothing odd?"""
-        real = {chip_id: {k: n for k, n in one.used.items() if n} for chip_id, one in held(places).items()}
+    def agrees_with(self, devices: Iterable[AnyDevice]) -> bool:
+        """Is what was heard what the devices really hold, and nothing odd?"""
+        real = {chip_id: {k: n for k, n in one.used.items() if n} for chip_id, one in held(devices).items()}
         heard = {
             chip_id: {kind: chip.kinds[kind].used for kind in Kind if chip.kinds[kind].used}
             for chip_id, chip in self.ledger.chips.items()

@@ -22,10 +22,10 @@ from ttmem.wire.agent_ring import (
     HEADER_FIELDS,
     HEADER_SIZE,
     MAGIC,
+    MESH_FIELDS,
+    MESH_SIZE,
     METERS_SIZE,
     NO_SLOT,
-    PLACE_FIELDS,
-    PLACE_SIZE,
     RECORD,
     RECORD_SIZE,
     VERSION,
@@ -34,7 +34,7 @@ from ttmem.wire.agent_ring import (
 )
 
 _HEADER = {name: (offset, "<" + code) for name, offset, code in HEADER_FIELDS}
-_PLACE = {name: (offset, "<" + code) for name, offset, code in PLACE_FIELDS}
+_MESH = {name: (offset, "<" + code) for name, offset, code in MESH_FIELDS}
 _BANK = {name: (offset, "<" + code) for name, offset, code in BANK_FIELDS}
 _CHIP = {name: (offset, "<" + code) for name, offset, code in CHIP_FIELDS}
 _UINT64 = (1 << 64) - 1
@@ -49,15 +49,15 @@ class RingMemory:
         *,
         slots: int = 64,
         table: int = 64,
-        places: int = 4,
+        meshes: int = 4,
         chips: int = 4,
         blobs: int = 1 << 16,
         seals: int = SEALS,
         flags: int = 0,
     ) -> None:
-        self.slots, self.table_slots, self.places, self.chips, self.blobs = slots, table, places, chips, blobs
-        self.at = {"places_at": HEADER_SIZE}
-        self.at["chips_at"] = self.at["places_at"] + places * PLACE_SIZE
+        self.slots, self.table_slots, self.meshes, self.chips, self.blobs = slots, table, meshes, chips, blobs
+        self.at = {"meshes_at": HEADER_SIZE}
+        self.at["chips_at"] = self.at["meshes_at"] + meshes * MESH_SIZE
         self.at["meters_at"] = self.at["chips_at"] + chips * CHIP_SIZE
         self.at["ring_at"] = self.at["meters_at"] + METERS_SIZE
         self.at["table_at"] = self.at["ring_at"] + slots * RECORD_SIZE
@@ -69,7 +69,7 @@ class RingMemory:
         os.ftruncate(self.fd, self.size)
         self.map = mmap.mmap(self.fd, self.size)
         self.put(
-            magic=MAGIC, version=VERSION, pid=os.getpid(), total=self.size, places=places, chips=chips, meters=1,
+            magic=MAGIC, version=VERSION, pid=os.getpid(), total=self.size, meshes=meshes, chips=chips, meters=1,
             ring_slots=slots, table_slots=table, blobs_size=blobs, blobs_used=8, coverage=(1 << 12) - 1, **self.at,
         )  # fmt: skip
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
@@ -84,16 +84,16 @@ class RingMemory:
         offset, code = _HEADER[name]
         return int(unpack_from(code, self.map, offset)[0])
 
-    def put_place(self, index: int, /, banks: Sequence[dict[str, int]] = (), **fields: int) -> None:
-        at = self.at["places_at"] + index * PLACE_SIZE
+    def put_mesh(self, index: int, /, banks: Sequence[dict[str, int]] = (), **fields: int) -> None:
+        at = self.at["meshes_at"] + index * MESH_SIZE
         for name, value in fields.items():
-            offset, code = _PLACE[name]
+            offset, code = _MESH[name]
             pack_into(code, self.map, at + offset, value)
         for which, bank in enumerate(banks[:BANK_COUNT]):
             for name, value in bank.items():
                 offset, code = _BANK[name]
                 pack_into(code, self.map, at + BANKS_AT + which * BANK_SIZE + offset, value)
-        self.put(places_used=max(self.get("places_used"), index + 1))
+        self.put(meshes_used=max(self.get("meshes_used"), index + 1))
 
     def put_chip(self, index: int, /, **fields: int) -> None:
         at = self.at["chips_at"] + index * CHIP_SIZE
@@ -146,11 +146,11 @@ class RingMemory:
             {"size": 32768, "banks": 64, "unit": 32},
             {"size": 1 << 20, "banks": 12, "unit": 32},
         ]
-        self.put_place(
-            0, banks, turn=2, state=1, mesh=0, whole=0, chips=self.chip_list(range(len(chips))),
+        self.put_mesh(
+            0, banks, turn=2, state=1, mesh_id=0, parent=0, chips=self.chip_list(range(len(chips))),
             chip_count=len(chips), arch=2, cores=cores, l1_size=1499136, l1_base=104928, dram_base=64, map_end=35168,
         )  # fmt: skip
-        self.append(RingEvent.OPENED, place=0)
+        self.append(RingEvent.OPENED, mesh=0)
 
     def hand_over(self, sock: socket.socket, *, fd: int | None = None) -> None:
         """Say hello as an agent does, with the descriptor."""

@@ -26,9 +26,9 @@ from ttmem.wire.agent_ring import (
     HEADER_FIELDS,
     HEADER_SIZE,
     MAGIC,
+    MESH_SIZE,
     METERS_SIZE,
     NO_SLOT,
-    PLACE_SIZE,
     PROGRAM_FRAME,
     RAN,
     RECORD,
@@ -38,7 +38,7 @@ from ttmem.wire.agent_ring import (
     RingEvent,
 )
 
-SLOTS, TABLE, PLACES, CHIPS, BLOBS = 16, 64, 8, 8, 8192
+SLOTS, TABLE, MESHES, CHIPS, BLOBS = 16, 64, 8, 8, 8192
 OFFSETS = {name: (offset, code) for name, offset, code in HEADER_FIELDS}
 SEEN = (1 << Kind.FIRMWARE) - 1
 START = clock_gettime_ns(CLOCK_MONOTONIC)
@@ -50,8 +50,8 @@ class Agent:
     """What an agent does to its memory, in memory small enough to overflow; wrong things can be done, too."""
 
     def __init__(self) -> None:
-        self.at = {"places_at": HEADER_SIZE}
-        self.at["chips_at"] = self.at["places_at"] + PLACES * PLACE_SIZE
+        self.at = {"meshes_at": HEADER_SIZE}
+        self.at["chips_at"] = self.at["meshes_at"] + MESHES * MESH_SIZE
         self.at["meters_at"] = self.at["chips_at"] + CHIPS * CHIP_SIZE
         self.at["ring_at"] = self.at["meters_at"] + (CHIPS + 1) * METERS_SIZE
         self.at["table_at"] = self.at["ring_at"] + SLOTS * RECORD_SIZE
@@ -62,7 +62,7 @@ class Agent:
         self.map = mmap.mmap(self.fd, self.size)
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
         self.put(
-            magic=MAGIC, version=VERSION, total=self.size, places=PLACES, chips=CHIPS, meters=CHIPS + 1,
+            magic=MAGIC, version=VERSION, total=self.size, meshes=MESHES, chips=CHIPS, meters=CHIPS + 1,
             ring_slots=SLOTS, table_slots=TABLE, blobs_size=BLOBS, blobs_used=8, started=START, coverage=SEEN,
             **self.at,
         )  # fmt: skip
@@ -90,23 +90,23 @@ class Agent:
     def chip(self, index: int, unique: int, number: int) -> None:
         pack_into("<QIIII", self.map, self.at["chips_at"] + index * CHIP_SIZE, unique, number, 1, 3, 0)
 
-    def place(self, index: int, chips: list[int], state: int = 1, whole: int | None = None) -> None:
-        at = self.at["places_at"] + index * PLACE_SIZE
+    def mesh(self, index: int, chips: list[int], state: int = 1, parent: int | None = None) -> None:
+        at = self.at["meshes_at"] + index * MESH_SIZE
         blob = self.blob(b"".join(chip.to_bytes(2, "little") for chip in chips))
-        whole = index if whole is None else whole
-        pack_into("<IIIIIIII", self.map, at, 0, state, index, whole, blob, len(chips), 1, self._grid)
+        parent = index if parent is None else parent
+        pack_into("<IIIIIIII", self.map, at, 0, state, index, parent, blob, len(chips), 1, self._grid)
         pack_into("<QQ", self.map, at + 32, L1_SIZE, L1_BASE)
         for bank in (0, 1, 3, 4):
             pack_into("<QQQQII", self.map, at + BANKS_AT + bank * BANK_SIZE, 1 << 20, 0, 0, 0, BANKS, 32)
-        self.put(places_used=max(index + 1, self.field("places_used")))
+        self.put(meshes_used=max(index + 1, self.field("meshes_used")))
 
     def field(self, name: str) -> int:
         offset, code = OFFSETS[name]
         return int(unpack_from("<" + code, self.map, offset)[0])
 
-    def audit(self, place: int, ours: int, theirs: int, largest_free: int) -> None:
+    def audit(self, mesh: int, ours: int, theirs: int, largest_free: int) -> None:
         """Of DRAM only."""
-        at = self.at["places_at"] + place * PLACE_SIZE
+        at = self.at["meshes_at"] + mesh * MESH_SIZE
         pack_into("<QQQ", self.map, at + BANKS_AT + 8, ours, theirs, largest_free)
         pack_into("<Q", self.map, at + 72, unpack_from("<Q", self.map, at + 72)[0] + 1)
 
@@ -123,8 +123,8 @@ class Agent:
         self.put(table_high=max(slot + 1, self.field("table_high")))
         self.live[slot] = record
 
-    def opened(self, place: int = 0) -> None:
-        self.record(RingEvent.OPENED, place=place)
+    def opened(self, mesh: int = 0) -> None:
+        self.record(RingEvent.OPENED, mesh=mesh)
 
     def allocate(self, slot: int, size: int = 100, address: int = 0, **fields: int) -> None:
         fields = {"kind": Kind.DRAM, "per_bank": 32, **fields}
@@ -201,7 +201,7 @@ def agents() -> Iterator[Callable[[], Agent]]:
     def make() -> Agent:
         agent = Agent()
         agent.chip(0, 555 + len(made), 0)
-        agent.place(0, [0])
+        agent.mesh(0, [0])
         made.append(agent)
         return agent
 

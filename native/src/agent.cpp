@@ -23,8 +23,8 @@ namespace {
 constexpr uint64_t kAuditEvery = 100'000'000;  // nanoseconds
 constexpr uint32_t kLookEvery = 32;            // events, before the clock is asked whether an audit is due
 
-uint64_t key_of(uint16_t place, Kind kind, uint64_t address) {
-    return uint64_t{place} << 48 | uint64_t{static_cast<uint8_t>(kind)} << 45 | (address & ((1ull << 45) - 1));
+uint64_t key_of(uint16_t mesh, Kind kind, uint64_t address) {
+    return uint64_t{mesh} << 48 | uint64_t{static_cast<uint8_t>(kind)} << 45 | (address & ((1ull << 45) - 1));
 }
 
 uint64_t less(uint64_t value, uint64_t part) { return value > part ? value - part : 0; }
@@ -79,7 +79,7 @@ Agent* start(const Metal& metal) noexcept {
                 agent->hybrid_ = mode != nullptr && mode[0] == '1';
                 agent->next_part_ = static_cast<uint32_t*>(parts);
                 agent->object_of_ = static_cast<uint64_t*>(objects);
-                agent->homes_.reserve(kPlaces);
+                agent->homes_.reserve(kMeshes);
                 Header* header = agent->store.header();
                 header->coverage = metal.coverage;
                 std::memcpy(header->wheel, metal.path, sizeof(header->wheel) - 1);
@@ -149,14 +149,14 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
     {
         Locked held(store.lock);
         index = find_allocator(allocator);
-        if (__builtin_expect(index != kNowhere, 1)) {
+        if (__builtin_expect(index != kNoMesh, 1)) {
             keep(index, seen);
         }
     }
-    if (index == kNowhere) {
+    if (index == kNoMesh) {
         index = make_home(metal, allocator, metal.call<void*>(kCall_buffer_device, buffer), &seen);
         Locked held(store.lock);
-        if (index == kNowhere) {
+        if (index == kNoMesh) {
             unfollowed_.insert_once(reinterpret_cast<uint64_t>(allocator), 1);
             return;
         }
@@ -177,8 +177,8 @@ bool Agent::is_per_core(const Metal& metal, void* buffer) const {
 }
 
 // What the allocator has given out before anybody told us. Called without the lock, by who is about to follow it.
-void Agent::count_earlier(const Metal& metal, const Place& place, Home& home, const Seen* first) {
-    bool mirrored = hybrid_ && place.mesh == kNoMesh;
+void Agent::count_earlier(const Metal& metal, const Mesh& mesh, Home& home, const Seen* first) {
+    bool mirrored = hybrid_ && mesh.mesh_id == kNoMeshId;
     // Another thread may be between this allocator and our table: then nobody can tell what is from before.
     bool quiet = in_flight.load() == (first == nullptr ? 0 : 1);
     if (!metal.has(kCall_num_buffers) || !metal.has(kCall_statistics) || (!quiet && !forked_)) {
@@ -190,7 +190,7 @@ void Agent::count_earlier(const Metal& metal, const Place& place, Home& home, co
     }
     late_.store(true, std::memory_order_relaxed);
     for (int type : kTypes) {
-        if (place.banks[type].banks > 0 && !mirrored) {
+        if (mesh.banks[type].banks > 0 && !mirrored) {
             home.earlier[type] = metal.call<Statistics>(kCall_statistics, home.allocator, &type).allocated;
         }
     }
@@ -203,7 +203,7 @@ void Agent::count_earlier(const Metal& metal, const Place& place, Home& home, co
 // A buffer is freed that is not in the table.
 void Agent::free_unknown(uint16_t index, void* allocator, uint32_t type, uint64_t per_bank) noexcept {
     bool earlier = forked_;
-    if (index == kNowhere) {
+    if (index == kNoMesh) {
         earlier = earlier || unfollowed_.find(reinterpret_cast<uint64_t>(allocator)) == nullptr;
     } else if (type <= 4) {
         Home& home = homes_[index];
@@ -217,13 +217,13 @@ void Agent::free_unknown(uint16_t index, void* allocator, uint32_t type, uint64_
 // A buffer that is in the table goes.
 void Agent::free_slot(uint32_t slot, uint8_t flags) noexcept {
     const Record& thing = store.table()[slot];
-    Home& home = homes_[thing.place];
+    Home& home = homes_[thing.mesh];
     home.ours[static_cast<uint8_t>(thing.kind)] -= thing.per_bank;
     home.buffers--;
     if ((thing.flags & kPerCore) != 0) {
         objects_.erase(object_of_[slot]);
     } else {
-        buffers_.erase(key_of(thing.place, thing.kind, thing.address));
+        buffers_.erase(key_of(thing.mesh, thing.kind, thing.address));
     }
     store.free(slot, flags);
 }
@@ -246,7 +246,7 @@ void Agent::keep(uint16_t index, const Seen& seen) noexcept {
         r.address = seen.address;
         r.size = seen.size;
         r.per_bank = static_cast<uint32_t>(reserved);
-        r.place = index;
+        r.mesh = index;
         r.core_count = seen.cores;
         r.name = operation(store);
     });
@@ -276,7 +276,7 @@ uint16_t Agent::freeing(const Metal& metal, void* allocator, void* buffer) {
             free_slot(*own, 0);
             return index;
         }
-    } else if (index != kNowhere && type <= 4) {
+    } else if (index != kNoMesh && type <= 4) {
         uint64_t key = key_of(index, static_cast<Kind>(type), address);
         if (const uint32_t* slot = buffers_.find(key)) {
             uint32_t found = *slot;
@@ -288,11 +288,11 @@ uint16_t Agent::freeing(const Metal& metal, void* allocator, void* buffer) {
         }
     }
     free_unknown(index, allocator, type, per_bank);
-    return kNowhere;
+    return kNoMesh;
 }
 
 void Agent::freed(const Metal& metal, void* allocator, uint16_t index) {
-    if (index != kNowhere) {
+    if (index != kNoMesh) {
         after_change(metal, index, allocator);
     }
 }
@@ -301,7 +301,7 @@ void Agent::free_all(uint16_t index) {
     Record* table = store.table();
     for (uint32_t slot = 0; slot < store.header()->table_high; slot++) {
         Record& thing = table[slot];
-        if (thing.sequence != 0 && thing.place == index && static_cast<uint8_t>(thing.kind) <= 4) {
+        if (thing.sequence != 0 && thing.mesh == index && static_cast<uint8_t>(thing.kind) <= 4) {
             free_slot(slot, kWholesale);
         }
     }
@@ -312,7 +312,7 @@ void Agent::free_all(uint16_t index) {
 void Agent::freeing_all(void* allocator, bool gone) {
     Locked held(store.lock);
     uint16_t index = find_allocator(allocator);
-    if (index != kNowhere) {
+    if (index != kNoMesh) {
         gone ? close_home(index) : free_all(index);
     }
 }
@@ -326,17 +326,17 @@ void Agent::failed(const char* text, void* allocator, void* device, void* worklo
     Locked held(store.lock);
     uint16_t index = allocator != nullptr ? find_allocator(allocator)
                      : device != nullptr  ? find_device(device)
-                                          : kNowhere;
+                                          : kNoMesh;
     if (workload != nullptr) {
         uint32_t* first = workloads_.find(reinterpret_cast<uint64_t>(workload));
         Program* program = first == nullptr || *first == 0 ? nullptr : &pool_[*first - 1];
-        index = program != nullptr && program->has_home ? program->home : kNowhere;
+        index = program != nullptr && program->has_home ? program->home : kNoMesh;
     }
     bool room = store.header()->blobs_used < kBlobBytes / 4 * 3;
     store.header()->blobs_full += !room;
     uint32_t said = room ? store.blob(text, length) : 0;
     store.append(Event::kFailed, [&](Record& r) {
-        r.place = index;
+        r.mesh = index;
         r.name = said;
         r.cores = operation(store);
     });
@@ -361,7 +361,7 @@ void Agent::after_change(const Metal& metal, uint16_t index, void* allocator) {
 bool Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t expected) {
     // Meaningful only while nobody else is between the allocator and our table.
     // A chip's own list mirrors the mesh's buffers in hybrid mode, so its sums are not those of its buffers.
-    bool mirrored = hybrid_ && store.places()[index].mesh == kNoMesh;
+    bool mirrored = hybrid_ && store.meshes()[index].mesh_id == kNoMeshId;
     if (in_flight.load() != expected || !metal.has(kCall_statistics)) {
         return false;
     }
@@ -369,7 +369,7 @@ bool Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t 
     uint64_t count = metal.has(kCall_num_buffers) ? metal.call<uint64_t>(kCall_num_buffers, allocator) : 0;
     Statistics statistics[5] = {};
     for (int type : kTypes) {
-        if (store.places()[index].banks[type].banks > 0 && !mirrored) {
+        if (store.meshes()[index].banks[type].banks > 0 && !mirrored) {
             statistics[type] = metal.call<Statistics>(kCall_statistics, allocator, &type);
         }
     }
@@ -378,27 +378,27 @@ bool Agent::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t 
     if (store.header()->head != head || in_flight.load() != expected || home.allocator != allocator) {
         return false;
     }
-    Place& place = store.places()[index];
-    __atomic_add_fetch(&place.turn, 1, __ATOMIC_ACQ_REL);
-    place.buffers_ours = home.buffers;
-    place.buffers_theirs = less(count, home.earlier_buffers);
+    Mesh& mesh = store.meshes()[index];
+    __atomic_add_fetch(&mesh.turn, 1, __ATOMIC_ACQ_REL);
+    mesh.buffers_ours = home.buffers;
+    mesh.buffers_theirs = less(count, home.earlier_buffers);
     bool equal = true;
     for (int type : kTypes) {
         if (mirrored) {
             break;  // only how many there are can be compared
         }
-        Bank& bank = place.banks[type];
+        Bank& bank = mesh.banks[type];
         bank.ours = home.ours[type];
         bank.theirs = less(statistics[type].allocated, home.earlier[type]);
         bank.largest_free = statistics[type].largest_free;
         equal = equal && bank.ours == bank.theirs;
     }
     if (!mirrored) {
-        place.audits++;
-        place.mismatches += !equal;
+        mesh.audits++;
+        mesh.mismatches += !equal;
     }
-    place.audited = Store::now();
-    __atomic_add_fetch(&place.turn, 1, __ATOMIC_ACQ_REL);
+    mesh.audited = Store::now();
+    __atomic_add_fetch(&mesh.turn, 1, __ATOMIC_ACQ_REL);
     return true;
 }
 

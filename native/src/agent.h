@@ -29,7 +29,7 @@ struct Statistics {
     uint64_t room[28];  // tt-metal returns it by value; some versions return more
 };
 
-constexpr uint16_t kNowhere = 0xffff;   // no place
+constexpr uint16_t kNoMesh = 0xffff;    // an index that stands for none
 constexpr int kTypes[] = {0, 1, 3, 4};  // BufferType codes that have banks
 constexpr uint32_t kTensix = 0;         // the first of the core types that kernels are for
 
@@ -95,9 +95,9 @@ private:
     static std::atomic<Guard*> guard_;
     static Agent* find(const Metal& metal) noexcept;
 
-    // What the agent alone knows of a mesh. A Place (layout.h) is what readers of the ring see of one: a whole mesh, a
-    // rectangle of its chips that programs run on (part_of), or a single chip, which counts as a mesh of 1x1. homes_
-    // has one Home for each Place, with the same index. That of a part has only chips and grid: buffers belong to the
+    // What the agent alone knows of a mesh. A Mesh (layout.h) is what readers of the ring see of one: a whole mesh, a
+    // rectangle of its chips that programs run on (submesh_of), or a single chip, which counts as a mesh of 1x1. homes_
+    // has one Home for each Mesh, with the same index. That of a part has only chips and grid: buffers belong to the
     // whole.
     struct alignas(64) Home {
         uint64_t ours[5];  // reserved bytes per bank; up to next_audit it is what every buffer needs, one cache line
@@ -133,8 +133,8 @@ private:
         uint32_t cores;  // blob
         uint32_t range[4];
         uint64_t metal_id;
-        uint16_t home;   // the whole mesh
-        uint16_t place;  // what it runs on
+        uint16_t home;  // the whole mesh
+        uint16_t mesh;  // what it runs on
         bool has_range, has_home, compiled, ring_known;
     };
 
@@ -144,13 +144,13 @@ private:
     // `first` is a buffer of its that was just allocated; nullptr if it was found in another way.
     uint16_t make_home(const Metal& metal, void* allocator, void* device, const Seen* first);
     uint16_t chip_index(const Metal& metal, void* device);
-    uint16_t free_place() const noexcept;
-    void count_earlier(const Metal& metal, const Place& place, Home& home, const Seen* first);
+    uint16_t free_mesh() const noexcept;
+    void count_earlier(const Metal& metal, const Mesh& mesh, Home& home, const Seen* first);
     [[gnu::cold]] void free_unknown(uint16_t index, void* allocator, uint32_t type, uint64_t per_bank) noexcept;
-    void set_place(uint16_t index, const Place& place, Home&& home);
-    // The place for a rectangle of a mesh's chips (first row, first column, last row, last column), made at its first
+    void set_mesh(uint16_t index, const Mesh& mesh, Home&& home);
+    // The mesh for a rectangle of a mesh's chips (first row, first column, last row, last column), made at its first
     // use. The whole mesh itself if the rectangle covers it, or if its chips are not known or there is no room.
-    uint16_t part_of(uint16_t home, const uint32_t range[4]);
+    uint16_t submesh_of(uint16_t home, const uint32_t range[4]);
     bool is_per_core(const Metal& metal, void* buffer) const;
     [[gnu::hot]] void keep(uint16_t index, const Seen& seen) noexcept;
     void free_slot(uint32_t slot, uint8_t flags) noexcept;
@@ -164,7 +164,7 @@ private:
     void frame(Program& program, uint64_t ring);
     void replace(Program& program, Kind first, Kind last, const std::vector<Part>& parts);
     void add_part(Program& program, const Part& part);
-    void move(Program& program, uint16_t place);
+    void move(Program& program, uint16_t mesh);
     void drop(Program& program);
     [[gnu::hot]] void* launch(void* workload);
     Program* find_program(void* impl) noexcept;
@@ -175,11 +175,11 @@ private:
     // TT_METAL_ALLOCATOR_MODE_HYBRID: L1 pages are rounded one by one, chips have lists of their own.
     bool hybrid_ = false;
     std::vector<Home> homes_;
-    Map allocators_;  // AllocatorImpl -> place
+    Map allocators_;  // AllocatorImpl -> mesh
     void* last_allocator_ = nullptr;
     uint16_t last_found_ = 0;
     Map unfollowed_;  // AllocatorImpl that we have seen and do not follow, or no longer -> 1
-    Map buffers_;     // place, kind and address -> slot, of buffers in lock step: so the allocator itself frees them
+    Map buffers_;     // mesh, kind and address -> slot, of buffers in lock step: so the allocator itself frees them
     Map objects_;     // Buffer -> slot, of those with an address of their own on each core
     Map programs_;    // ProgramImpl -> index
     Map workloads_;   // MeshWorkloadImpl -> index + 1 of its first program
@@ -188,7 +188,7 @@ private:
     uint32_t* next_part_ = nullptr;  // slot -> slot + 1 of the next part of the same program
     uint64_t* object_of_ = nullptr;  // slot -> key in objects_
     uint32_t last_number_ = 0;
-    uint16_t last_place_ = 0;
+    uint16_t last_mesh_ = 0;
 };
 
 }  // namespace ttmem

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent shares with its readers: one sealed memory file with a header, places, chips, meters, a ring, a live
+// What the agent shares with its readers: one sealed memory file with a header, meshes, chips, meters, a ring, a live
 // table and blobs. src/ttmem/wire/agent_ring.py is the same layout for Python; a test (test_ring_layout.py) compares
 // them.
 //
 //   0          header
-//   places_at  places: a mesh (or a chip) with its allocator, its geometry and its last audit
+//   meshes_at  meshes: a mesh or submesh with its geometry and its last audit; a single chip is a 1x1 mesh
 //   chips_at   chips: unique id, Metal's number, architecture
 //   meters_at  meters: what is held now and was at most, first of all chips together, then of groups of chips
 //   ring_at    ring: the last ring_slots records, slot = sequence % ring_slots; overwritten, never waited for
@@ -25,22 +25,22 @@ constexpr uint32_t kVersion = 4;
 
 constexpr uint32_t kRingSlots = 1u << 16;
 constexpr uint32_t kTableSlots = 1u << 18;
-constexpr uint32_t kPlaces = 256;
+constexpr uint32_t kMeshes = 256;
 constexpr uint32_t kChips = 256;
 constexpr uint32_t kMeters = kChips + 1;
 constexpr uint32_t kBlobBytes = 32u << 20;
 
 enum class Event : uint8_t {
     kNone = 0,
-    kOpened = 1,        // place; size = bytes in its banks from before the agent could see, which are told nowhere
-    kClosing = 2,       // place; everything it held is still in the table
-    kClosed = 3,        // place; everything it held was freed before this record
+    kOpened = 1,        // mesh; size = bytes in its banks from before the agent could see, which are told nowhere
+    kClosing = 2,       // mesh; everything it held is still in the table
+    kClosed = 3,        // mesh; everything it held was freed before this record
     kAllocated = 4,     // a thing
     kFreed = 5,         // the thing in that table slot
     kProgram = 6,       // a program's frame: size = bytes of the kernel ring it needs, address = Metal's program id
     kRun = 7,           // program was launched on its cores
     kDestroyed = 8,     // program and all its parts are gone
-    kCacheCleared = 9,  // the program cache of a place was emptied on request
+    kCacheCleared = 9,  // the program cache of a mesh was emptied on request
     kPhaseBegan = 10,   // of the workload's own naming: address = its number, size = that of the phase around it or 0
     kPhaseEnded = 11,   // address = its number
     kFailed = 12,       // tt-metal threw: name = its text, cores = blob of the operation and stack, or 0
@@ -84,7 +84,7 @@ struct Record {
     uint64_t size;        // bytes on one chip, all cores and banks together
     uint32_t per_bank;    // bytes in each bank or on each core
     uint32_t slot;        // in the live table, kNoSlot for events that are no things
-    uint16_t place;       // index of the place
+    uint16_t mesh;        // index of the mesh
     uint16_t core_count;  // cores that hold pages of a sharded buffer, 0 for interleaved
     uint32_t cores;       // blob: core set, or 0
     uint32_t program;     // the agent's own number of the program, 0 for none
@@ -103,12 +103,12 @@ struct Bank {
 };
 static_assert(sizeof(Bank) == 40);
 
-struct Place {
-    uint32_t turn;   // odd while it is being written
-    uint32_t state;  // 0 unused, 1 open, 2 closed
-    uint32_t mesh;   // MeshDevice id, kNoMesh for a chip by itself
-    uint32_t whole;  // index of the place whose allocator this is a part of; itself for a whole mesh
-    uint32_t chips;  // blob: indices of chips, u16 each
+struct Mesh {
+    uint32_t turn;     // odd while it is being written
+    uint32_t state;    // 0 unused, 1 open, 2 closed
+    uint32_t mesh_id;  // of the MeshDevice, kNoMeshId for a chip that was opened by itself
+    uint32_t parent;   // index of the mesh whose allocator it uses: its own unless it is a submesh
+    uint32_t chips;    // blob: indices of chips, u16 each
     uint32_t chip_count;
     uint32_t arch;
     uint32_t cores;  // blob: the compute grid
@@ -124,8 +124,8 @@ struct Place {
     Bank banks[5];     // by BufferType
     uint8_t spare[208];
 };
-static_assert(sizeof(Place) == 512);
-constexpr uint32_t kNoMesh = 0xffffffff;
+static_assert(sizeof(Mesh) == 512);
+constexpr uint32_t kNoMeshId = 0xffffffff;
 
 struct Chip {
     uint64_t unique_id;  // 0: the cluster descriptor has none
@@ -166,7 +166,7 @@ enum class Gauge : uint8_t {
 };
 constexpr uint32_t kGauges = 14;
 
-// Of each of some chips that were always part of the same places, and therefore hold the same. The first has no chips
+// Of each of some chips that were always part of the same meshes, and therefore hold the same. The first has no chips
 // of its own: it is the sum over all of them.
 struct Meters {
     uint64_t chips[4];  // bit per chip
@@ -181,7 +181,7 @@ struct Header {
     uint32_t version;
     uint32_t pid;  // as the process sees itself
     uint64_t total;
-    uint32_t places_at, places;
+    uint32_t meshes_at, meshes;
     uint32_t chips_at, chips;
     uint32_t ring_at, ring_slots;
     uint32_t table_at, table_slots;
@@ -194,7 +194,7 @@ struct Header {
     uint64_t head;  // sequence of the newest complete record
     uint32_t table_high;
     uint32_t blobs_used;
-    uint32_t places_used;
+    uint32_t meshes_used;
     uint32_t chips_used;
     uint64_t table_full;  // things not kept because the table was full
     uint64_t blobs_full;
@@ -202,7 +202,7 @@ struct Header {
     uint64_t replaced;     // an address was handed out that the table thought taken
     uint64_t names;        // 1 once ttnn's operations are named
     uint64_t failures;     // times the agent gave up on something because tt-metal threw
-    uint64_t places_full;  // allocators not followed because all places were open
+    uint64_t meshes_full;  // allocators not followed because all meshes were open
     uint64_t meters_used;
     uint64_t earlier_frees;  // of buffers from before the agent could see
     uint8_t spare2[32];

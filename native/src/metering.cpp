@@ -29,10 +29,10 @@ void Metering::begin(Meters* meters, uint64_t& used) noexcept {
     *used_ = 1;
 }
 
-// Chips that were in the same places so far share their meters, so a mesh costs an event as much as a chip. Where a
-// new place holds some chips of a group and not others, the group is split; both halves go on from what was read.
-void Metering::settle(uint16_t place, const Place& geometry, const std::vector<uint16_t>& chips) noexcept {
-    Spot& spot = spots_[place];
+// Chips that were in the same meshes so far share their meters, so a mesh costs an event as much as a chip. Where a
+// new mesh holds some chips of a group and not others, the group is split; both halves go on from what was read.
+void Metering::settle(uint16_t mesh, const Mesh& geometry, const std::vector<uint16_t>& chips) noexcept {
+    Spot& spot = spots_[mesh];
     spot = {};
     Bits fresh{};
     for (uint16_t chip : chips) {
@@ -83,10 +83,10 @@ void Metering::settle(uint16_t place, const Place& geometry, const std::vector<u
 template <typename Change>
 void Metering::each(const Record& thing, Change change) noexcept {
     uint8_t kind = static_cast<uint8_t>(thing.kind);
-    if (kind >= kKinds || thing.place >= kPlaces) {
+    if (kind >= kKinds || thing.mesh >= kMeshes) {
         return;  // a program's frame
     }
-    const Spot& spot = spots_[thing.place];
+    const Spot& spot = spots_[thing.mesh];
     uint64_t used = (thing.flags & kShared) != 0 ? 0 : thing.size, reserved = 0;
     if (kind < kBufferKinds) {
         bool everywhere = (thing.flags & kPerCore) == 0;  // in lock step: the same in every bank

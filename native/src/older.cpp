@@ -2,7 +2,7 @@
 // Replacements for functions that older wheels lack. Before 0.79 the compiler inlined some of Buffer's functions, so
 // the agent reads the fields itself. It does not trust their offsets: it shows functions that these wheels do have a
 // blank Buffer with one field filled in, and they must see what was written there. Also here: the older function for
-// scratchpads (before 0.80), and statistics that come with a list (until 0.68). places.cpp asks banks for their cores
+// scratchpads (before 0.80), and statistics that come with a list (until 0.68). meshes.cpp asks banks for their cores
 // where has_bank is missing (before 0.78).
 #include <sys/uio.h>
 #include <unistd.h>

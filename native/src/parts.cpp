@@ -72,7 +72,7 @@ void Agent::placed(const Metal& metal, void* impl, void* device, Kind kind, cons
     }
     uint16_t home = home_of(metal, nullptr, device);
     uint64_t id = metal.call<uint64_t>(kCall_program_id, impl);
-    if (home == kNowhere) {
+    if (home == kNoMesh) {
         return;
     }
     Locked held(store.lock);
@@ -141,7 +141,7 @@ void Agent::compiled(const Metal& metal, void* impl, void* device) {
     }
     program_made();
     uint16_t home = home_of(metal, nullptr, device);
-    if (home == kNowhere) {
+    if (home == kNoMesh) {
         return;
     }
     Cores grid, all;

@@ -38,7 +38,7 @@ Agent::Program& Agent::program_of(void* impl) {
 void Agent::settle(Program& program, uint16_t home) {
     program.home = home;
     program.has_home = true;
-    program.place = program.has_range ? part_of(home, program.range) : home;
+    program.mesh = program.has_range ? submesh_of(home, program.range) : home;
 }
 
 void Agent::frame(Program& program, uint64_t ring) {
@@ -51,7 +51,7 @@ void Agent::frame(Program& program, uint64_t ring) {
         r.size = ring;
         r.per_bank = static_cast<uint32_t>(ring);
         r.slot = slot;
-        r.place = program.place;
+        r.mesh = program.mesh;
         r.cores = program.cores;
         r.program = program.number;
         r.name = operation(store);
@@ -71,7 +71,7 @@ void Agent::add_part(Program& program, const Part& part) {
         r.address = part.address;
         r.size = uint64_t{part.per_core} * count;
         r.per_bank = part.per_core;
-        r.place = program.place;
+        r.mesh = program.mesh;
         r.core_count = static_cast<uint16_t>(count);
         r.cores = store.core_set(part.cores);
         r.program = program.number;
@@ -102,11 +102,11 @@ void Agent::replace(Program& program, Kind first, Kind last, const std::vector<P
 }
 
 // To other chips of its mesh, with everything it has.
-void Agent::move(Program& program, uint16_t place) {
-    if (place == program.place) {
+void Agent::move(Program& program, uint16_t mesh) {
+    if (mesh == program.mesh) {
         return;
     }
-    program.place = place;
+    program.mesh = mesh;
     if (program.frame != kNoSlot) {
         frame(program, store.table()[program.frame].size);
     }
@@ -116,7 +116,7 @@ void Agent::move(Program& program, uint16_t place) {
         store.append(Event::kFreed, [&](Record& r) { r = thing; });
         const Record& record = store.append(Event::kAllocated, [&](Record& r) {
             r = thing;
-            r.place = place;
+            r.mesh = mesh;
         });
         store.keep(slot, record);
     }
@@ -128,7 +128,7 @@ void Agent::drop(Program& program) {
             r.kind = Kind::kProgramFrame;
             r.address = program.metal_id;
             r.slot = program.frame;
-            r.place = program.place;
+            r.mesh = program.mesh;
             r.cores = program.cores;
             r.program = program.number;
         });
@@ -206,7 +206,7 @@ void Agent::added(const Metal& metal, void* workload, void* impl, const void* ra
         }
     }
     if (program.has_home && flat) {  // it was compiled before it was known which chips it is for
-        move(program, part_of(program.home, program.range));
+        move(program, submesh_of(program.home, program.range));
     }
 }
 
@@ -265,7 +265,7 @@ void* Agent::launch(void* workload) {
             r.kind = Kind::kProgramFrame;
             r.address = program.metal_id;
             r.slot = program.frame;
-            r.place = program.place;
+            r.mesh = program.mesh;
             r.cores = program.cores;
             r.program = program.number;
             r.name = operation(store);
@@ -280,8 +280,8 @@ void* Agent::launch(void* workload) {
 void Agent::cache_cleared(void* mesh) noexcept {
     Locked held(store.lock);
     uint16_t index = find_device(mesh);
-    if (index != kNowhere) {
-        store.append(Event::kCacheCleared, [&](Record& r) { r.place = index; });
+    if (index != kNoMesh) {
+        store.append(Event::kCacheCleared, [&](Record& r) { r.mesh = index; });
     }
 }
 

@@ -148,8 +148,8 @@ bool Store::create(uint32_t pid) noexcept {
     header_->version = kVersion;
     header_->pid = pid;
     header_->total = kTotal;
-    header_->places_at = kPlacesAt;
-    header_->places = kPlaces;
+    header_->meshes_at = kMeshesAt;
+    header_->meshes = kMeshes;
     header_->chips_at = kChipsAt;
     header_->chips = kChips;
     header_->meters_at = kMetersAt;

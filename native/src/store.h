@@ -16,8 +16,8 @@
 namespace ttmem {
 
 // Where everything lies. Readers are told by the header; a hook that does not have to ask it touches less memory.
-constexpr uint64_t kPlacesAt = sizeof(Header);
-constexpr uint64_t kChipsAt = kPlacesAt + sizeof(Place) * kPlaces;
+constexpr uint64_t kMeshesAt = sizeof(Header);
+constexpr uint64_t kChipsAt = kMeshesAt + sizeof(Mesh) * kMeshes;
 constexpr uint64_t kMetersAt = kChipsAt + sizeof(Chip) * kChips;
 constexpr uint64_t kRingAt = (kMetersAt + sizeof(Meters) * kMeters + 4095) & ~4095ull;  // its pages are asked for
 constexpr uint64_t kTableAt = kRingAt + sizeof(Record) * kRingSlots;
@@ -84,7 +84,7 @@ public:
     bool short_of_descriptors() const { return short_; }  // that is why there is no file
     int fd() const { return fd_; }  // -1: nobody else can see it (no descriptor or no memfd was to be had)
     Header* header() const { return header_; }
-    Place* places() const { return at<Place>(kPlacesAt); }
+    Mesh* meshes() const { return at<Mesh>(kMeshesAt); }
     Chip* chips() const { return at<Chip>(kChipsAt); }
     Record* ring() const { return at<Record>(kRingAt); }
     Record* table() const { return at<Record>(kTableAt); }
@@ -120,7 +120,7 @@ public:
     uint32_t allocate(Fill fill) noexcept {
         uint32_t slot = take_slot();
         if (slot == kNoSlot) {
-            return slot;  // counted; without a place in the table its end could not be told
+            return slot;  // counted; without a slot in the table its end could not be told
         }
         const Record& record = append(Event::kAllocated, [&](Record& r) {
             fill(r);

@@ -52,9 +52,9 @@ void print(const char* what, const Record& r) {
                 r.sequence, r.time, static_cast<unsigned>(r.event), static_cast<unsigned>(r.kind), r.layout, r.flags,
                 r.thread);
     std::printf(" address=%" PRIu64 " size=%" PRIu64
-                " per_bank=%u slot=%u place=%u core_count=%u cores=%u program=%u"
+                " per_bank=%u slot=%u mesh=%u core_count=%u cores=%u program=%u"
                 " name=%u\n",
-                r.address, r.size, r.per_bank, r.slot, r.place, r.core_count, r.cores, r.program, r.name);
+                r.address, r.size, r.per_bank, r.slot, r.mesh, r.core_count, r.cores, r.program, r.name);
 }
 
 void fill(Record& r, std::mt19937_64& random) {
@@ -64,7 +64,7 @@ void fill(Record& r, std::mt19937_64& random) {
     r.address = random();
     r.size = random();
     r.per_bank = static_cast<uint32_t>(random());
-    r.place = static_cast<uint16_t>(random());
+    r.mesh = static_cast<uint16_t>(random());
     r.core_count = static_cast<uint16_t>(random());
     r.cores = static_cast<uint32_t>(random());
     r.program = static_cast<uint32_t>(random());
@@ -204,7 +204,7 @@ void pack() {
         r.size = v[8];
         r.per_bank = static_cast<uint32_t>(v[9]);
         r.slot = static_cast<uint32_t>(v[10]);
-        r.place = static_cast<uint16_t>(v[11]);
+        r.mesh = static_cast<uint16_t>(v[11]);
         r.core_count = static_cast<uint16_t>(v[12]);
         r.cores = static_cast<uint32_t>(v[13]);
         r.program = static_cast<uint32_t>(v[14]);

@@ -17,8 +17,8 @@
 using ttmem::Event;
 using ttmem::Gauge;
 using ttmem::Kind;
+using ttmem::Mesh;
 using ttmem::Meter;
-using ttmem::Place;
 using ttmem::Record;
 using ttmem::Store;
 
@@ -31,16 +31,16 @@ struct Made : Store {
     Made() { CHECK(create(static_cast<uint32_t>(getpid()))); }
     ~Made() { destroy(); }
 
-    void settle(uint16_t place, const std::vector<uint16_t>& chips) {
-        Place geometry{};
+    void settle(uint16_t mesh, const std::vector<uint16_t>& chips) {
+        Mesh geometry{};
         for (int i = 0; i < 5; i++) {
             geometry.banks[i].banks = kBanks[i];
         }
-        metering.settle(place, geometry, chips);
+        metering.settle(mesh, geometry, chips);
     }
-    uint32_t put(uint16_t place, Kind kind, uint64_t size, uint32_t per_bank, uint16_t cores = 0, uint8_t flags = 0) {
+    uint32_t put(uint16_t mesh, Kind kind, uint64_t size, uint32_t per_bank, uint16_t cores = 0, uint8_t flags = 0) {
         return allocate([&](Record& r) {
-            r.place = place;
+            r.mesh = mesh;
             r.kind = kind;
             r.size = size;
             r.per_bank = per_bank;
@@ -112,7 +112,7 @@ void what_counts_and_what_does_not() {
     CHECK(same(store.chip(0, Gauge::kCb), 0, 0, 0, 0));
     store.put(0, Kind::kCb, 500, 100, 5);
     CHECK(same(store.chip(0, Gauge::kL1Pool), 500, 0, 500, 0));  // outside the allocator's banks
-    store.put(0, Kind::kL1, 300, 100, 3);                        // in lock step a shard takes its place in every bank
+    store.put(0, Kind::kL1, 300, 100, 3);                        // in lock step a shard takes its address in every bank
     CHECK(same(store.chip(0, Gauge::kL1), 300, 6400, 300, 6400));
     store.put(1, Kind::kL1, 300, 100, 3, ttmem::kPerCore);
     CHECK(same(store.chip(1, Gauge::kL1), 300, 300, 300, 300));
@@ -139,7 +139,7 @@ void a_thing_that_moves() {
     Record thing = store.table()[slot];
     store.keep(slot, store.append(Event::kAllocated, [&](Record& r) {
         r = thing;
-        r.place = 1;
+        r.mesh = 1;
     }));
     CHECK(same(store.chip(0, Gauge::kCb), 0, 0, 64, 0) && same(store.chip(1, Gauge::kCb), 64, 0, 64, 0));
     CHECK(same(store.all(Gauge::kL1Pool), 64, 0, 128, 0));
@@ -171,7 +171,7 @@ struct Model {
                 }
             }
         }
-        for (auto& gauges : meters) {  // only now: the chips of a place change together
+        for (auto& gauges : meters) {  // only now: the chips of a mesh change together
             for (Meter& meter : gauges) {
                 meter.peak = std::max(meter.peak, meter.used);
                 meter.reserved_peak = std::max(meter.reserved_peak, meter.reserved);
@@ -194,42 +194,42 @@ bool operator==(const Meter& one, const Meter& other) {
 
 void beside_the_model(uint32_t seed) {
     constexpr Kind kKinds[] = {Kind::kDram, Kind::kTrace, Kind::kL1, Kind::kCb, Kind::kDispatchKernel};
-    constexpr uint16_t kModelPlaces = 12;
+    constexpr uint16_t kModelMeshes = 12;
     Made store;
     Model model;
     std::mt19937 random(seed);
-    std::array<std::vector<uint16_t>, kModelPlaces> places;
+    std::array<std::vector<uint16_t>, kModelMeshes> meshes;
     std::vector<uint32_t> live;
     for (int step = 0; step < 3000; step++) {
-        uint16_t place = static_cast<uint16_t>(random() % kModelPlaces);
+        uint16_t mesh = static_cast<uint16_t>(random() % kModelMeshes);
         uint32_t what = random() % 100;
-        if (what == 0 || places[place].empty()) {  // closed and opened again with other chips
+        if (what == 0 || meshes[mesh].empty()) {  // closed and opened again with other chips
             for (size_t i = live.size(); i-- > 0;) {
-                if (store.table()[live[i]].place == place) {
-                    model.change(places[place], store.table()[live[i]], -1);
+                if (store.table()[live[i]].mesh == mesh) {
+                    model.change(meshes[mesh], store.table()[live[i]], -1);
                     store.free(live[i], 0);
                     live.erase(live.begin() + static_cast<ptrdiff_t>(i));
                 }
             }
-            places[place].clear();
+            meshes[mesh].clear();
             for (uint16_t chip = 0; chip < kModelChips; chip++) {
                 if (random() % 3 == 0) {
-                    places[place].push_back(chip);
+                    meshes[mesh].push_back(chip);
                 }
             }
-            store.settle(place, places[place]);
+            store.settle(mesh, meshes[mesh]);
         } else if (what < 3) {
             store.metering.reset_peaks();
             model.reset();
         } else if (what < 50 && !live.empty()) {
             std::swap(live[random() % live.size()], live.back());
             const Record& thing = store.table()[live.back()];
-            model.change(places[thing.place], thing, -1);
+            model.change(meshes[thing.mesh], thing, -1);
             random() % 2 == 0 ? store.free(live.back(), 0) : store.forget(live.back());
             live.pop_back();
         } else {
-            live.push_back(store.put(place, kKinds[random() % 5], random() % 100000, random() % 4096));
-            model.change(places[place], store.table()[live.back()], 1);
+            live.push_back(store.put(mesh, kKinds[random() % 5], random() % 100000, random() % 4096));
+            model.change(meshes[mesh], store.table()[live.back()], 1);
         }
         for (uint32_t gauge = 0; gauge < ttmem::kGauges; gauge++) {
             CHECK(store.all(static_cast<Gauge>(gauge)) == model.meters[kAll][gauge]);
@@ -242,7 +242,7 @@ void beside_the_model(uint32_t seed) {
     CHECK(store.header()->meters_used > 10 && store.header()->meters_used <= kModelChips + 1);
 }
 
-void every_chip_in_a_place_of_its_own() {
+void every_chip_in_a_mesh_of_its_own() {
     Made store;
     std::vector<uint16_t> chips;
     for (uint16_t chip = 0; chip < ttmem::kChips; chip++) {
@@ -308,6 +308,6 @@ int main() {
     for (uint32_t seed = 1; seed <= 5; seed++) {
         beside_the_model(seed);
     }
-    every_chip_in_a_place_of_its_own();
+    every_chip_in_a_mesh_of_its_own();
     many_threads();
 }

@@ -50,7 +50,7 @@ void starts_sealed_and_described() {
     CHECK(ftruncate(store.fd(), 4096) != 0);
     CHECK(header->magic == ttmem::kMagic && header->version == ttmem::kVersion && header->head == 0);
     CHECK(header->pid == static_cast<uint32_t>(getpid()));
-    CHECK(header->table_high == 0 && header->places_used == 0 && header->chips_used == 0);
+    CHECK(header->table_high == 0 && header->meshes_used == 0 && header->chips_used == 0);
 }
 
 void slots_are_used_again() {
@@ -203,7 +203,7 @@ void publishes_later() {
         store.put(i);
     }
     uint32_t name = store.text("a name");
-    store.places()[3].mesh = 17;
+    store.meshes()[3].mesh_id = 17;
     CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
     std::thread writer([&] {
         for (uint64_t i = 1000; i < 100000; i++) {
@@ -218,7 +218,7 @@ void publishes_later() {
     CHECK(seen != MAP_FAILED);
     CHECK(std::memcmp(seen, store.header(), total) == 0);
     CHECK(store.header()->head == 1000 + 2 * 99000 && store.header()->table_high == 1001);
-    CHECK(store.table()[999].address == 999 && store.places()[3].mesh == 17 && blob_at(store, name) == "a name");
+    CHECK(store.table()[999].address == 999 && store.meshes()[3].mesh_id == 17 && blob_at(store, name) == "a name");
     munmap(seen, total);
 }
 

@@ -33,27 +33,27 @@ def head_goes_back(memory: RingMemory) -> None:
 
 
 def turn_is_odd(memory: RingMemory) -> None:
-    """A place that is always being written."""
+    """A mesh that is always being written."""
     for turn in range(1, 2000, 2):
-        memory.put_place(0, turn=turn)
+        memory.put_mesh(0, turn=turn)
         memory.append(kind=0, address=turn << 12, size=64)
         time.sleep(0.001)
 
 
-def places_name_each_other(memory: RingMemory) -> None:
+def meshes_name_each_other(memory: RingMemory) -> None:
     """Each says that it is part of the other."""
-    for place, other in ((0, 1), (1, 2), (2, 0), (3, 0xFFFE)):
-        memory.put_place(place, state=1, turn=2, whole=other, chips=memory.chip_list([0]), chip_count=1)
-        memory.append(RingEvent.OPENED, place=place)
-        memory.append(kind=0, place=place, address=64, size=64)
-    for place in (0, 1, 2, 3):
-        memory.append(RingEvent.CLOSED, place=place)
+    for mesh, other in ((0, 1), (1, 2), (2, 0), (3, 0xFFFE)):
+        memory.put_mesh(mesh, state=1, turn=2, parent=other, chips=memory.chip_list([0]), chip_count=1)
+        memory.append(RingEvent.OPENED, mesh=mesh)
+        memory.append(kind=0, mesh=mesh, address=64, size=64)
+    for mesh in (0, 1, 2, 3):
+        memory.append(RingEvent.CLOSED, mesh=mesh)
 
 
-def place_of_65535_chips(memory: RingMemory) -> None:
+def mesh_of_65535_chips(memory: RingMemory) -> None:
     """As many chips as a list has room for, and a count that says still more; the same chip over and over."""
-    memory.put_place(0, chips=memory.chip_list([0, 1, 2, 3] * 512), chip_count=65535)
-    memory.append(RingEvent.OPENED, place=0)
+    memory.put_mesh(0, chips=memory.chip_list([0, 1, 2, 3] * 512), chip_count=65535)
+    memory.append(RingEvent.OPENED, mesh=0)
     for slot in range(1000):
         memory.append(kind=0, slot=slot % 64, address=slot << 12, size=64)
 
@@ -65,9 +65,9 @@ def sequence_is_wrong(memory: RingMemory) -> None:
 
 
 def table_is_wrong(memory: RingMemory) -> None:
-    """A live table that is full of allocations of places that do not exist."""
+    """A live table that is full of allocations of meshes that do not exist."""
     for slot in range(64):
-        memory.append(kind=0, slot=slot, address=slot << 12, size=64, place=65535, program=0)
+        memory.append(kind=0, slot=slot, address=slot << 12, size=64, mesh=65535, program=0)
     memory.put(head=1 << 40, table_high=0xFFFFFFFF)
 
 
@@ -89,8 +89,8 @@ MOTIONS: dict[str, Callable[[RingMemory], None]] = {
         head_jumps,
         head_goes_back,
         turn_is_odd,
-        places_name_each_other,
-        place_of_65535_chips,
+        meshes_name_each_other,
+        mesh_of_65535_chips,
         sequence_is_wrong,
         table_is_wrong,
         writes_for_ever,

@@ -20,7 +20,7 @@ from ttmem.l1.core_map import OWN_ADDRESSES, CoreMapBuilder
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.model.units import human
-from ttmem.wire.agent_ring import NO_MESH, PER_CORE
+from ttmem.wire.agent_ring import NO_MESH_ID, PER_CORE
 
 HYBRID = {"TT_METAL_ALLOCATOR_MODE_HYBRID": "1"}
 LEAKED = 3  # exit code of `ttmem run --fail-on-leak`
@@ -97,11 +97,11 @@ def test_buffers_with_an_address_of_their_own_on_each_core(board: str, folder: P
 def _same_count(agent: Agent, listed: list[list[int]]) -> int:
     """On how many chips tt-metal was asked how many buffers there are, since the last change."""
     fresh = 0
-    for number, place in enumerate(agent.ring.places()):
-        changes = [record.time for record in agent.history if record.place == number and record.flags & PER_CORE]
-        if place.mesh == NO_MESH and place.state == 1 and changes and place.audited > changes[-1]:
-            (chip,) = agent.ring.chips_of(place)
-            assert place.buffers_ours == place.buffers_theirs == sum(chip.number == one[0] for one in listed)
+    for number, mesh in enumerate(agent.ring.meshes()):
+        changes = [record.time for record in agent.history if record.mesh == number and record.flags & PER_CORE]
+        if mesh.mesh_id == NO_MESH_ID and mesh.state == 1 and changes and mesh.audited > changes[-1]:
+            (chip,) = agent.ring.chips_of(mesh)
+            assert mesh.buffers_ours == mesh.buffers_theirs == sum(chip.number == one[0] for one in listed)
             fresh += 1
     return fresh
 
@@ -187,5 +187,5 @@ def test_frees_of_buffers_from_before_are_counted_by_themselves(folder: Path) ->
             assert counters == dict.fromkeys(counters, 0) | {"earlier_frees": record["freed"]}
             (chip,) = collector.ledger.chips.values()
             assert completeness(chip) in (None, 1.0)
-        assert not any(place.mismatches for place in agent.ring.places())
-        assert agent.ring.places()[0].audits
+        assert not any(mesh.mismatches for mesh in agent.ring.meshes())
+        assert agent.ring.meshes()[0].audits

@@ -62,11 +62,11 @@ class Model:
 
     def _change(self, record: Record, sign: int) -> None:
         assert record.kind != PROGRAM_FRAME
-        place, kind = self._agent.ring.place(record.place), KINDS[record.kind]
+        mesh, kind = self._agent.ring.mesh(record.mesh), KINDS[record.kind]
         used = 0 if record.flags & SHARED else record.size
-        reserved = record.per_bank * place.banks[kind].banks if kind < Kind.CB else 0
+        reserved = record.per_bank * mesh.banks[kind].banks if kind < Kind.CB else 0
         gauges = [kind.label] + [POOLS[pool] for pool in (POOL_OF[kind],) if pool in POOLS]
-        chips = [chip.number for chip in self._agent.ring.chips_of(place)]
+        chips = [chip.number for chip in self._agent.ring.chips_of(mesh)]
         for gauge in gauges:
             for key, times in [*(((chip, gauge), 1) for chip in chips), ((None, gauge), len(chips))]:
                 sums = self._sums[key]
@@ -152,7 +152,7 @@ def test_a_random_program(board: str, steps: int, seed: int, python: str, folder
     ],
 )
 def test_a_scene(scene: str, board: str, folder: Path) -> None:
-    """Chips that are in several places, and allocations that go in unusual ways; read from outside."""
+    """Chips that are in several meshes, and allocations that go in unusual ways; read from outside."""
     with watched("3.12", "ttnn_scenes", board, folder, "--scene", scene) as (collector, program):
         model = None
         for _ in program.records():
@@ -164,7 +164,7 @@ def test_a_scene(scene: str, board: str, folder: Path) -> None:
         groups = agent.ring.field("meters_used")
     assert any(reading.peak for reading in outside.values())
     check_empty(outside, board)
-    assert groups == (3 if board == "n300" else 2)  # all together; and chips that were not always in the same places
+    assert groups == (3 if board == "n300" else 2)  # all together; and chips that were not always in the same meshes
 
 
 def test_routers_on_parts_of_a_mesh(folder: Path) -> None:

@@ -23,7 +23,7 @@ from native.tests.build import Build, build
 
 from tests.support import PATIENCE, wait_until
 from ttmem.doctor.required_symbols import required_symbols
-from ttmem.wire.agent_ring import BINARY, NO_MESH, PER_CORE, PROGRAM_FRAME, RAN, SHARED, Record, Ring, RingEvent
+from ttmem.wire.agent_ring import BINARY, NO_MESH_ID, PER_CORE, PROGRAM_FRAME, RAN, SHARED, Record, Ring, RingEvent
 
 DRAM, L1, L1_SMALL, TRACE, CB, DFB, SCRATCHPAD, KERNEL, FABRIC_KERNEL, DISPATCH_KERNEL = 0, 1, 3, 4, 5, 6, 7, 8, 9, 10
 BUFFERS = {DRAM, L1, L1_SMALL, TRACE}
@@ -228,8 +228,8 @@ def fold(ring: Ring) -> dict[int, Record]:
                 table[record.slot] = record
             elif record.event == RingEvent.FREED:
                 gone = table.pop(record.slot)
-                assert (gone.kind, gone.address, gone.size, gone.place) == (
-                    record.kind, record.address, record.size, record.place,
+                assert (gone.kind, gone.address, gone.size, gone.mesh) == (
+                    record.kind, record.address, record.size, record.mesh,
                 )  # fmt: skip
             elif record.event == RingEvent.RUN:
                 frame = table[record.slot]
@@ -238,7 +238,7 @@ def fold(ring: Ring) -> dict[int, Record]:
             elif record.event == RingEvent.DESTROYED:
                 table = {slot: allocation for slot, allocation in table.items() if allocation.program != record.program}
             elif record.event == RingEvent.CLOSED:
-                assert not [t for t in table.values() if t.place == record.place and t.kind in BUFFERS]
+                assert not [t for t in table.values() if t.mesh == record.mesh and t.kind in BUFFERS]
 
 
 def allocations_of(ring: Ring) -> list[Record]:
@@ -248,13 +248,13 @@ def allocations_of(ring: Ring) -> list[Record]:
     return live
 
 
-def label(ring: Ring, place: int) -> str:
-    """How the workload calls a place."""
-    described = ring.place(place)
-    whole = ring.place(described.whole)
-    if whole.mesh == NO_MESH:
-        return f"chip {ring.chips_of(whole)[0].number}"
-    return f"mesh {whole.mesh}"
+def label(ring: Ring, mesh: int) -> str:
+    """How the workload calls a mesh."""
+    described = ring.mesh(mesh)
+    parent = ring.mesh(described.parent)
+    if parent.mesh_id == NO_MESH_ID:
+        return f"chip {ring.chips_of(parent)[0].number}"
+    return f"mesh {parent.mesh_id}"
 
 
 def cores_in(ring: Ring, blob: int) -> set[tuple[int, int]]:
@@ -266,7 +266,7 @@ def seen_buffers(ring: Ring, device: str) -> list[list[int]]:
     return sorted(
         [t.kind, t.address, t.size, t.per_bank, t.layout, t.core_count, t.flags & BINARY != 0]
         for t in allocations_of(ring)
-        if t.kind in BUFFERS and label(ring, t.place) == device
+        if t.kind in BUFFERS and label(ring, t.mesh) == device
     )
 
 
@@ -276,12 +276,12 @@ def seen_programs(ring: Ring, device: str) -> dict[int, Any]:
     allocations = [
         allocation
         for allocation in allocations_of(ring)
-        if allocation.program and label(ring, allocation.place) == device
+        if allocation.program and label(ring, allocation.mesh) == device
     ]
     numbers = {allocation.program: allocation.address for allocation in allocations if allocation.kind == PROGRAM_FRAME}
     for allocation in allocations:
         mine = seen.setdefault(numbers[allocation.program], {"parts": []})
-        chips = ring.place(allocation.place).chip_count
+        chips = ring.mesh(allocation.mesh).chip_count
         cores = frozenset(cores_in(ring, allocation.cores))
         if allocation.kind == PROGRAM_FRAME:
             mine |= {"ring": allocation.size, "ran": allocation.flags & RAN != 0, "chips": chips, "cores": cores}
@@ -343,15 +343,15 @@ def compare(ring: Ring, devices: dict[str, dict[str, Any]], kinds: set[int] = AL
         wanted = sorted([*buffer[:6], bool(buffer[6])] for buffer in device["buffers"])
         assert seen_buffers(ring, name) == (wanted if kinds >= BUFFERS else [])
         assert seen_programs(ring, name) == (expected_programs(device, kinds) if kinds - BUFFERS else {})
-    assert {label(ring, allocation.place) for allocation in allocations_of(ring)} <= set(devices)
+    assert {label(ring, allocation.mesh) for allocation in allocations_of(ring)} <= set(devices)
 
 
 def agrees_with_itself(ring: Ring) -> None:
     """The audit against the allocator's own numbers ran and found nothing."""
-    audited = [place for place in ring.places() if place.audits]
+    audited = [mesh for mesh in ring.meshes() if mesh.audits]
     assert audited
-    for place in audited:
-        assert place.mismatches == 0, place
+    for mesh in audited:
+        assert mesh.mismatches == 0, mesh
 
 
 def clean(outcome: Outcome, code: int = 0) -> None:
@@ -431,7 +431,7 @@ def test_buffers_with_an_address_of_their_own_on_each_core(stage_of: Callable[[s
         own = outcome.devices["chip 0"]["buffers"]
         assert len({address for _, address, *_ in own}) < len(own) - 10
         assert [line["allocator says"] for line in outcome.lines if "allocator says" in line] == [len(own)]
-        flags = {label(ring, allocation.place): allocation.flags & PER_CORE for allocation in allocations_of(ring)}
+        flags = {label(ring, allocation.mesh): allocation.flags & PER_CORE for allocation in allocations_of(ring)}
         assert flags == {"chip 0": PER_CORE, "mesh 0": 0}
         assert ring.field("replaced") == ring.field("unknown_frees") == ring.field("earlier_frees") == 0
         meters = ring.meters()
@@ -453,20 +453,20 @@ def test_buffers_from_before_the_agent_could_see(stage_of: Callable[[str], Stage
     agrees_with_itself(ring)
 
 
-def test_places_describe_chips_banks_and_grid(stage: Stage) -> None:
+def test_meshes_describe_chips_banks_and_grid(stage: Stage) -> None:
     outcome = stage.run("life", "1", "1", "100")
     clean(outcome)
     ring = stage.ring(outcome.pid)
-    place = next(place for place in ring.places() if place.mesh == 4 and place.chip_count == 4)
-    assert (place.arch, place.map_end, place.l1_base, place.dram_base) == (2, 35168, L1_BASE, 32)
-    assert [(bank.banks, bank.size, bank.unit) for bank in place.banks] == [
+    mesh = next(mesh for mesh in ring.meshes() if mesh.mesh_id == 4 and mesh.chip_count == 4)
+    assert (mesh.arch, mesh.map_end, mesh.l1_base, mesh.dram_base) == (2, 35168, L1_BASE, 32)
+    assert [(bank.banks, bank.size, bank.unit) for bank in mesh.banks] == [
         (12, 1 << 30, 32), (64, 1360544, 32), (0, 0, 0), (64, 32768, 32), (12, 90112, 32),
     ]  # fmt: skip
-    assert place.l1_size == L1_BASE + 1360544 + 32768
-    assert cores_in(ring, place.cores) == {(x, y) for x in range(8) for y in range(8)}
-    chips = ring.chips_of(place)
+    assert mesh.l1_size == L1_BASE + 1360544 + 32768
+    assert cores_in(ring, mesh.cores) == {(x, y) for x in range(8) for y in range(8)}
+    chips = ring.chips_of(mesh)
     assert [(chip.number, chip.unique_id, chip.remote) for chip in chips] == [(i, 0x1000 + i, i % 2) for i in range(4)]
-    assert {place.state for place in ring.places() if place.mesh < 4} == {2}
+    assert {mesh.state for mesh in ring.meshes() if mesh.mesh_id < 4} == {2}
 
 
 def test_every_open_is_closed_in_the_ring(stage: Stage) -> None:
@@ -477,8 +477,8 @@ def test_every_open_is_closed_in_the_ring(stage: Stage) -> None:
     story: dict[int, list[str]] = {}
     for record in map(Record._make, records):
         if record.event in (RingEvent.OPENED, RingEvent.CLOSING, RingEvent.CLOSED, RingEvent.CACHE_CLEARED):
-            story.setdefault(record.place, []).append(RingEvent(record.event).name)
-    stories = {label(ring, place): told for place, told in story.items()}
+            story.setdefault(record.mesh, []).append(RingEvent(record.event).name)
+    stories = {label(ring, mesh): told for mesh, told in story.items()}
     assert stories["mesh 0"] == stories["mesh 1"] == stories["mesh 3"] == ["OPENED", "CLOSING", "CLOSED"]
     assert stories["mesh 2"] == ["OPENED", "CACHE_CLEARED", "CLOSING", "CLOSED"]
     assert stories["mesh 4"] == stories["mesh 5"] == stories["chip 1"] == ["OPENED"]
@@ -556,7 +556,7 @@ def test_two_copies_of_the_library_are_kept_apart(stage_of: Callable[[str], Stag
     clean(outcome)
     ring = stage.ring(outcome.pid)
     devices = outcome.devices
-    # Both number their meshes from 0, so the places of one mesh number are told apart by what is in them.
+    # Both number their meshes from 0, so the meshes of one id are told apart by what is in them.
     for number in (4, 5):
         wanted = sorted(
             [*buffer[:6], bool(buffer[6])]
@@ -564,9 +564,9 @@ def test_two_copies_of_the_library_are_kept_apart(stage_of: Callable[[str], Stag
             for buffer in devices[f"{which} mesh {number}"]["buffers"]
         )
         assert seen_buffers(ring, f"mesh {number}") == wanted
-        places = [i for i, place in enumerate(ring.places()) if place.mesh == number and place.whole == i]
-        assert len(places) == 2
-        each = [sorted(t.address for t in allocations_of(ring) if t.place == i and t.kind in BUFFERS) for i in places]
+        meshes = [i for i, mesh in enumerate(ring.meshes()) if mesh.mesh_id == number and mesh.parent == i]
+        assert len(meshes) == 2
+        each = [sorted(t.address for t in allocations_of(ring) if t.mesh == i and t.kind in BUFFERS) for i in meshes]
         assert sorted(each) == sorted(
             sorted(b[1] for b in devices[f"{which} mesh {number}"]["buffers"]) for which in ("first", "second")
         )
@@ -675,7 +675,7 @@ def test_a_wheel_without_statistics_has_no_audit(stage: Stage) -> None:
     assert ring is not None
     compare(ring, outcome.devices)
     assert coverage(ring) == ALL_KINDS
-    assert all(place.audits == 0 for place in ring.places())
+    assert all(mesh.audits == 0 for mesh in ring.meshes())
 
 
 def test_a_wheel_without_mark_address_has_no_dataflow_buffers(stage: Stage) -> None:
@@ -702,10 +702,10 @@ def test_an_older_wheel(stage_of: Callable[[str], Stage], variant: str, name: st
     compare(ring, outcome.devices, kinds)
     if kinds == ALL_KINDS:
         agrees_with_itself(ring)
-    place = next(place for place in ring.places() if place.mesh == 4 and place.chip_count == 4)
-    assert cores_in(ring, place.cores) == {(x, y) for x in range(8) for y in range(8)}
-    assert any(place.audits for place in ring.places())
-    assert {place.mismatches for place in ring.places()} == {0}
+    mesh = next(mesh for mesh in ring.meshes() if mesh.mesh_id == 4 and mesh.chip_count == 4)
+    assert cores_in(ring, mesh.cores) == {(x, y) for x in range(8) for y in range(8)}
+    assert any(mesh.audits for mesh in ring.meshes())
+    assert {mesh.mismatches for mesh in ring.meshes()} == {0}
 
 
 def test_fields_that_are_not_where_they_were_are_not_believed(stage: Stage) -> None:

@@ -50,4 +50,4 @@ def test_a_program_that_replaces_operator_new(wheel: str, program: str, stage_of
     assert ran.code == 0, ran.err
     ring = stage.ring(ran.pid)
     assert ring.text("wheel") == fake
-    assert ring.places()[0].audits
+    assert ring.meshes()[0].audits

@@ -16,7 +16,7 @@ from tests.mock.wheel import PYTHONS
 from ttmem.account.entities import Chip
 from ttmem.documents.snapshot import completeness, memory
 from ttmem.model.kinds import Kind
-from ttmem.wire.agent_ring import NO_MESH, Place
+from ttmem.wire.agent_ring import NO_MESH_ID, Mesh
 
 BUFFER_KINDS = ("DRAM", "L1", "L1_SMALL", "TRACE")
 LOOK_CLOSELY = 10  # steps between comparisons of the table with all records ever written
@@ -35,10 +35,10 @@ UNKNOWN_FREES = {"freed_wholesale": 2}
 HYBRID = {"TT_METAL_ALLOCATOR_MODE_HYBRID": "1"}
 
 
-def check_audit(place: Place, views: dict[str, Any]) -> None:
+def check_audit(mesh: Mesh, views: dict[str, Any]) -> None:
     """The audit that nothing has changed since says what ttnn says."""
     for name in BUFFER_KINDS:
-        bank, view = place.banks[Kind[name]], views[name]
+        bank, view = mesh.banks[Kind[name]], views[name]
         if view["total_per_bank"]:
             assert bank.ours == bank.theirs == view["allocated_per_bank"]
             assert bank.largest_free == view["largest_free_per_bank"]
@@ -96,18 +96,18 @@ class Oracle:
             assert l1["at_once"] >= view["banks"] * view["allocated_per_bank"]
 
     def _check_audits(self, meshes: list[dict[str, Any]]) -> None:
-        for number, place in enumerate(self.agent.ring.places()):
-            assert place.mismatches == 0
-            if place.state != 1 or place.whole != number or not place.audits:
+        for number, mesh in enumerate(self.agent.ring.meshes()):
+            assert mesh.mismatches == 0
+            if mesh.state != 1 or mesh.parent != number or not mesh.audits:
                 continue
-            if place.audited < self.agent.last_change(number).time:
+            if mesh.audited < self.agent.last_change(number).time:
                 continue  # an audit shows what was there at its time
-            numbers = [chip.number for chip in self.agent.ring.chips_of(place)]
+            numbers = [chip.number for chip in self.agent.ring.chips_of(mesh)]
             views = [mesh["views"] for mesh in meshes if mesh["chips"] == numbers]
             if len(views) != 1:
                 continue
             self.fresh += 1
-            check_audit(place, views[0])
+            check_audit(mesh, views[0])
 
     def look_closely(self) -> None:
         """Table, records and account name the same allocations, and the totals are their sums."""
@@ -162,7 +162,7 @@ def test_a_random_program(python: str, board: str, steps: int, arguments: tuple[
             if record["views"]:
                 last = record
         oracle.nothing_live()
-        check_audit(oracle.agent.ring.place(0), last["views"])  # of the closing, with everything still there
+        check_audit(oracle.agent.ring.mesh(0), last["views"])  # of the closing, with everything still there
     assert oracle.compared == steps + 2
     assert seen["out_of_memory"]
     assert seen["threads"] or steps < 300
@@ -216,11 +216,11 @@ def test_a_random_program_on_the_hybrid_allocator(folder: Path) -> None:
         oracle = Oracle(collector, program)
         oracle.nothing_odd()
         oracle.nothing_live()
-        place = oracle.agent.ring.place(0)
-    closing = place.banks[Kind.L1]
+        mesh = oracle.agent.ring.mesh(0)
+    closing = mesh.banks[Kind.L1]
     assert closing.theirs == view["allocated_per_bank"]
     assert (closing.ours == closing.theirs) == equal
-    assert equal or place.mismatches
+    assert equal or mesh.mismatches
 
 
 def test_a_buffer_with_an_address_for_each_core(folder: Path) -> None:
@@ -231,11 +231,11 @@ def test_a_buffer_with_an_address_for_each_core(folder: Path) -> None:
     ):
         for record in program.records():
             collector.drain()
-            places = collector.agents[program.pid].ring.places()
+            meshes = collector.agents[program.pid].ring.meshes()
             in_lock_step, by_core, taken = 0, 0, 0
             for allocation in collector.ledger.allocations():
                 assert allocation.extra is not None
-                if allocation.kind is Kind.L1 and places[allocation.extra.allocator - 1].mesh == NO_MESH:
+                if allocation.kind is Kind.L1 and meshes[allocation.extra.allocator - 1].mesh_id == NO_MESH_ID:
                     by_core += allocation.size
                     taken += allocation.extra.reserved or 0
                 elif allocation.kind is Kind.L1:

@@ -229,7 +229,7 @@ def test_a_chip_of_unknown_size(server: Server) -> None:
 
 
 def test_sub_meshes_that_lie_on_each_other_are_reported(server: Server, folder: Path) -> None:
-    """Parent and sub-mesh hand out the same addresses: physically once, and worth a warning."""
+    """Parent and submesh hand out the same addresses: physically once, and worth a warning."""
     overlapped = 0
     with program(server, "sim_submesh", "t3k", folder) as running:
         for step in running.steps():

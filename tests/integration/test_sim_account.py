@@ -232,7 +232,7 @@ LEFT = {f"sim-t3k-{number}" for number in (0, 1, 4, 5)}  # the left half of a T3
 
 
 def test_sub_meshes_have_addresses_of_their_own(server: Server, folder: Path) -> None:
-    """Two live buffers at one address of a chip are counted both; closing a sub-mesh frees only its own."""
+    """Two live buffers at one address of a chip are counted both; closing a submesh frees only its own."""
     at: dict[str, list[int]] = {}
     seen: dict[str, Step] = {}
     with program(server, "sim_submesh", "t3k", folder) as running:
@@ -254,7 +254,7 @@ def test_sub_meshes_have_addresses_of_their_own(server: Server, folder: Path) ->
                 assert {chip for chip, tag in tags if tag == "whole"} == set(step.chips)
                 assert not [chip for chip, tag in tags if tag == "left"]
         assert running.codes == [0]
-    assert at["left"][0] == at["runtime"][0]  # the sub-mesh's allocator knows nothing of the mesh's
+    assert at["left"][0] == at["runtime"][0]  # the submesh's allocator knows nothing of the mesh's
     assert len(at["left"]) == 2
     assert at["right"] == []  # on other chips
     for chip_id, truth in seen["programs"].chips.items():

@@ -19,7 +19,7 @@ from ttmem.collect.graph_tracker import GraphTracker
 from ttmem.model.core_sets import CoreRange
 from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import Buffer, allocate_tensor
-from ttmem.sim.device import Place, create_device
+from ttmem.sim.device import AnyDevice, create_device
 from ttmem.sim.errors import Clash, SimError
 from ttmem.sim.kernels import Kernel, text_size
 from ttmem.sim.mesh import create_mesh_device
@@ -42,7 +42,7 @@ def ranges_of(corners: Iterable[list[int]]) -> tuple[CoreRange, ...]:
     return tuple(CoreRange(*four) for four in corners)
 
 
-def open_like(board: str, header: dict[str, Any]) -> Place:
+def open_like(board: str, header: dict[str, Any]) -> AnyDevice:
     opened = {"l1_small_size": header["l1_small_size"], "worker_l1_size": header["worker_l1_size"]}
     if board == "t3k":
         return create_mesh_device(board, tracker=unheard(), **opened)
@@ -53,7 +53,7 @@ class Replay:
     """A simulated device that runs the programs of a real one."""
 
     def __init__(self, board: str, header: dict[str, Any]) -> None:
-        self.place = open_like(board, header)
+        self.device = open_like(board, header)
         self.places_told = board != "t3k"  # a capture on a mesh of several chips has none; there the errors have to do
         self.seen = Counter[str]()
         self._tensors: dict[int, Buffer] = {}
@@ -70,7 +70,7 @@ class Replay:
                 self._tensors.pop(record["of_step"]).deallocate()
             elif what == "again":
                 assert not record["placed"]  # it has its places
-                self.place.run(record["of_step"], lambda: pytest.fail("ttnn had it in its cache"))
+                self.device.run(record["of_step"], lambda: pytest.fail("ttnn had it in its cache"))
             else:
                 self._run(record)
         except SimError as refusal:
@@ -85,12 +85,12 @@ class Replay:
             for cause, words in CAUSES.items():
                 self.seen[cause] += words in error
         if "cached" in record:
-            assert len(self.place.program_cache) == record["cached"], record
+            assert len(self.device.program_cache) == record["cached"], record
 
     def _allocate(self, record: dict[str, Any]) -> None:
         tiles, (x, y) = record["tiles"], record["cores"]
         memory = MemoryConfig(MemoryLayout.HEIGHT_SHARDED, (32 * tiles, 32), x * y)
-        tensor = allocate_tensor(self.place, TensorSpec((32 * tiles * x * y, 32), memory=memory), Kind.L1)
+        tensor = allocate_tensor(self.device, TensorSpec((32 * tiles * x * y, 32), memory=memory), Kind.L1)
         self._tensors[record["step"]] = tensor
         assert tensor.address == record["address"], record
 
@@ -117,7 +117,7 @@ class Replay:
         sizes = sorted(map(text_size, program.groups()))
         self._tied = len(sizes) > 1 and sizes[-1] == sizes[-2]
         try:
-            self.place.run(record["step"], lambda: program)
+            self.device.run(record["step"], lambda: program)
         finally:
             if self.places_told:
                 self._compare(program, record["placed"])
@@ -125,7 +125,7 @@ class Replay:
     def _compare(self, program: SimProgram, placed: list[dict[str, Any]]) -> None:
         ours = [
             (address, one.size, one.ranges, one.backing is not None)
-            for one, address in zip(program.circular_buffers, program.addresses(self.place))
+            for one, address in zip(program.circular_buffers, program.addresses(self.device))
         ]
         theirs = [(one["address"], one["size"], ranges_of(one["ranges"]), one["shared"]) for one in placed]
         if all(one.backing for one in program.circular_buffers):
@@ -180,7 +180,7 @@ def test_tables_of_the_kernel_ring(board: str, folder: Path) -> None:
     assert seen["ring"] > 20
 
 
-def refusal(device: Place, buffers: list[dict[str, Any]], lowest: int) -> str | None:
+def refusal(device: AnyDevice, buffers: list[dict[str, Any]], lowest: int) -> str | None:
     """What the simulator says of a program with these buffers if L1 buffers begin there."""
     geometry = device.allocator.geometry
     tracks = Tracks(geometry.l1_base, device.unit, [ranges_of(one["ranges"]) for one in buffers])

@@ -23,7 +23,7 @@ from ttmem.wire.handshake import hello
 def main() -> None:
     agent = Agent()
     agent.chip(0, 4711, 0)
-    agent.place(0, [0])
+    agent.mesh(0, [0])
     agent.opened()
     agent.allocate(0, size=100)
     agent.audit(0, 32, 32, 9)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated T3K with two sub-meshes that hand out the same addresses as the mesh.
+"""Simulated T3K with two submeshes that hand out the same addresses as the mesh.
 
 Driven as `python -m ttmem.demo.worker --truth` is.
 """
@@ -18,8 +18,8 @@ from ttmem.sim.workloads.operations import matmul
 PATIENCE = 120.0
 
 
-def buffer(place: sim.Place, kind: sim.Kind, tag: str) -> sim.Buffer:
-    return sim.create_buffer(sim.InterleavedBufferConfig(place, 1 << 20, 2048, kind), tag=tag)
+def buffer(device: sim.AnyDevice, kind: sim.Kind, tag: str) -> sim.Buffer:
+    return sim.create_buffer(sim.InterleavedBufferConfig(device, 1 << 20, 2048, kind), tag=tag)
 
 
 def dataflow(borrowed: sim.Buffer) -> sim.SimProgram:
@@ -40,7 +40,7 @@ def steps() -> Iterator[str]:
         whole = [buffer(mesh, kind, "whole") for kind in (sim.Kind.DRAM, sim.Kind.L1)]
         yield "mesh"
         left, right = mesh.create_submesh((2, 2)), mesh.create_submesh((2, 2), (0, 2))
-        yield "sub-meshes"
+        yield "submeshes"
         mine = [buffer(left, kind, "left") for kind in (sim.Kind.DRAM, sim.Kind.DRAM, sim.Kind.L1)]
         yield "left"
         others = [buffer(right, kind, "right") for kind in (sim.Kind.DRAM, sim.Kind.DRAM, sim.Kind.L1)]

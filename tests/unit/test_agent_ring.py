@@ -29,9 +29,9 @@ from ttmem.wire.agent_ring import (
     HEADER_SIZE,
     MAGIC,
     MAX_BLOB,
+    MESH_SIZE,
     METERS_SIZE,
     NO_SLOT,
-    PLACE_SIZE,
     RAN,
     RECORD,
     RECORD_SIZE,
@@ -43,7 +43,7 @@ from ttmem.wire.agent_ring import (
     RingEvent,
 )
 
-SLOTS, TABLE, PLACES, CHIPS, BLOBS = 16, 32, 4, 4, 4096
+SLOTS, TABLE, MESHES, CHIPS, BLOBS = 16, 32, 4, 4, 4096
 OFFSETS = {name: (offset, code) for name, offset, code in HEADER_FIELDS}
 
 
@@ -51,8 +51,8 @@ class Memory:
     """A memory file written by hand, small enough to overflow everything in it."""
 
     def __init__(self, size: int | None = None, seals: int = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW) -> None:
-        self.at = {"places_at": HEADER_SIZE}
-        self.at["chips_at"] = self.at["places_at"] + PLACES * PLACE_SIZE
+        self.at = {"meshes_at": HEADER_SIZE}
+        self.at["chips_at"] = self.at["meshes_at"] + MESHES * MESH_SIZE
         self.at["meters_at"] = self.at["chips_at"] + CHIPS * CHIP_SIZE
         self.at["ring_at"] = self.at["meters_at"] + (CHIPS + 1) * METERS_SIZE
         self.at["table_at"] = self.at["ring_at"] + SLOTS * RECORD_SIZE
@@ -64,7 +64,7 @@ class Memory:
         self.map = mmap.mmap(self.fd, self.size) if self.size else None
         if self.size >= HEADER_SIZE:
             self.put(
-                magic=MAGIC, version=VERSION, total=whole, places=PLACES, chips=CHIPS, meters=CHIPS + 1,
+                magic=MAGIC, version=VERSION, total=whole, meshes=MESHES, chips=CHIPS, meters=CHIPS + 1,
                 ring_slots=SLOTS, table_slots=TABLE, blobs_size=BLOBS, blobs_used=8, **self.at,
             )  # fmt: skip
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
@@ -189,14 +189,14 @@ def test_another_mark_or_version(memory: Memory) -> None:
     assert refused(os.dup(memory.fd)) == "it does not begin with the agent's mark"
 
 
-@pytest.mark.parametrize("at", ["places_at", "chips_at", "meters_at", "ring_at", "table_at", "blobs_at"])
+@pytest.mark.parametrize("at", ["meshes_at", "chips_at", "meters_at", "ring_at", "table_at", "blobs_at"])
 def test_parts_beyond_the_end(memory: Memory, at: str) -> None:
     for offset in (0, HEADER_SIZE - 1, memory.size, memory.size - 1, memory.size + 1, 0xFFFFFFFF):
         memory.put(**{at: offset})
         assert "do not fit" in refused(os.dup(memory.fd))
 
 
-@pytest.mark.parametrize("count", ["places", "chips", "meters", "ring_slots", "table_slots", "blobs_size"])
+@pytest.mark.parametrize("count", ["meshes", "chips", "meters", "ring_slots", "table_slots", "blobs_size"])
 def test_parts_that_are_too_many_or_none(memory: Memory, count: str) -> None:
     for number in (0, 1 << 20, 0xFFFFFFFF):
         memory.put(**{count: number})
@@ -441,7 +441,7 @@ def test_a_table_that_never_holds_still(memory: Memory, ring: Ring) -> None:
         ring.live()
 
 
-# -- blobs, places, chips -------------------------------------------------------------------------------------------
+# -- blobs, meshes, chips -------------------------------------------------------------------------------------------
 
 
 def test_blobs(memory: Memory, ring: Ring) -> None:
@@ -471,50 +471,50 @@ def test_blobs_do_not_fill_the_readers_memory(memory: Memory, ring: Ring) -> Non
     assert sum(len(blob) for blob in ring._blobs.values()) <= 4 * BLOBS
 
 
-def test_places_and_chips_out_of_range(memory: Memory, ring: Ring) -> None:
-    for number in (PLACES, -1, 65535):
-        with pytest.raises(RingError, match="there is no place"):
-            ring.place(number)
+def test_meshes_and_chips_out_of_range(memory: Memory, ring: Ring) -> None:
+    for number in (MESHES, -1, 65535):
+        with pytest.raises(RingError, match="there is no mesh"):
+            ring.mesh(number)
     for number in (CHIPS, -1, 65535):
         with pytest.raises(RingError, match="there is no chip"):
             ring.chip(number)
-    memory.put(places_used=1000)
-    assert len(ring.places()) == PLACES
+    memory.put(meshes_used=1000)
+    assert len(ring.meshes()) == MESHES
 
 
-def test_a_place_and_its_chips(memory: Memory, ring: Ring) -> None:
-    at = memory.at["places_at"] + PLACE_SIZE
+def test_a_mesh_and_its_chips(memory: Memory, ring: Ring) -> None:
+    at = memory.at["meshes_at"] + MESH_SIZE
     pack_into("<IIII", memory.map, at, 2, 1, 9, 1)
     pack_into("<II", memory.map, at + 16, 8, 2)
     pack_into("<QQQQII", memory.map, at + BANKS_AT + 40, 1360544, 1, 2, 3, 64, 32)
     pack_into("<IHH", memory.map, memory.at["blobs_at"] + 8, 4, 3, 1)
     pack_into("<QI", memory.map, memory.at["chips_at"] + 3 * CHIP_SIZE, 0xABC, 5)
-    place = ring.place(1)
-    assert (place.state, place.mesh, place.whole, place.banks[1].size, place.banks[1].unit) == (1, 9, 1, 1360544, 32)
-    assert [(chip.unique_id, chip.number) for chip in ring.chips_of(place)] == [(0xABC, 5), (0, 0)]
+    mesh = ring.mesh(1)
+    assert (mesh.state, mesh.mesh_id, mesh.parent, mesh.banks[1].size, mesh.banks[1].unit) == (1, 9, 1, 1360544, 32)
+    assert [(chip.unique_id, chip.number) for chip in ring.chips_of(mesh)] == [(0xABC, 5), (0, 0)]
 
 
-def test_a_place_whose_writer_died_half_way(memory: Memory, ring: Ring) -> None:
-    pack_into("<II", memory.map, memory.at["places_at"], 3, 1)
-    assert ring.place(0).turn == 3
+def test_a_mesh_whose_writer_died_half_way(memory: Memory, ring: Ring) -> None:
+    pack_into("<II", memory.map, memory.at["meshes_at"], 3, 1)
+    assert ring.mesh(0).turn == 3
 
 
-def test_a_place_that_is_never_finished_does_not_hold_the_reader(memory: Memory, ring: Ring) -> None:
+def test_a_mesh_that_is_never_finished_does_not_hold_the_reader(memory: Memory, ring: Ring) -> None:
     """A writer that goes on changing the turn for ever must not keep a server from everything else."""
-    at = memory.at["places_at"]
+    at = memory.at["meshes_at"]
     pack_into("<I", memory.map, at, 1)
     read, reads = ring._bytes, 0
 
-    def counted(place: int, length: int) -> bytes:
+    def counted(start: int, length: int) -> bytes:
         nonlocal reads
         reads += 1
         if reads > 10_000:
             raise TimeoutError("the reader still waits")
         pack_into("<I", memory.map, at, 2 * reads + 1)
-        return read(place, length)
+        return read(start, length)
 
     ring._bytes = counted  # type: ignore[method-assign]
-    assert ring.place(0).turn & 1
+    assert ring.mesh(0).turn & 1
 
 
 # -- memory that its owner damages -----------------------------------------------------------------------------------
@@ -540,7 +540,7 @@ def test_a_hole_reads_as_nothing_and_is_not_filled_by_reading(memory: Memory, ri
     memory.map = None
     punch_hole(memory.fd, 0, memory.size)
     assert (ring.head, ring.read(10), ring.live()) == (0, (0, []), [])
-    assert ring.place(0).state == 0
+    assert ring.mesh(0).state == 0
     assert blocks(memory.fd) == 0
 
 
@@ -598,17 +598,17 @@ def test_a_head_that_jumps_for_ever_is_given_up(memory: Memory, ring: Ring) -> N
 
 def test_a_layout_that_changes_after_it_was_checked(memory: Memory, ring: Ring) -> None:
     memory.allocate(0)
-    memory.put(ring_slots=0, table_slots=1 << 31, ring_at=0xFFFFFFFF, places=1 << 31)
+    memory.put(ring_slots=0, table_slots=1 << 31, ring_at=0xFFFFFFFF, meshes=1 << 31)
     assert len(ring.live()) == 1
-    with pytest.raises(RingError, match="there is no place"):
-        ring.place(PLACES)
+    with pytest.raises(RingError, match="there is no mesh"):
+        ring.mesh(MESHES)
 
 
-@pytest.mark.parametrize("field", ["places", "chips", "meters", "ring_slots", "table_slots", "blobs_size"])
+@pytest.mark.parametrize("field", ["meshes", "chips", "meters", "ring_slots", "table_slots", "blobs_size"])
 def test_more_of_something_than_an_agent_has(field: str) -> None:
     """Each is gone through in one turn of the reader, so each has a limit of its own."""
     memory = Memory(size=1 << 27)
-    most = {"places": 256, "chips": 256, "meters": 257, "ring_slots": 1 << 16, "table_slots": 1 << 18}.get(
+    most = {"meshes": 256, "chips": 256, "meters": 257, "ring_slots": 1 << 16, "table_slots": 1 << 18}.get(
         field, 32 << 20
     )
     at = field.removesuffix("_slots").removesuffix("_size") + "_at"
@@ -639,7 +639,7 @@ def test_a_core_outside_every_grid(memory: Memory, ring: Ring) -> None:
     ],
 )
 def test_meshes_that_cannot_be(memory: Memory, ring: Ring, chips: bytes, numbers: dict[int, int], message: str) -> None:
-    at = memory.at["places_at"]
+    at = memory.at["meshes_at"]
     pack_into("<II", memory.map, at, 2, 1)
     pack_into("<I", memory.map, at + 16, 8)
     pack_into("<I", memory.map, memory.at["blobs_at"] + 8, len(chips))
@@ -648,7 +648,7 @@ def test_meshes_that_cannot_be(memory: Memory, ring: Ring, chips: bytes, numbers
     for chip, number in numbers.items():
         pack_into("<I", memory.map, memory.at["chips_at"] + chip * CHIP_SIZE + 8, number)
     with pytest.raises((RingError, InvalidValue), match=message):
-        ring.chips_of(ring.place(0))
+        ring.chips_of(ring.mesh(0))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -658,19 +658,19 @@ def test_random_bytes_are_read_or_refused(seed: int) -> None:
     memory = Memory()
     assert memory.map is not None
     memory.map[HEADER_SIZE:] = numbers.randbytes(memory.size - HEADER_SIZE)
-    dynamic = ("head", "table_high", "blobs_used", "places_used", "chips_used")
+    dynamic = ("head", "table_high", "blobs_used", "meshes_used", "chips_used")
     memory.put(**{name: numbers.choice([0, 5, 40, numbers.getrandbits(32)]) for name in dynamic})
     for _ in range(numbers.randrange(3)):
-        name = numbers.choice(["ring_slots", "table_slots", "ring_at", "table_at", "blobs_at", "places", "chips_at"])
+        name = numbers.choice(["ring_slots", "table_slots", "ring_at", "table_at", "blobs_at", "meshes", "chips_at"])
         memory.put(**{name: numbers.choice([1, 2, 3, HEADER_SIZE, numbers.randrange(memory.size)])})
-    for place in range(PLACES):  # or each waits for its turn
-        pack_into("<I", memory.map, memory.at["places_at"] + place * PLACE_SIZE, 2)
+    for mesh in range(MESHES):  # or each waits for its turn
+        pack_into("<I", memory.map, memory.at["meshes_at"] + mesh * MESH_SIZE, 2)
     try:
         ring = memory.open()
     except RingError:
         memory.close()
         return
-    for ask in (lambda: ring.read(100), ring.live, ring.places, lambda: [ring.chips_of(p) for p in ring.places()]):
+    for ask in (lambda: ring.read(100), ring.live, ring.meshes, lambda: [ring.chips_of(p) for p in ring.meshes()]):
         with contextlib.suppress(RingError):
             ask()
     for _ in range(100):

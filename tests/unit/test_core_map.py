@@ -184,11 +184,11 @@ def test_a_circular_buffer_in_a_tensor_takes_nothing_more() -> None:
 def test_two_allocators_that_hand_out_one_address() -> None:
     account = Account(N150)
     account.buffer(1400000, 4096, allocator=1, tag="mesh")
-    account.buffer(1402048, 4096, allocator=2, tag="sub-mesh")
+    account.buffer(1402048, 4096, allocator=2, tag="submesh")
     core, found = account.core(), account.map()
     assert (core.used, core.overlap) == (105824 + 4096 + 2048, 2048)
     tags = [tuple(t.extra.tag for t in pair if t.extra) for pair in found.overlaps]
-    assert tags == [("mesh", "sub-mesh")]
+    assert tags == [("mesh", "submesh")]
     both = [segment for segment in account.segments() if len(segment.allocations) == 2]
     assert shape(both) == [(1402048, 1404096, "l1")]
 

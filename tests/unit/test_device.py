@@ -286,7 +286,7 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_what_is_heard_is_what_is_there(machine: str, steps: list[tuple[str, int]]) -> None:
     heard = Heard()
-    place = (
+    device = (
         create_mesh_device("t3k", trace_region_size=1 << 20, tracker=heard.tracker)
         if machine == "t3k"
         else create_device(0, machine, trace_region_size=1 << 20, tracker=heard.tracker)
@@ -296,22 +296,22 @@ def test_what_is_heard_is_what_is_there(machine: str, steps: list[tuple[str, int
     for what, choice in steps:
         if what == "buffer":
             kind = (Kind.DRAM, Kind.L1)[choice % 2]
-            buffers.append(create_buffer(InterleavedBufferConfig(place, 1000 * (choice + 1), 100, kind)))
+            buffers.append(create_buffer(InterleavedBufferConfig(device, 1000 * (choice + 1), 100, kind)))
         elif what == "free" and buffers:
             buffers.pop(choice % len(buffers))
         elif what == "run":
-            place.run(choice % 3, program_on((GRID, LEFT, RIGHT)[choice % 3]))
+            device.run(choice % 3, program_on((GRID, LEFT, RIGHT)[choice % 3]))
         elif what == "clear" and not traces:  # a trace holds on to its programs
-            place.clear_program_cache()
+            device.clear_program_cache()
         elif what == "trace":
-            traces.append(place.begin_trace_capture())
-            place.run(choice % 3, program_on((GRID, LEFT, RIGHT)[choice % 3]))
-            place.end_trace_capture(traces[-1])
+            traces.append(device.begin_trace_capture())
+            device.run(choice % 3, program_on((GRID, LEFT, RIGHT)[choice % 3]))
+            device.end_trace_capture(traces[-1])
         elif what == "release" and traces:
-            place.release_trace(traces.pop(choice % len(traces)))
-        assert heard.agrees_with([place])
-    place.close()
-    assert heard.agrees_with([place])
+            device.release_trace(traces.pop(choice % len(traces)))
+        assert heard.agrees_with([device])
+    device.close()
+    assert heard.agrees_with([device])
 
 
 def test_kernels_as_writes_to_each_core() -> None:

@@ -19,7 +19,7 @@ from ttmem.sim.buffer import (
     create_buffer,
     deallocate_buffer,
 )
-from ttmem.sim.device import Place, create_device
+from ttmem.sim.device import AnyDevice, create_device
 from ttmem.sim.errors import SimError
 from ttmem.sim.kernels import data_movement_kernel
 from ttmem.sim.mesh import MeshDevice, create_mesh_device
@@ -39,8 +39,8 @@ def mesh(heard: Heard) -> MeshDevice:
     return create_mesh_device("t3k", tracker=heard.tracker)
 
 
-def buffer_on(place: Place, size: int = 4096, kind: Kind = Kind.L1) -> Buffer:
-    return create_buffer(InterleavedBufferConfig(place, size, 2048, kind))
+def buffer_on(device: AnyDevice, size: int = 4096, kind: Kind = Kind.L1) -> Buffer:
+    return create_buffer(InterleavedBufferConfig(device, size, 2048, kind))
 
 
 def used(heard: Heard, *kinds: Kind) -> list[int]:
@@ -51,11 +51,11 @@ def ids(mesh: MeshDevice) -> list[int]:
     return [chip.id for chip in mesh.get_devices()]
 
 
-def small_program(place: Place) -> Callable[[], SimProgram]:
+def small_program(device: AnyDevice) -> Callable[[], SimProgram]:
     def build() -> SimProgram:
         program = SimProgram()
-        create_circular_buffer(program, place.grid, CircularBufferConfig(2, 2048))
-        program.add_kernel(data_movement_kernel("reader", 1000), place.grid)
+        create_circular_buffer(program, device.grid, CircularBufferConfig(2, 2048))
+        program.add_kernel(data_movement_kernel("reader", 1000), device.grid)
         return program
 
     return build
@@ -112,7 +112,7 @@ def test_a_mesh_buffer_that_cannot_be_cut(mesh: MeshDevice) -> None:
 def test_parts_hand_out_the_addresses_of_the_whole(heard: Heard, mesh: MeshDevice) -> None:
     """Nobody minds what the others have: on one chip three live buffers may have one address, as with tt-metal."""
     parts = [mesh.create_submesh((1, 2)), mesh.create_submesh((2, 2), (0, 1))]
-    buffers = [buffer_on(place) for place in (mesh, *parts)]
+    buffers = [buffer_on(device) for device in (mesh, *parts)]
     assert len({buffer.address for buffer in buffers}) == 1
     assert [ids(part) for part in parts] == [[0, 1], [1, 2, 5, 6]]
     assert used(heard, Kind.L1) == [4096 * n for n in (2, 3, 2, 1, 1, 2, 2, 1)]
@@ -155,9 +155,9 @@ def test_closing_the_whole_closes_its_parts(heard: Heard, mesh: MeshDevice) -> N
     part = mesh.create_submesh((2, 2))
     inner = part.create_submesh((1, 1), (1, 1))
     assert ids(inner) == [5]
-    buffers = [buffer_on(place) for place in (mesh, part, inner)]
+    buffers = [buffer_on(device) for device in (mesh, part, inner)]
     mesh.close()
-    assert not any(place.is_open for place in (mesh, part, inner))
+    assert not any(device.is_open for device in (mesh, part, inner))
     assert used(heard, *Kind) == [0] * 8
     for buffer in buffers:
         buffer.deallocate()
@@ -181,7 +181,7 @@ def test_two_meshes_side_by_side(heard: Heard) -> None:
     [((3, 1), (0, 0)), ((1, 5), (0, 0)), ((1, 1), (2, 0)), ((1, 2), (0, 3)), ((0, 1), (0, 0)), ((1, 1), (-1, 0))],
 )
 def test_parts_that_do_not_fit(mesh: MeshDevice, shape: tuple[int, int], offset: tuple[int, int]) -> None:
-    with pytest.raises(SimError, match=rf"a {shape[0]}x{shape[1]} sub-mesh at .* does not fit a 2x4 mesh"):
+    with pytest.raises(SimError, match=rf"a {shape[0]}x{shape[1]} submesh at .* does not fit a 2x4 mesh"):
         mesh.create_submesh(shape, offset)
 
 

@@ -23,7 +23,7 @@ HEADER = ROOT / "native" / "src" / "layout.h"
 PYTHON_FIELDS = {
     "Header": ring.HEADER_FIELDS,
     "Record": ring.RECORD_FIELDS,
-    "Place": (*ring.PLACE_FIELDS, ("banks", ring.BANKS_AT, f"{ring.BANK_SIZE * ring.BANK_COUNT}s")),
+    "Mesh": (*ring.MESH_FIELDS, ("banks", ring.BANKS_AT, f"{ring.BANK_SIZE * ring.BANK_COUNT}s")),
     "Bank": ring.BANK_FIELDS,
     "Chip": ring.CHIP_FIELDS,
     "Meters": ring.METERS_FIELDS,
@@ -105,7 +105,7 @@ def test_every_field_has_the_same_name_place_and_size(
 
 def test_sizes(compiled: dict[tuple[str, ...], tuple[int, ...]]) -> None:
     assert compiled["Header",] == (ring.HEADER_SIZE,)
-    assert compiled["Place",] == (ring.PLACE_SIZE,)
+    assert compiled["Mesh",] == (ring.MESH_SIZE,)
     assert compiled["Bank",] == (ring.BANK_SIZE,)
     assert compiled["Chip",] == (ring.CHIP_SIZE,)
     assert compiled["Meters",] == (ring.METERS_SIZE,)
@@ -115,7 +115,7 @@ def test_sizes(compiled: dict[tuple[str, ...], tuple[int, ...]]) -> None:
 def test_the_tuples_have_the_fields(compiled: dict[tuple[str, ...], tuple[int, ...]]) -> None:
     for tuple_type, fields in (
         (ring.Record, ring.RECORD_FIELDS), (ring.Bank, ring.BANK_FIELDS), (ring.RingChip, ring.CHIP_FIELDS),
-        (ring.Place, PYTHON_FIELDS["Place"]), (ring.Meter, ring.METER_FIELDS),
+        (ring.Mesh, PYTHON_FIELDS["Mesh"]), (ring.Meter, ring.METER_FIELDS),
     ):  # fmt: skip
         assert tuple_type._fields == tuple(name for name, _, _ in fields)
 
@@ -148,7 +148,7 @@ def test_gauges(compiled: dict[tuple[str, ...], tuple[int, ...]]) -> None:
 
 def test_constants(compiled: dict[tuple[str, ...], tuple[int, ...]]) -> None:
     for name, value in (
-        ("kMagic", ring.MAGIC), ("kVersion", ring.VERSION), ("kNoSlot", ring.NO_SLOT), ("kNoMesh", ring.NO_MESH),
+        ("kMagic", ring.MAGIC), ("kVersion", ring.VERSION), ("kNoSlot", ring.NO_SLOT), ("kNoMeshId", ring.NO_MESH_ID),
         ("kNoBoard", ring.NO_BOARD), ("kShared", ring.SHARED), ("kWholesale", ring.WHOLESALE),
         ("kBinary", ring.BINARY), ("kRan", ring.RAN), ("kKept", ring.KEPT), ("kPerCore", ring.PER_CORE),
     ):  # fmt: skip
@@ -220,7 +220,7 @@ def test_what_python_packs_is_what_cpp_lays_out() -> None:
 def test_a_memory_has_as_much_room_as_the_header_says(compiled: dict[tuple[str, ...], tuple[int, ...]]) -> None:
     with written("random", "9", "10") as (memory, _):
         for count, constant in (
-            ("ring_slots", "kRingSlots"), ("table_slots", "kTableSlots"), ("places", "kPlaces"), ("chips", "kChips"),
+            ("ring_slots", "kRingSlots"), ("table_slots", "kTableSlots"), ("meshes", "kMeshes"), ("chips", "kChips"),
             ("blobs_size", "kBlobBytes"), ("meters", "kMeters"),
         ):  # fmt: skip
             assert (memory.field(count),) == compiled[constant,]

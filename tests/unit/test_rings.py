@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.scripted_agent import BANKS, PLACES, SLOTS, START, Agent, Reader
+from tests.scripted_agent import BANKS, MESHES, SLOTS, START, Agent, Reader
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.ingest import rings
@@ -55,8 +55,8 @@ def test_it_makes_no_difference_whether_somebody_looks_on(agent: Agent, seed: in
     """Nearly all records have a short way into the account, unless each event is to be shown."""
     dice = random.Random(seed)
     agent.chip(1, 777, 1)
-    agent.place(0, [0, 1])
-    agent.place(1, [1])
+    agent.mesh(0, [0, 1])
+    agent.mesh(1, [1])
     alone, watched = Reader(), Reader()
     watched.ingest.observers.append(lambda *_: None)
     sources = []
@@ -75,9 +75,9 @@ def test_it_makes_no_difference_whether_somebody_looks_on(agent: Agent, seed: in
                 agent.free(slot)
             else:
                 kind = dice.choice((Kind.DRAM, Kind.L1, Kind.L1_SMALL))
-                agent.allocate(slot, dice.randrange(1, 999), 5000 + 64 * slot, kind=kind, place=slot % 2)
+                agent.allocate(slot, dice.randrange(1, 999), 5000 + 64 * slot, kind=kind, mesh=slot % 2)
         last = dice.choice((RingEvent.CLOSING, RingEvent.RUN, RingEvent.PHASE_BEGAN))
-        agent.record(last, program=4 if last == RingEvent.RUN else 0, place=dice.randrange(2))
+        agent.record(last, program=4 if last == RingEvent.RUN else 0, mesh=dice.randrange(2))
         for reader in (alone, watched):
             reader.follow()
 
@@ -102,12 +102,12 @@ def test_it_makes_no_difference_whether_somebody_looks_on(agent: Agent, seed: in
 def test_a_mesh_is_its_chips(agent: Agent, reader: Reader) -> None:
     """A buffer of a mesh lies on each of its chips, one of a part only on those."""
     agent.chip(1, 777, 1)
-    agent.place(0, [0, 1])
-    agent.place(1, [1], whole=0)
+    agent.mesh(0, [0, 1])
+    agent.mesh(1, [1], parent=0)
     reader.adopt(agent)
     agent.opened()
     agent.allocate(0, 100)
-    agent.allocate(1, 30, kind=Kind.CB, place=1, program=4)
+    agent.allocate(1, 30, kind=Kind.CB, mesh=1, program=4)
     reader.follow()
     used = {
         chip_id: [chip.kinds[kind].used for kind in (Kind.DRAM, Kind.CB)]
@@ -127,9 +127,9 @@ def test_kernel_binaries_in_dram_are_the_program_caches(agent: Agent, reader: Re
     assert causes == {100: "tensor", 200: "program cache"}
 
 
-def test_phases_are_of_no_place(agent: Agent) -> None:
+def test_phases_are_of_no_mesh(agent: Agent) -> None:
     """One may begin before any device is opened. A name that there was no room for is empty."""
-    agent.record(RingEvent.PHASE_BEGAN, address=1, name=agent.blob("prefill \N{SNOWMAN}".encode()), place=PLACES - 1)
+    agent.record(RingEvent.PHASE_BEGAN, address=1, name=agent.blob("prefill \N{SNOWMAN}".encode()), mesh=MESHES - 1)
     agent.record(RingEvent.PHASE_BEGAN, address=(1 << 64) - 1, size=1)
     last = agent.record(RingEvent.PHASE_ENDED, address=1)
     ring = Ring(os.dup(agent.fd))
@@ -265,18 +265,18 @@ def test_a_device_closed_and_opened_during_a_loss(agent: Agent, reader: Reader) 
     reader.follow()
     assert list(source.holdings[0].audits) == [1]
     agent.free(0)
-    agent.record(RingEvent.CLOSED, place=0)
-    agent.place(0, [0], state=2)
-    agent.place(1, [0])
+    agent.record(RingEvent.CLOSED, mesh=0)
+    agent.mesh(0, [0], state=2)
+    agent.mesh(1, [0])
     agent.opened(1)
-    agent.allocate(1, 300, place=1)
+    agent.allocate(1, 300, mesh=1)
     agent.churn(2 * SLOTS)
     agent.audit(1, 32, 32, largest_free=999)
     reader.follow()
     assert reader.sizes(source) == [300]
     assert [audit.largest_free[0] for audit in source.holdings[0].audits.values()] == [999]
     agent.free(1)
-    agent.record(RingEvent.CLOSED, place=1)
+    agent.record(RingEvent.CLOSED, mesh=1)
     reader.follow()
     assert source.holdings[0].audits == {}
 
@@ -288,11 +288,11 @@ def test_closing_is_told_once_while_everything_is_there(agent: Agent, reader: Re
     reader.adopt(agent)
     agent.opened()
     agent.allocate(0, 100)
-    agent.record(RingEvent.CLOSING, place=0)
-    agent.record(RingEvent.CLOSING, place=0)
+    agent.record(RingEvent.CLOSING, mesh=0)
+    agent.record(RingEvent.CLOSING, mesh=0)
     agent.free(0)
-    agent.record(RingEvent.CLOSED, place=0)
-    agent.record(RingEvent.CLOSING, place=0)
+    agent.record(RingEvent.CLOSED, mesh=0)
+    agent.record(RingEvent.CLOSING, mesh=0)
     reader.follow()
     assert reader.closings == [[100]]
     reader.rings.finish(1)  # type: ignore[arg-type]
@@ -305,10 +305,10 @@ def test_opened_again_it_is_told_again(agent: Agent, reader: Reader) -> None:
         agent.opened()
         for slot, size in enumerate(sizes):
             agent.allocate(slot, size)
-        agent.record(RingEvent.CLOSING, place=0)
+        agent.record(RingEvent.CLOSING, mesh=0)
         for slot in range(len(sizes)):
             agent.free(slot)
-        agent.record(RingEvent.CLOSED, place=0)
+        agent.record(RingEvent.CLOSED, mesh=0)
     reader.follow()
     assert reader.closings == [[100, 200], []]
 
@@ -335,9 +335,9 @@ def test_a_late_reader_is_told_what_was_left(agent: Agent, reader: Reader) -> No
     agent.churn(2 * SLOTS)
     reader.adopt(agent)
     reader.follow()
-    agent.record(RingEvent.CLOSING, place=0)
+    agent.record(RingEvent.CLOSING, mesh=0)
     agent.free(0)
-    agent.record(RingEvent.CLOSED, place=0)
+    agent.record(RingEvent.CLOSED, mesh=0)
     reader.rings.end()
     assert reader.closings == [[100]]
 
@@ -530,7 +530,7 @@ def test_a_time_in_the_future_is_now(agents: Callable[[], Agent], reader: Reader
 def test_a_grid_that_is_not_known_is_not_one_without_cores(agents: Callable[[], Agent], reader: Reader) -> None:
     agent = agents()
     reader.adopt(agent)
-    pack_into("<I", agent.map, agent.at["places_at"] + 28, 0)
+    pack_into("<I", agent.map, agent.at["meshes_at"] + 28, 0)
     agent.opened()
     agent.allocate(0, 100, kind=Kind.L1)
     reader.follow()

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.scripted_agent import L1_SIZE, PLACES, SLOTS, TABLE, Agent, Reader
+from tests.scripted_agent import L1_SIZE, MESHES, SLOTS, TABLE, Agent, Reader
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import (
     BANK_SIZE,
     BANKS_AT,
+    MESH_FIELDS,
+    MESH_SIZE,
     NO_SLOT,
-    PLACE_FIELDS,
-    PLACE_SIZE,
     PROGRAM_FRAME,
     RECORD,
     RECORD_SIZE,
@@ -46,21 +46,21 @@ def late(act: Callable[[Agent], None]) -> Callable[[Agent], None]:
 
 
 def wild_chips(agent: Agent) -> None:
-    agent.place(2, [60000])
-    agent.record(RingEvent.OPENED, place=2)
+    agent.mesh(2, [60000])
+    agent.record(RingEvent.OPENED, mesh=2)
 
 
-def place_of(**fields: int) -> Callable[[Agent], None]:
-    """A place with impossible values, and a buffer there."""
+def mesh_of(**fields: int) -> Callable[[Agent], None]:
+    """A mesh with impossible values, and a buffer there."""
 
     def acts(agent: Agent) -> None:
-        agent.place(2, [0])
-        offsets = {name: (offset, code) for name, offset, code in PLACE_FIELDS}
+        agent.mesh(2, [0])
+        offsets = {name: (offset, code) for name, offset, code in MESH_FIELDS}
         for name, value in fields.items():
             offset, code = offsets[name]
-            pack_into("<" + code, agent.map, agent.at["places_at"] + 2 * PLACE_SIZE + offset, value)
-        agent.record(RingEvent.OPENED, place=2)
-        agent.allocate(9, 4, place=2)
+            pack_into("<" + code, agent.map, agent.at["meshes_at"] + 2 * MESH_SIZE + offset, value)
+        agent.record(RingEvent.OPENED, mesh=2)
+        agent.allocate(9, 4, mesh=2)
 
     return acts
 
@@ -68,8 +68,8 @@ def place_of(**fields: int) -> Callable[[Agent], None]:
 def chip_of_number(number: int) -> Callable[[Agent], None]:
     def acts(agent: Agent) -> None:
         agent.chip(1, 999, number)
-        agent.place(2, [1])
-        agent.record(RingEvent.OPENED, place=2)
+        agent.mesh(2, [1])
+        agent.record(RingEvent.OPENED, mesh=2)
 
     return acts
 
@@ -80,16 +80,16 @@ def core_outside(agent: Agent) -> None:
 
 
 def many_banks(agent: Agent) -> None:
-    agent.place(2, [0])
-    at = agent.at["places_at"] + 2 * PLACE_SIZE + BANKS_AT
+    agent.mesh(2, [0])
+    at = agent.at["meshes_at"] + 2 * MESH_SIZE + BANKS_AT
     pack_into("<I", agent.map, at + 32, 0xFFFFFFFF)
-    agent.allocate(9, 4, place=2)
+    agent.allocate(9, 4, mesh=2)
 
 
 def bank_of_everything(agent: Agent) -> None:
     agent.audit(0, (1 << 64) - 1, 1, 1)
-    agent.record(RingEvent.CLOSING, place=0)
-    agent.record(RingEvent.CLOSED, place=0)
+    agent.record(RingEvent.CLOSING, mesh=0)
+    agent.record(RingEvent.CLOSED, mesh=0)
 
 
 def half_a_kernel(agent: Agent) -> None:
@@ -97,8 +97,8 @@ def half_a_kernel(agent: Agent) -> None:
 
 
 NONSENSE: dict[str, Callable[[Agent], None]] = {
-    "a place there is not": say(event=RingEvent.ALLOCATED, place=60000, size=4),
-    "a place never opened": say(event=RingEvent.ALLOCATED, place=5, size=4),
+    "a mesh there is not": say(event=RingEvent.ALLOCATED, mesh=60000, size=4),
+    "a mesh never opened": say(event=RingEvent.ALLOCATED, mesh=5, size=4),
     "a kind there is not": say(event=RingEvent.ALLOCATED, kind=200, size=4),
     "a kind just out of range": say(event=RingEvent.ALLOCATED, kind=12, size=4),
     "a frame that is allocated": say(event=RingEvent.ALLOCATED, kind=PROGRAM_FRAME, size=4),
@@ -108,18 +108,18 @@ NONSENSE: dict[str, Callable[[Agent], None]] = {
     "chips there are not": wild_chips,
     "half a kernel": half_a_kernel,
     "a chip's number that is none": chip_of_number(1 << 31),
-    "part of a place there cannot be": place_of(whole=(1 << 32) - 1),
-    "an L1 larger than there is": place_of(l1_size=1 << 40),
-    "an L1 that begins after its end": place_of(l1_base=L1_SIZE + 1),
-    "a DRAM larger than there is": place_of(dram_base=1 << 63),
+    "a submesh of a mesh there cannot be": mesh_of(parent=(1 << 32) - 1),
+    "an L1 larger than there is": mesh_of(l1_size=1 << 40),
+    "an L1 that begins after its end": mesh_of(l1_base=L1_SIZE + 1),
+    "a DRAM larger than there is": mesh_of(dram_base=1 << 63),
     "a core outside every grid": core_outside,
     "more banks than there are": many_banks,
     "an audit of everything": bank_of_everything,
     "a reserved size that no chip has": say(
-        event=RingEvent.ALLOCATED, size=4, per_bank=0xFFFFFFFF, kind=Kind.L1, core_count=0xFFFF, place=3
+        event=RingEvent.ALLOCATED, size=4, per_bank=0xFFFFFFFF, kind=Kind.L1, core_count=0xFFFF, mesh=3
     ),
     "a head far away": lambda agent: agent.put(head=agent.head + 5),
-    "late: a place there is not": late(say(event=RingEvent.ALLOCATED, place=60000, size=4)),
+    "late: a mesh there is not": late(say(event=RingEvent.ALLOCATED, mesh=60000, size=4)),
     "late: a kind there is not": late(say(event=RingEvent.ALLOCATED, kind=200, size=4)),
     "late: half a kernel": late(half_a_kernel),
 }
@@ -133,8 +133,8 @@ def test_memory_that_makes_no_sense_costs_its_owner_only(
     if observed:
         reader.ingest.observers.append(lambda *_: None)
     bad, good = agents(), agents()
-    bad.place(3, [0])
-    pack_into("<I", bad.map, bad.at["places_at"] + 3 * PLACE_SIZE + BANKS_AT + BANK_SIZE + 32, 1 << 16)
+    bad.mesh(3, [0])
+    pack_into("<I", bad.map, bad.at["meshes_at"] + 3 * MESH_SIZE + BANKS_AT + BANK_SIZE + 32, 1 << 16)
     sources = [reader.adopt(bad, 1)] if not what.startswith("late") else []
     for agent in (bad, good):
         agent.opened()
@@ -179,7 +179,7 @@ def test_a_head_from_nowhere(agent: Agent, reader: Reader) -> None:
     reader.rings.end()
 
 
-def test_a_place_that_turns_bad_while_nothing_is_new(agents: Callable[[], Agent], reader: Reader) -> None:
+def test_a_mesh_that_turns_bad_while_nothing_is_new(agents: Callable[[], Agent], reader: Reader) -> None:
     """Only its audit is looked at; that must not upset the look at the others."""
     bad, good = agents(), agents()
     bad.opened()
@@ -187,7 +187,7 @@ def test_a_place_that_turns_bad_while_nothing_is_new(agents: Callable[[], Agent]
     for pid, agent in enumerate((bad, good), 1):
         reader.adopt(agent, pid)
     reader.follow()
-    bad.place(0, [60000])
+    bad.mesh(0, [60000])
     bad.audit(0, 1, 1, 1)
     good.opened()
     good.allocate(0, 100)
@@ -227,12 +227,12 @@ def test_random_memory_never_reaches_the_server(seed: int) -> None:
     numbers = random.Random(seed)
     agent, reader = Agent(), Reader()
     agent.chip(0, 555, 0)
-    agent.place(0, [0])
+    agent.mesh(0, [0])
     try:
         source = reader.adopt(agent)
         for _ in range(30):
             if numbers.random() < 0.2:
-                agent.place(numbers.randrange(PLACES), [numbers.choice([0, 1, 60000])], numbers.choice([0, 1, 2]))
+                agent.mesh(numbers.randrange(MESHES), [numbers.choice([0, 1, 60000])], numbers.choice([0, 1, 2]))
             if numbers.random() < 0.2:
                 at = numbers.randrange(agent.at["table_at"], agent.size - 64)
                 agent.map[at : at + 64] = numbers.randbytes(64)
@@ -246,7 +246,7 @@ def test_random_memory_never_reaches_the_server(seed: int) -> None:
                     **{name: numbers.getrandbits(numbers.choice([1, 2, 8])) for name in ("kind", "flags", "layout")},
                     **{name: numbers.getrandbits(numbers.choice([1, 8, 32])) for name in ("per_bank", "cores", "name")},
                     **{name: numbers.getrandbits(numbers.choice([1, 8, 64])) for name in ("address", "size")},
-                    place=numbers.choice([0, 0, 0, 0, numbers.getrandbits(3)]),
+                    mesh=numbers.choice([0, 0, 0, 0, numbers.getrandbits(3)]),
                     program=numbers.randrange(3),
                 )
             reader.follow()

@@ -15,7 +15,7 @@ from ttmem.model.kinds import Kind
 from ttmem.sim import device as devices
 from ttmem.sim import truth
 from ttmem.sim.board_types import MACHINES
-from ttmem.sim.device import SYSTEM_KERNELS, Place, default_tracker
+from ttmem.sim.device import SYSTEM_KERNELS, AnyDevice, default_tracker
 from ttmem.sim.errors import SimError
 from ttmem.sim.workloads import HELD, WORKLOADS, WorkerPart, find, parts_of
 
@@ -27,8 +27,8 @@ TIDY = {"matmul": "freed everything", "conv": "freed everything", "decode": "cle
 @pytest.fixture(autouse=True)
 def unreported(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The tracker of the process, whose client is not enabled; devices that other tests forgot are closed."""
-    for place in devices.opened():
-        place.close()
+    for device in devices.opened():
+        device.close()
     monkeypatch.delenv(ENABLE_VARIABLE, raising=False)
     default_tracker.cache_clear()
     yield
@@ -39,8 +39,8 @@ def steps_of(name: str, machine: str, part: int = 0, parts: int = 1) -> Iterator
     return find(name)(WorkerPart(machine, part, parts), ROUNDS.get(name, WORKLOADS[name].rounds))
 
 
-def held(place: Place) -> dict[str, dict[str, Any]]:
-    return {chip_id: one.json() for chip_id, one in truth.held([place]).items()}
+def held(device: AnyDevice) -> dict[str, dict[str, Any]]:
+    return {chip_id: one.json() for chip_id, one in truth.held([device]).items()}
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -51,24 +51,24 @@ def test_runs_to_its_end_and_leaves_nothing(name: str, machine: str, monkeypatch
     parts = parts_of(name, machine)
     chips: list[str] = []
     for part in range(parts):
-        said, places = [], []
+        said, seen = [], []
         for did in steps_of(name, machine, part, parts):
             said.append(did)
-            places += devices.opened()
+            seen += devices.opened()
             if did == said[0]:
-                before = held(places[-1])
+                before = held(seen[-1])
             elif did == HELD:
-                most = held(places[-1])
+                most = held(seen[-1])
                 assert most.keys() == before.keys()
                 assert all(most[chip_id]["reserved"] != before[chip_id]["reserved"] for chip_id in before)
                 chips += most
             elif did == TIDY.get(name):
-                assert held(places[-1]) == before
+                assert held(seen[-1]) == before
         assert said.count(HELD) == (name != "crash")
         assert TIDY.get(name) in (None, said[-1])
-        (place,) = set(places)  # one, and open after every step
+        (device,) = set(seen)  # one, and open after every step
         assert devices.opened() == []
-        assert held(place) == {}
+        assert held(device) == {}
     assert len(set(chips)) == len(chips)  # no two processes share one
     if name == "crash":
         assert killed == [(os.getpid(), signal.SIGKILL)]
@@ -91,9 +91,9 @@ def test_may_be_ended_after_any_step(name: str) -> None:
 def test_an_open_device_holds_what_it_was_opened_with() -> None:
     steps = steps_of("matmul", "p150")
     next(steps)
-    (place,) = devices.opened()
-    (chip,) = truth.held([place]).values()
-    geometry = place.allocator.geometry
+    (device,) = devices.opened()
+    (chip,) = truth.held([device]).values()
+    geometry = device.allocator.geometry
     assert chip.used == {
         Kind.FIRMWARE: geometry.map_end * geometry.cores,
         Kind.FABRIC_KERNEL: SYSTEM_KERNELS[0][2] * SYSTEM_KERNELS[0][3],

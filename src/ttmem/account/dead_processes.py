@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of allocations that went all at once: the snapshot of a dead process, and what peaks may be asked for."""
+"""What dead processes and closed devices held, kept for snapshots and for questions about peaks."""
 
 from __future__ import annotations
 

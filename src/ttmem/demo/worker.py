@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for did in steps:
         MemoryReporter(devices.opened(), client=client, view=sim.get_memory_view).publish()
         line: dict[str, object] = {"did": did, "held": did == HELD, "applied": client.flush(_FLUSH_SECONDS)}
-        line["launches"] = sum(place.launches for place in devices.opened())
+        line["launches"] = sum(device.launches for device in devices.opened())
         if args.truth:
             line["truth"] = {chip_id: held.json() for chip_id, held in truth.held(devices.opened()).items()}
         print(json.dumps(line), flush=True)

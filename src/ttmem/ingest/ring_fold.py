@@ -41,13 +41,13 @@ from ttmem.model.validation import MAX_BANKS, MAX_COUNT, check, check_reserved
 from ttmem.wire.agent_ring import (
     BINARY,
     KEPT,
-    NO_MESH,
+    NO_MESH_ID,
     PER_CORE,
     PROGRAM_FRAME,
     RAN,
     SHARED,
     WHOLESALE,
-    Place,
+    Mesh,
     Ring,
     RingError,
     RingEvent,
@@ -60,7 +60,7 @@ _PHASES = (int(RingEvent.PHASE_BEGAN), int(RingEvent.PHASE_ENDED))
 _NAMED, _FAILED, _NOWHERE = int(RingEvent.NAMED), int(RingEvent.FAILED), 0xFFFF
 _UNKNOWN_LAYOUT = 255
 _IDENT_MASK = 0xFFFFFFFF  # a buffer is known by its slot of the table plus 1, by its address (0) if it has no slot
-COUNTERS = ("unknown_frees", "earlier_frees", "replaced", "table_full", "blobs_full", "places_full", "failures")
+COUNTERS = ("unknown_frees", "earlier_frees", "replaced", "table_full", "blobs_full", "meshes_full", "failures")
 _GONE = (0, 0)
 _FIRST_PART, _DRAM, _L1, _L1_SMALL = int(Kind.CB), int(Kind.DRAM), int(Kind.L1), int(Kind.L1_SMALL)
 _IN_L1 = (int(Kind.CB), int(Kind.DFB), int(Kind.SCRATCHPAD))
@@ -68,14 +68,14 @@ _MOST_EXTRAS = 50_000
 
 
 class _Spot:
-    """What is needed of a place for each record."""
+    """What is needed of a mesh for each record."""
 
     __slots__ = ("allocator", "banks", "numbers", "sizes")
 
-    def __init__(self, place: Place, numbers: tuple[int, ...], sizes: Sizes | None) -> None:
+    def __init__(self, mesh: Mesh, numbers: tuple[int, ...], sizes: Sizes | None) -> None:
         self.numbers = numbers  # Metal's, of its chips
-        self.allocator = place.whole + 1
-        self.banks = tuple(bank.banks for bank in place.banks)  # by buffer kind
+        self.allocator = mesh.parent + 1
+        self.banks = tuple(bank.banks for bank in mesh.banks)  # by buffer kind
         self.sizes = sizes
 
 
@@ -94,18 +94,18 @@ class RingFold:
         self.fresh = False  # has anything been opened, allocated, or freed by the program since
         self.blind = False  # was a closing among what was lost: what was left then is not known
         self.wholesale: tuple[int, int] = (0, 0)  # tensors that only a closing freed, and their bytes
-        self._ending: set[int] = set()  # places that are being closed
+        self._ending: set[int] = set()  # meshes that are being closed
         self._spots: dict[int, _Spot] = {}
-        self._open: dict[int, set[int]] = {}  # Metal's number -> places open there
+        self._open: dict[int, set[int]] = {}  # Metal's number -> meshes open there
         self._ran: dict[int, int] = {}  # Metal's number -> program launched last
-        self._audits: dict[int, int] = {}  # place -> audits seen
+        self._audits: dict[int, int] = {}  # mesh -> audits seen
         self._extras: dict[tuple[int, ...], Extra] = {}  # the same few are met over and over
         self._batch: list[tuple[int, ...]] = []
         self._counted = dict.fromkeys(REASONS, 0)  # what was reported of the agent's counters
         self._generation = 0
         self._greeted = False
         self.sizes: list[Sizes] | None = None  # of each allocator there ever was, for whoever wants them
-        self._sizes: dict[int, Sizes] = {}  # by place, of those that are open
+        self._sizes: dict[int, Sizes] = {}  # by mesh, of those that are open
 
     def keep_sizes(self) -> None:
         """From the beginning: what came before is not in them."""
@@ -126,13 +126,13 @@ class RingFold:
         allocated, freed = ledger.allocated, ledger.freed
         offset, newest, spots, extras, kinds = self._offset, self._newest, self._spots, self._extras, KINDS
         for record in self._batch:
-            (_, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, slot, place, core_count, _,
+            (_, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, slot, mesh, core_count, _,
              program, name) = record  # fmt: skip
             if program or (happened != _ALLOCATED and happened != _FREED):
                 for time, event in self._one(record):
                     ledger.apply(time, source, event)
                 continue
-            spot = spots.get(place) or self._spot(place)
+            spot = spots.get(mesh) or self._spot(mesh)
             if nanoseconds > newest:
                 nanoseconds = newest
             time, kind, sizes = nanoseconds * 1e-9 + offset, kinds[code], spot.sizes
@@ -144,7 +144,7 @@ class RingFold:
                         self._size(sizes, record)
                     else:
                         sizes.took(code, address, per_bank, name)
-                known = extras.get((place, code, layout, flags, per_bank, core_count, name))
+                known = extras.get((mesh, code, layout, flags, per_bank, core_count, name))
                 extra = known or self._extra(spot, record)
                 for number in spot.numbers:
                     allocated(time, source, number, kind, address, size, 0, 0, extra, ident)
@@ -175,22 +175,22 @@ class RingFold:
 
     def open_numbers(self) -> list[int]:
         """Metal's numbers of the chips that are open."""
-        return [number for number, places in self._open.items() if places]
+        return [number for number, meshes in self._open.items() if meshes]
 
     def _spot(self, number: int) -> _Spot:
-        place = self.ring.place(number)
-        if place.state == 0:
-            raise RingError(f"place {number} was never opened")
-        if place.whole >= self.ring.place_count:
-            raise RingError(f"place {number} is part of place {place.whole}, which cannot be")
-        if any(bank.banks > MAX_BANKS for bank in place.banks):
-            raise RingError(f"place {number} has more than {MAX_BANKS} banks")
-        numbers = tuple(chip.number for chip in self.ring.chips_of(place))
+        mesh = self.ring.mesh(number)
+        if mesh.state == 0:
+            raise RingError(f"mesh {number} was never opened")
+        if mesh.parent >= self.ring.mesh_count:
+            raise RingError(f"mesh {number} is a submesh of mesh {mesh.parent}, which cannot be")
+        if any(bank.banks > MAX_BANKS for bank in mesh.banks):
+            raise RingError(f"mesh {number} has more than {MAX_BANKS} banks")
+        numbers = tuple(chip.number for chip in self.ring.chips_of(mesh))
         self.width = max(self.width, len(numbers))
-        sizes = self._sizes.get(place.whole)
+        sizes = self._sizes.get(mesh.parent)
         if sizes is not None and len(numbers) > len(sizes.numbers):
             sizes.numbers = numbers
-        spot = self._spots[number] = _Spot(place, numbers, sizes)
+        spot = self._spots[number] = _Spot(mesh, numbers, sizes)
         return spot
 
     def _begin(self, limit: int) -> Iterator[tuple[float, Event]]:
@@ -228,7 +228,7 @@ class RingFold:
 
     def _one(self, record: tuple[int, ...]) -> Iterator[tuple[float, Event]]:
         """The events of one record: one for each chip."""
-        (_, nanoseconds, happened, kind, _, flags, _, address, size, _, slot, place, _, cores, program, _) = record
+        (_, nanoseconds, happened, kind, _, flags, _, address, size, _, slot, mesh, _, cores, program, _) = record
         ident = 0 if program else slot + 1 & _IDENT_MASK
         time = self._time(nanoseconds)
         if happened in _PHASES:
@@ -237,7 +237,7 @@ class RingFold:
         if happened == _FAILED:
             yield time, self._failed(record)
             return
-        spot = self._spots.get(place) or self._spot(place)
+        spot = self._spots.get(mesh) or self._spot(mesh)
         if spot.sizes is not None:
             self._size(spot.sizes, record)
         if happened == _ALLOCATED:
@@ -267,9 +267,9 @@ class RingFold:
 
     def _size(self, sizes: Sizes, record: tuple[int, ...]) -> None:
         """What the sizes have of a record that is no plain buffer, or of any where each event is looked at."""
-        (_, _, happened, kind, _, flags, _, address, size, per_bank, _, place, _, _, program, name) = record
+        (_, _, happened, kind, _, flags, _, address, size, per_bank, _, mesh, _, _, program, name) = record
         if flags & PER_CORE and not program:
-            chips = set(self._spots[place].numbers)
+            chips = set(self._spots[mesh].numbers)
             for other in self._sizes.values():
                 if chips.intersection(other.numbers):
                     other.took_per_core()
@@ -288,7 +288,7 @@ class RingFold:
             sizes.destroyed(program)
 
     def _phase(self, record: tuple[int, ...]) -> Event:
-        """The workload's own mark, which is of no place."""
+        """A mark of the workload itself, which belongs to no mesh."""
         ident, parent = record[7], record[8]
         if record[2] == RingEvent.PHASE_ENDED:
             return PhaseEnded(ident)
@@ -314,8 +314,8 @@ class RingFold:
             self.fresh = True
 
     def _extra(self, spot: _Spot, record: tuple[int, ...]) -> Extra:
-        """What is known of an allocation beside its place; the same for many, so they share one."""
-        (_, _, _, kind, layout, flags, _, _, _, per_bank, _, place, core_count, cores, _, name) = record
+        """What is known of an allocation beside where it is; the same for many, so they share one."""
+        (_, _, _, kind, layout, flags, _, _, _, per_bank, _, mesh, core_count, cores, _, name) = record
         tag, shape, stack = self.ring.cause(name)
         if kind >= _FIRST_PART:
             if tag is not None and "\t" in tag:  # a kernel: name, class, bytes of each binary
@@ -342,21 +342,21 @@ class RingFold:
         )
         if len(self._extras) >= _MOST_EXTRAS:
             self._extras.clear()
-        self._extras[place, kind, layout, flags, per_bank, core_count, name] = extra
+        self._extras[mesh, kind, layout, flags, per_bank, core_count, name] = extra
         return extra
 
     def _rare(self, record: tuple[int, ...], spot: _Spot) -> Iterator[Event]:
-        event, place, program = record[2], record[11], record[14]
+        event, mesh, program = record[2], record[11], record[14]
         if event == RingEvent.OPENED:
             self.fresh = True
-            yield from self._opened(place, record[8])
+            yield from self._opened(mesh, record[8])
         elif event == RingEvent.CLOSING:
-            self._ending.add(place)
+            self._ending.add(mesh)
             if self.fresh:
                 self.fresh = False
                 self._closing()
         elif event == RingEvent.CLOSED:
-            yield from self._closed(place, spot)
+            yield from self._closed(mesh, spot)
         elif event == RingEvent.PROGRAM:
             cause = self.ring.cause(record[15])
             for number in spot.numbers:
@@ -374,23 +374,23 @@ class RingFold:
     def _opened(self, number: int, before: int = 0) -> Iterator[Event]:
         """``before`` is what was in a bank already, and is not told."""
         self._forget(number)  # the number may have been another mesh's
-        place = self.ring.place(number)
-        geometry = geometry_of(place, self.ring.mask(place.cores))
+        mesh = self.ring.mesh(number)
+        geometry = geometry_of(mesh, self.ring.mask(mesh.cores))
         if self.sizes is not None and geometry is not None and number not in self._sizes:
-            sizes = self._sizes[number] = Sizes(geometry, place.banks[_L1].unit, whole=not before)
-            if place.mesh != NO_MESH:
-                sizes.has_bank(_DRAM, place.dram_base, place.banks[_DRAM].size)
-                sizes.has_bank(_L1, place.l1_base, place.banks[_L1].size)
+            sizes = self._sizes[number] = Sizes(geometry, mesh.banks[_L1].unit, whole=not before)
+            if mesh.mesh_id != NO_MESH_ID:
+                sizes.has_bank(_DRAM, mesh.dram_base, mesh.banks[_DRAM].size)
+                sizes.has_bank(_L1, mesh.l1_base, mesh.banks[_L1].size)
             self.sizes.append(sizes)
-        for chip in self.ring.chips_of(place):
+        for chip in self.ring.chips_of(mesh):
             self._open.setdefault(chip.number, set()).add(number)
             yield DeviceOpened(chip.number, chip_info(chip, geometry))
 
     def _forget(self, number: int) -> None:
-        """What was remembered of a place and its parts."""
-        gone = {part for part, spot in self._spots.items() if part == number or spot.allocator == number + 1}
-        for part in gone:
-            del self._spots[part]
+        """What was remembered of a mesh and its submeshes."""
+        gone = {index for index, spot in self._spots.items() if index == number or spot.allocator == number + 1}
+        for index in gone:
+            del self._spots[index]
         for key in [key for key in self._extras if key[0] in gone]:
             del self._extras[key]
 
@@ -409,20 +409,20 @@ class RingFold:
                 yield DeviceClosed(chip)
 
     def _audited(self) -> Iterator[tuple[float, Event]]:
-        for number in {place for places in self._open.values() for place in places}:
-            place = self.ring.place(number)
-            event = self._take_audit(number) if place.state == 1 else None
+        for number in {mesh for meshes in self._open.values() for mesh in meshes}:
+            mesh = self.ring.mesh(number)
+            event = self._take_audit(number) if mesh.state == 1 else None
             if event is not None:
                 for chip in (self._spots.get(number) or self._spot(number)).numbers:
-                    yield self._time(place.audited), event._replace(device=chip)
+                    yield self._time(mesh.audited), event._replace(device=chip)
 
     def _take_audit(self, number: int) -> Audited | None:
-        """A place's last audit, if it is a new one."""
-        place = self.ring.place(number)
-        if place.turn & 1 or place.audits == self._audits.get(number, 0):
+        """A mesh's last audit, if it is a new one."""
+        mesh = self.ring.mesh(number)
+        if mesh.turn & 1 or mesh.audits == self._audits.get(number, 0):
             return None  # what its writer is amid of, or was killed amid of, is not looked at
-        self._audits[number] = place.audits
-        event = _audit_of(place)
+        self._audits[number] = mesh.audits
+        event = _audit_of(mesh)
         check(event)
         both, either = event.agreement
         share = both / either if either else 1.0
@@ -430,7 +430,7 @@ class RingFold:
         return event
 
     def _resync(self) -> Iterator[tuple[float, Event]]:
-        """All that is live, in place of a history that is gone."""
+        """All that is live, instead of a history that is gone."""
         start = self.ring.cursor
         allocations = self.ring.live()
         missed = self.ring.cursor - start
@@ -444,13 +444,13 @@ class RingFold:
         self._audits.clear()
         self._ran.clear()
         self._ending.clear()
-        for number, place in enumerate(self.ring.places()):
-            if place.state == 1 and place.whole == number:
+        for number, mesh in enumerate(self.ring.meshes()):
+            if mesh.state == 1 and mesh.parent == number:
                 for event in self._opened(number):
                     yield now, event
         self.fresh = bool(allocations or self._open)
-        for chip, places in before.items():
-            for closed in places - self._open.get(chip, set()):
+        for chip, meshes in before.items():
+            for closed in meshes - self._open.get(chip, set()):
                 self.blind = True
                 yield now, Audited(chip, closed + 1, _GONE, _GONE, _GONE, _GONE)
         ran = []
@@ -476,14 +476,14 @@ class RingFold:
         yield now, ResyncEnd(self._generation)
 
 
-def _audit_of(place: Place) -> Audited:
-    dram, l1, _, small, trace = (place.banks[i] for i in range(5))
+def _audit_of(mesh: Mesh) -> Audited:
+    dram, l1, _, small, trace = (mesh.banks[i] for i in range(5))
     return Audited(
         0,
-        place.whole + 1,
+        mesh.parent + 1,
         (dram.ours + trace.ours, l1.ours + small.ours),
         (dram.theirs + trace.theirs, l1.theirs + small.theirs),
         (dram.largest_free, l1.largest_free),
         (dram.banks, l1.banks),
-        place.mismatches,
+        mesh.mismatches,
     )

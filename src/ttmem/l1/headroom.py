@@ -27,7 +27,7 @@ class ProgramExtent(NamedTuple):
 
 
 class Headroom(NamedTuple):
-    """One chip's snapshot. ``floor`` is None if neither an L1 buffer nor the size of L1 is known, or not all buffers."""
+    """One chip. ``floor`` is None if neither an L1 buffer nor the size of L1 is known, or not all buffers."""
 
     floor: int | None
     holder: Allocation | None

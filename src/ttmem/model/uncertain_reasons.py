@@ -18,7 +18,7 @@ REASONS = {
     "replaced": "buffers allocated where another one was still live, so its free was missed",
     "unknown_frees": "frees of buffers that the agent did not know, so their allocation was missed",
     "table_full": "buffers and programs that did not fit the agent's table",
-    "places_full": "devices that were not followed because too many were open",
+    "meshes_full": "devices that were not followed because too many were open",
     "failures": "questions of the agent at which tt-metal threw, so something was not recorded",
 }
 

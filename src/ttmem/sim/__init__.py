@@ -30,7 +30,7 @@ from ttmem.sim.buffer import (
     create_buffer,
     deallocate_buffer,
 )
-from ttmem.sim.device import Device, Place, close_device, create_device
+from ttmem.sim.device import AnyDevice, Device, close_device, create_device
 from ttmem.sim.errors import Clash, OutOfMemory, RingTooSmall, SimError, TraceRegionTooSmall
 from ttmem.sim.kernels import Kernel, compute_kernel, data_movement_kernel
 from ttmem.sim.mesh import MeshDevice, create_mesh_device
@@ -39,6 +39,7 @@ from ttmem.sim.tensors import Dtype, Layout, MemoryConfig, MemoryLayout, TensorS
 
 __all__ = [
     "MACHINES",
+    "AnyDevice",
     "Buffer",
     "CircularBufferConfig",
     "Clash",
@@ -55,7 +56,6 @@ __all__ = [
     "MeshBuffer",
     "MeshDevice",
     "OutOfMemory",
-    "Place",
     "ReplicatedBufferConfig",
     "RingTooSmall",
     "ShardedBufferConfig",
@@ -78,12 +78,12 @@ __all__ = [
 ]
 
 
-def get_memory_view(device: Place, buffer_type: Kind) -> MemoryView:
+def get_memory_view(device: AnyDevice, buffer_type: Kind) -> MemoryView:
     """What the allocator says of one kind of memory, as ``ttnn.get_memory_view`` does."""
     device.check_open()
     return device.allocator.view(buffer_type)
 
 
-def dump_device_memory_state(device: Place, prefix: str = "", folder: str | Path = ".") -> None:
+def dump_device_memory_state(device: AnyDevice, prefix: str = "", folder: str | Path = ".") -> None:
     """Write tt-metal's three memory reports below ``folder/generated/reports``."""
     reports.dump_device_memory_state(device.allocator, Path(folder), prefix)

@@ -10,17 +10,23 @@ from ttmem.sim.errors import SimError
 from ttmem.sim.tensors import BufferNeed, TensorSpec
 
 if TYPE_CHECKING:
-    from ttmem.sim.device import Chip, Place
+    from ttmem.sim.device import AnyDevice, Chip
     from ttmem.sim.mesh import MeshDevice
 
 
 class Buffer:
-    """A buffer on a device, or one and the same on every device of a mesh. A place makes it."""
+    """A buffer on a device, or one and the same on every device of a mesh. Devices and meshes make it."""
 
     owns_data = True
 
     def __init__(
-        self, device: Place, kind: Kind, need: BufferNeed, address: int, tag: str | None = None, system: bool = False
+        self,
+        device: AnyDevice,
+        kind: Kind,
+        need: BufferNeed,
+        address: int,
+        tag: str | None = None,
+        system: bool = False,
     ) -> None:
         self.device = device
         self.buffer_type = kind
@@ -119,7 +125,7 @@ class MeshBuffer:
 class InterleavedBufferConfig(NamedTuple):
     """Pages dealt out to all banks in turn."""
 
-    device: Place
+    device: AnyDevice
     size: int
     page_size: int
     buffer_type: Kind = Kind.DRAM
@@ -133,7 +139,7 @@ def create_buffer(config: InterleavedBufferConfig, *, tag: str | None = None) ->
     return device.allocate(kind, device.allocator.need_bytes(kind, size, page_size), tag=tag)
 
 
-def allocate_tensor(device: Place, spec: TensorSpec, kind: Kind = Kind.DRAM, *, tag: str | None = None) -> Buffer:
+def allocate_tensor(device: AnyDevice, spec: TensorSpec, kind: Kind = Kind.DRAM, *, tag: str | None = None) -> Buffer:
     """The buffer of a tensor, interleaved or sharded as its specification says."""
     need = device.allocator.need(kind, spec)
     if need is None:

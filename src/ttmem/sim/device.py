@@ -42,12 +42,12 @@ class Options(NamedTuple):
     kernel_writes: bool = False
 
 
-_places: weakref.WeakSet[Place] = weakref.WeakSet()
+_devices: weakref.WeakSet[AnyDevice] = weakref.WeakSet()
 
 
-def opened() -> list[Place]:
-    """Every place of this process that is open."""
-    return [place for place in _places if place.is_open]
+def opened() -> list[AnyDevice]:
+    """The devices and meshes that this process has open."""
+    return [device for device in _devices if device.is_open]
 
 
 @lru_cache(maxsize=1)
@@ -86,7 +86,7 @@ class Chip:
             tracker.track_kernel_load(size, kernel_type, self, kernel_type, cores, tag=name)
 
 
-_P = TypeVar("_P", bound="Place")
+_P = TypeVar("_P", bound="AnyDevice")
 
 
 class _Captured(NamedTuple):
@@ -95,8 +95,8 @@ class _Captured(NamedTuple):
     programs: list[SimProgram]
 
 
-class Place:
-    """What has an allocator of its own: a device, a mesh, a sub-mesh."""
+class AnyDevice:
+    """A device, mesh or submesh: what has an allocator of its own."""
 
     is_open = False
 
@@ -126,7 +126,7 @@ class Place:
         self._last_trace = 0
         self.written: dict[tuple[int, int], int] = {}  # with kernel writes: bytes in the ring of each core
         self.is_open = True
-        _places.add(self)
+        _devices.add(self)
 
     def get_devices(self) -> list[Chip]:
         return self._chips
@@ -284,8 +284,8 @@ class Place:
 
     def boot(self) -> None:
         """Open the chips, and take what the runtime needs for itself."""
-        others = [place for place in opened() if place is not self and place.tracker is self.tracker]
-        taken = {number for place in others for number in place.numbers}
+        others = [device for device in opened() if device is not self and device.tracker is self.tracker]
+        taken = {number for device in others for number in device.numbers}
         for chip in self._chips:
             if chip.id in taken:
                 self.is_open = False
@@ -316,7 +316,7 @@ class Place:
             self.close()
 
 
-class Device(Place):
+class Device(AnyDevice):
     """One chip, opened by itself."""
 
 
@@ -340,5 +340,5 @@ def create_device(
     return device
 
 
-def close_device(device: Place) -> None:
+def close_device(device: AnyDevice) -> None:
     device.close()

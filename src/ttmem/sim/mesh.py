@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Meshes: several chips with one allocator, and sub-meshes, which have allocators of their own."""
+"""Meshes: several chips with one allocator, and submeshes, which have allocators of their own."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from ttmem.collect.graph_tracker import GraphTracker
 from ttmem.sim.board_types import machine_named
-from ttmem.sim.device import Chip, Options, Place, default_tracker
+from ttmem.sim.device import AnyDevice, Chip, Options, default_tracker
 from ttmem.sim.errors import SimError
 
 _numbers = itertools.count(1)
 
 
-class MeshDevice(Place):
+class MeshDevice(AnyDevice):
     """Chips in rows and columns. A buffer has one address on all of them."""
 
     def __init__(
@@ -38,7 +38,7 @@ class MeshDevice(Place):
         rows, columns = self.shape
         (height, width), (top, left) = shape, offset
         if not (0 < height <= rows - top and 0 < width <= columns - left and top >= 0 and left >= 0):
-            raise SimError(f"a {height}x{width} sub-mesh at {top},{left} does not fit a {rows}x{columns} mesh")
+            raise SimError(f"a {height}x{width} submesh at {top},{left} does not fit a {rows}x{columns} mesh")
         chips = [self._chips[y * columns + x] for y in range(top, top + height) for x in range(left, left + width)]
         options = self.options._replace(system_dram=0, kernel_writes=False)
         submesh = MeshDevice(chips, shape, options, self.tracker, self)
@@ -46,7 +46,7 @@ class MeshDevice(Place):
         return submesh
 
     def close(self) -> None:
-        """A sub-mesh gives back what it holds; with the whole mesh the chips are closed."""
+        """A submesh gives back what it holds; with the whole mesh the chips are closed."""
         for submesh in self._submeshes:
             submesh.close()
         if self.parent is None:

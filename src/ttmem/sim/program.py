@@ -14,7 +14,7 @@ from ttmem.sim.placement import Tracks, rectangles
 
 if TYPE_CHECKING:
     from ttmem.sim.buffer import Buffer
-    from ttmem.sim.device import Place
+    from ttmem.sim.device import AnyDevice
 
 _CB_INDICES = 32
 _numbers = itertools.count(1)
@@ -47,7 +47,7 @@ class CircularBuffer(NamedTuple):
 
 
 class _Compiled:
-    """What a program has become on one place."""
+    """What a program has become on one device or mesh."""
 
     def __init__(self, cbs: Tracks, dfbs: Tracks, ring: RingUse) -> None:
         self.cbs = cbs
@@ -75,7 +75,7 @@ class SimProgram:
         self.scratchpads: list[CircularBuffer] = []
         self.kernels: list[tuple[Kernel, tuple[CoreRange, ...]]] = []
         self.semaphores = 0
-        self._compiled: dict[Place, _Compiled] = {}
+        self._compiled: dict[AnyDevice, _Compiled] = {}
 
     # -- making one ----------------------------------------------------------------------------------------------
 
@@ -156,20 +156,20 @@ class SimProgram:
             cbs[one.buffer_index] = cbs.get(one.buffer_index, 0) | one.cores
         return ring_use(self.groups(), semaphores=self.semaphores, cbs=cbs, dfbs=len(self.dataflow_buffers))
 
-    def is_compiled(self, device: Place) -> bool:
+    def is_compiled(self, device: AnyDevice) -> bool:
         return device in self._compiled
 
-    def addresses(self, device: Place) -> list[int]:
+    def addresses(self, device: AnyDevice) -> list[int]:
         """Where its circular buffers, dataflow buffers and scratchpads lie, in the order they were added."""
         return self._compiled[device].addresses
 
     # -- on a device ---------------------------------------------------------------------------------------------
 
-    def compile(self, device: Place) -> None:
+    def compile(self, device: AnyDevice) -> None:
         """Give every buffer its address and put the kernels on their cores. Only the first time does anything."""
         if device in self._compiled:
             return
-        if any(not set(device.chips).isdisjoint(place.chips) for place in self._compiled):
+        if any(not set(device.chips).isdisjoint(other.chips) for other in self._compiled):
             raise SimError(f"program {self.id} ({self.name}) exists on these chips already, on another mesh")
         base, unit = device.allocator.geometry.l1_base, device.unit
         ring, groups = self.ring(), self.groups()
@@ -186,7 +186,7 @@ class SimProgram:
         if not device.options.kernel_writes:
             self.load_kernels(device, groups)
 
-    def allocate_circular_buffers(self, device: Place, compiled: _Compiled) -> None:
+    def allocate_circular_buffers(self, device: AnyDevice, compiled: _Compiled) -> None:
         for one in self.circular_buffers:
             backing = one.backing
             address = compiled.cbs.place(one.ranges, one.size) if backing is None else backing.address + one.offset
@@ -196,7 +196,7 @@ class SimProgram:
                 tag=f"{self.name} c_{one.buffer_index}",
             )  # fmt: skip
 
-    def allocate_dataflow_buffers(self, device: Place, compiled: _Compiled) -> None:
+    def allocate_dataflow_buffers(self, device: AnyDevice, compiled: _Compiled) -> None:
         for one in self.dataflow_buffers:
             borrowed = one.backing
             address = compiled.dfbs.place(one.ranges, one.size) if borrowed is None else borrowed.address
@@ -212,7 +212,7 @@ class SimProgram:
                 one.ranges, address, one.size, device, program=self.id, tag=f"{self.name} scratchpad"
             )
 
-    def load_kernels(self, device: Place, groups: Sequence[Group]) -> None:
+    def load_kernels(self, device: AnyDevice, groups: Sequence[Group]) -> None:
         """Compute and data-movement binaries together, once for each group of cores that share them."""
         for number, group in enumerate(groups):
             device.tracker.track_kernel_load(
@@ -220,7 +220,7 @@ class SimProgram:
                 cores=group.cores, tag=self.name,
             )  # fmt: skip
 
-    def check(self, device: Place) -> None:
+    def check(self, device: AnyDevice) -> None:
         """tt-metal's checks at every launch: do the program's buffers run into the device's, does it fit the ring?"""
         l1_size, lowest = device.allocator.geometry.l1_size, device.allocator.lowest_l1()
         compiled = self._compiled[device]
@@ -233,12 +233,12 @@ class SimProgram:
         for device in list(self._compiled):
             self.leave(device)
 
-    def leave(self, device: Place) -> None:
-        """The program is gone from one place."""
+    def leave(self, device: AnyDevice) -> None:
+        """The program is gone from one device or mesh."""
         if self.forget(device):
             device.tracker.track_program_destroyed(self.id, device)
 
-    def forget(self, device: Place) -> bool:
+    def forget(self, device: AnyDevice) -> bool:
         """The device is gone, and what the program held there with it; whether it held anything."""
         return self._compiled.pop(device, None) is not None
 
@@ -261,6 +261,6 @@ def create_circular_buffer(
     )
 
 
-def launch_program(device: Place, program: SimProgram) -> None:
+def launch_program(device: AnyDevice, program: SimProgram) -> None:
     """Compile the program if that was not done yet, and make it the one that runs on its cores."""
     device.launch(program)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ttmem.model.core_sets import CoreRange, cores_of, mask_of
 from ttmem.model.kinds import BUFFER_KINDS, Kind
-from ttmem.sim.device import SYSTEM_KERNELS, Chip, Place
+from ttmem.sim.device import SYSTEM_KERNELS, AnyDevice, Chip
 
 _OF_ALLOCATOR = [kind for kind in BUFFER_KINDS if kind is not Kind.HOST]
 _SYSTEM_KINDS = {1: Kind.FABRIC_KERNEL, 2: Kind.DISPATCH_KERNEL}
@@ -39,33 +39,33 @@ class Held:
         }
 
 
-def held(places: Iterable[Place]) -> dict[str, Held]:
-    """By the chip's unique id; closed places hold nothing."""
+def held(devices: Iterable[AnyDevice]) -> dict[str, Held]:
+    """By the unique id of the chip; closed devices hold nothing."""
     chips: dict[str, Held] = {}
-    for place in places:
-        if place.is_open:
-            for chip in place.get_devices():
-                _add(chips.setdefault(chip.unique_id, Held()), place, chip)
+    for device in devices:
+        if device.is_open:
+            for chip in device.get_devices():
+                _add(chips.setdefault(chip.unique_id, Held()), device, chip)
     return chips
 
 
-def _add(sum_: Held, place: Place, chip: Chip) -> None:
-    geometry = place.allocator.geometry
+def _add(sum_: Held, device: AnyDevice, chip: Chip) -> None:
+    geometry = device.allocator.geometry
     grid = [(x, y) for y in range(geometry.grid_y) for x in range(geometry.grid_x)]
-    if not sum_.cores:  # the first place on this chip: what the chip itself was opened with
+    if not sum_.cores:  # the first device on this chip: what the chip itself was opened with
         sum_.cores = {core: Counter({Kind.FIRMWARE: geometry.map_end}) for core in grid}
         sum_.used[Kind.FIRMWARE] = geometry.map_end * len(grid)
         for kernel_type, _, size, cores in SYSTEM_KERNELS:
             sum_.used[_SYSTEM_KINDS[kernel_type]] = size * cores
     for kind in _OF_ALLOCATOR:
-        taken = sum(place.allocator.blocks(kind).live().values())
-        sum_.reserved[kind] += taken * place.allocator.banks(kind)
+        taken = sum(device.allocator.blocks(kind).live().values())
+        sum_.reserved[kind] += taken * device.allocator.banks(kind)
         if kind in (Kind.L1, Kind.L1_SMALL):
             for core in grid:
                 sum_.cores[core][kind] += taken
-    for buffer in place.buffers():
+    for buffer in device.buffers():
         sum_.used[buffer.buffer_type] += buffer.need.pages * buffer.need.page
-    for program in place.programs():
+    for program in device.programs():
         for kind, parts in (
             (Kind.CB, program.circular_buffers),
             (Kind.DFB, program.dataflow_buffers),
@@ -74,10 +74,10 @@ def _add(sum_: Held, place: Place, chip: Chip) -> None:
             for part in parts:
                 if part.backing is None:
                     _add_on_cores(sum_, kind, part.size, part.cores)
-        if not place.options.kernel_writes:
+        if not device.options.kernel_writes:
             for group in program.groups():
                 _add_on_cores(sum_, Kind.KERNEL, group.size, group.cores)
-    for (x, y), size in place.written.items():
+    for (x, y), size in device.written.items():
         _add_on_cores(sum_, Kind.KERNEL, size, mask_of([CoreRange(x, y, x, y)]))
 
 

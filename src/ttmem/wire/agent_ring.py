@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's shared memory, read from outside: ring, live table, places, chips, meters, blobs.
+"""The agent's shared memory, read from outside: ring, live table, meshes, chips, meters, blobs.
 
 The layout is that of native/src/layout.h, written down once there and once here; a test compares the two field by
 field. The file belongs to another process: every number is copied before it is looked at, and nothing read here
@@ -22,31 +22,31 @@ from ttmem.model.validation import MAX_MESH_CHIPS, check_cores, check_device, ch
 
 MAGIC = int.from_bytes(b"ttmemrng", "little")
 VERSION = 4
-NO_SLOT = NO_MESH = NO_BOARD = 0xFFFFFFFF
+NO_SLOT = NO_MESH_ID = NO_BOARD = 0xFFFFFFFF
 SHARED, WHOLESALE, BINARY, RAN, KEPT, PER_CORE = 1, 2, 4, 8, 16, 32
 PROGRAM_FRAME = 255
 
-HEADER_SIZE, PLACE_SIZE, CHIP_SIZE, METERS_SIZE, RECORD_SIZE = 4096, 512, 64, 512, 64
+HEADER_SIZE, MESH_SIZE, CHIP_SIZE, METERS_SIZE, RECORD_SIZE = 4096, 512, 64, 512, 64
 # name, offset, struct code
 HEADER_FIELDS = (
     ("magic", 0, "Q"), ("version", 8, "I"), ("pid", 12, "I"), ("total", 16, "Q"),
-    ("places_at", 24, "I"), ("places", 28, "I"), ("chips_at", 32, "I"), ("chips", 36, "I"),
+    ("meshes_at", 24, "I"), ("meshes", 28, "I"), ("chips_at", 32, "I"), ("chips", 36, "I"),
     ("ring_at", 40, "I"), ("ring_slots", 44, "I"), ("table_at", 48, "I"), ("table_slots", 52, "I"),
     ("blobs_at", 56, "I"), ("blobs_size", 60, "I"), ("started", 64, "Q"), ("coverage", 72, "Q"),
     ("meters_at", 80, "I"), ("meters", 84, "I"),
-    ("head", 128, "Q"), ("table_high", 136, "I"), ("blobs_used", 140, "I"), ("places_used", 144, "I"),
+    ("head", 128, "Q"), ("table_high", 136, "I"), ("blobs_used", 140, "I"), ("meshes_used", 144, "I"),
     ("chips_used", 148, "I"), ("table_full", 152, "Q"), ("blobs_full", 160, "Q"), ("unknown_frees", 168, "Q"),
-    ("replaced", 176, "Q"), ("names", 184, "Q"), ("failures", 192, "Q"), ("places_full", 200, "Q"),
+    ("replaced", 176, "Q"), ("names", 184, "Q"), ("failures", 192, "Q"), ("meshes_full", 200, "Q"),
     ("meters_used", 208, "Q"), ("earlier_frees", 216, "Q"), ("wheel", 256, "256s"), ("trouble", 512, "512s"),
 )  # fmt: skip
 RECORD_FIELDS = (
     ("sequence", 0, "Q"), ("time", 8, "Q"), ("event", 16, "B"), ("kind", 17, "B"), ("layout", 18, "B"),
     ("flags", 19, "B"), ("thread", 20, "I"), ("address", 24, "Q"), ("size", 32, "Q"), ("per_bank", 40, "I"),
-    ("slot", 44, "I"), ("place", 48, "H"), ("core_count", 50, "H"), ("cores", 52, "I"), ("program", 56, "I"),
+    ("slot", 44, "I"), ("mesh", 48, "H"), ("core_count", 50, "H"), ("cores", 52, "I"), ("program", 56, "I"),
     ("name", 60, "I"),
 )  # fmt: skip
-PLACE_FIELDS = (
-    ("turn", 0, "I"), ("state", 4, "I"), ("mesh", 8, "I"), ("whole", 12, "I"), ("chips", 16, "I"),
+MESH_FIELDS = (
+    ("turn", 0, "I"), ("state", 4, "I"), ("mesh_id", 8, "I"), ("parent", 12, "I"), ("chips", 16, "I"),
     ("chip_count", 20, "I"), ("arch", 24, "I"), ("cores", 28, "I"), ("l1_size", 32, "Q"), ("l1_base", 40, "Q"),
     ("dram_base", 48, "Q"), ("buffers_ours", 56, "Q"), ("buffers_theirs", 64, "Q"), ("audits", 72, "Q"),
     ("mismatches", 80, "Q"), ("audited", 88, "Q"), ("map_end", 96, "Q"),
@@ -67,7 +67,7 @@ GAUGES = ("dram_pool", "dram", "l1_pool", "l1", "host", "l1_small", "trace", "cb
           "fabric_kernel", "dispatch_kernel", "firmware")  # fmt: skip
 
 RECORD = Struct("<" + "".join(code for _, _, code in RECORD_FIELDS))
-_PLACE = Struct("<" + "".join(code for _, _, code in PLACE_FIELDS))
+_MESH = Struct("<" + "".join(code for _, _, code in MESH_FIELDS))
 _BANK = Struct("<" + "".join(code for _, _, code in BANK_FIELDS))
 _CHIP = Struct("<" + "".join(code for _, _, code in CHIP_FIELDS))
 _HEADER = {name: (Struct("<" + code), offset) for name, offset, code in HEADER_FIELDS}
@@ -76,7 +76,7 @@ _BLOB_LENGTH = Struct("<I")
 MAX_BLOB = 4096
 _MAX_FILE_BYTES = 1 << 28
 _MAX_RING_SLOTS, _MAX_TABLE_SLOTS, _MAX_BLOB_BYTES = 1 << 16, 1 << 18, 32 << 20  # as the agent makes them
-_MAX_PLACES, _MAX_CHIPS, _MAX_METERS = 256, 256, 257
+_MAX_MESHES, _MAX_CHIPS, _MAX_METERS = 256, 256, 257
 _READ_ATTEMPTS = 100  # of something that its owner may be changing
 
 # UMD's BoardType codes, named as sysfs names them.
@@ -116,7 +116,7 @@ class Record(NamedTuple):
     size: int
     per_bank: int
     slot: int
-    place: int
+    mesh: int  # index of the mesh
     core_count: int
     cores: int
     program: int
@@ -132,7 +132,7 @@ class Cause(NamedTuple):
 
 
 class Bank(NamedTuple):
-    """One class of memory of a place: its banks, and what table and allocator said at the last audit."""
+    """One class of memory of a mesh: its banks, and what table and allocator said at the last audit."""
 
     size: int
     ours: int
@@ -142,13 +142,13 @@ class Bank(NamedTuple):
     unit: int
 
 
-class Place(NamedTuple):
-    """A mesh, part of one, or a chip by itself, with the allocator that rules there."""
+class Mesh(NamedTuple):
+    """A mesh or submesh, with its geometry and its last audit. A chip that was opened by itself is a 1x1 mesh."""
 
     turn: int
     state: int
-    mesh: int
-    whole: int
+    mesh_id: int  # of the MeshDevice; NO_MESH_ID for a chip that was opened by itself
+    parent: int  # index of the mesh whose allocator it uses: its own unless it is a submesh
     chips: int
     chip_count: int
     arch: int
@@ -189,7 +189,7 @@ class RingError(ValueError):
 
 
 class Ring:
-    """A reader's view of one agent's memory. The reader keeps its own place in the ring; the agent knows of none."""
+    """A reader's view of one agent's memory. The reader keeps its own position in the ring; the agent knows of none."""
 
     def __init__(self, fd: int) -> None:
         """Takes the descriptor over, also if it is refused."""
@@ -209,7 +209,7 @@ class Ring:
         self._ring_at, self.slots = layout["ring_at"], layout["ring_slots"]
         self._table_at, self._table_slots = layout["table_at"], layout["table_slots"]
         self._blobs_at, self._blobs_size = layout["blobs_at"], layout["blobs_size"]
-        self._places_at, self.place_count = layout["places_at"], layout["places"]
+        self._meshes_at, self.mesh_count = layout["meshes_at"], layout["meshes"]
         self._chips_at, self._chip_count = layout["chips_at"], layout["chips"]
         self._meters_at, self._meter_count = layout["meters_at"], layout["meters"]
         self._head, self._head_at = _HEADER["head"]
@@ -358,25 +358,25 @@ class Ring:
             known = self._causes[number] = Cause(tag or None, shape or None, stack or None)
         return known
 
-    def place(self, number: int) -> Place:
-        """A place as it is now. Its ``turn`` is odd if its writer is amid a change, or was killed amid one."""
-        if not 0 <= number < self.place_count:
-            raise RingError(f"there is no place {number}")
-        at = self._places_at + number * PLACE_SIZE
+    def mesh(self, number: int) -> Mesh:
+        """A mesh as it is now. Its ``turn`` is odd if its writer is amid a change, or was killed amid one."""
+        if not 0 <= number < self.mesh_count:
+            raise RingError(f"there is no mesh {number}")
+        at = self._meshes_at + number * MESH_SIZE
         for _ in range(_READ_ATTEMPTS):
-            raw = self._bytes(at, PLACE_SIZE)
-            fields = _PLACE.unpack_from(raw)
+            raw = self._bytes(at, MESH_SIZE)
+            fields = _MESH.unpack_from(raw)
             (turn,) = _BLOB_LENGTH.unpack(self._bytes(at, _BLOB_LENGTH.size))
             if turn == fields[0] and not turn & 1:
                 break
         banks = tuple(Bank._make(_BANK.unpack_from(raw, BANKS_AT + i * BANK_SIZE)) for i in range(BANK_COUNT))
-        return Place._make((*fields, banks))
+        return Mesh._make((*fields, banks))
 
-    def places(self) -> list[Place]:
-        return [self.place(number) for number in range(min(self.field("places_used"), self.place_count))]
+    def meshes(self) -> list[Mesh]:
+        return [self.mesh(number) for number in range(min(self.field("meshes_used"), self.mesh_count))]
 
-    def chips_of(self, place: Place) -> list[RingChip]:
-        raw = self.blob(place.chips)
+    def chips_of(self, mesh: Mesh) -> list[RingChip]:
+        raw = self.blob(mesh.chips)
         if len(raw) > 2 * MAX_MESH_CHIPS:
             raise RingError(f"a mesh of {len(raw) // 2} chips; there can be {MAX_MESH_CHIPS}")
         chips = [self.chip(int.from_bytes(raw[i : i + 2], "little")) for i in range(0, len(raw) - 1, 2)]
@@ -415,7 +415,7 @@ class Ring:
         if read["version"] != VERSION:
             raise RingError(f"it is version {read['version']}, this reader knows version {VERSION}")
         for name, count, each, most in (
-            ("places_at", "places", PLACE_SIZE, _MAX_PLACES), ("chips_at", "chips", CHIP_SIZE, _MAX_CHIPS),
+            ("meshes_at", "meshes", MESH_SIZE, _MAX_MESHES), ("chips_at", "chips", CHIP_SIZE, _MAX_CHIPS),
             ("meters_at", "meters", METERS_SIZE, _MAX_METERS), ("ring_at", "ring_slots", RECORD_SIZE, _MAX_RING_SLOTS),
             ("table_at", "table_slots", RECORD_SIZE, _MAX_TABLE_SLOTS), ("blobs_at", "blobs_size", 1, _MAX_BLOB_BYTES),
         ):  # fmt: skip
@@ -464,18 +464,18 @@ def _checked_size(fd: int) -> int:
     return size
 
 
-def geometry_of(place: Place, grid: int) -> Geometry | None:
-    """The live geometry of a place's chips; ``grid`` is its compute grid as a core mask. None if that is not known."""
+def geometry_of(mesh: Mesh, grid: int) -> Geometry | None:
+    """The live geometry of a mesh's chips; ``grid`` is its compute grid as a core mask. None if that is not known."""
     if not grid:
         return None
-    arch = Arch(place.arch) if place.arch in Arch._value2member_map_ else Arch.UNKNOWN
+    arch = Arch(mesh.arch) if mesh.arch in Arch._value2member_map_ else Arch.UNKNOWN
     rows = [(grid >> ROW * y) & (1 << ROW) - 1 for y in range(MAX_Y)]
     width = max(row.bit_length() for row in rows)
     height = max(y + 1 for y, row in enumerate(rows) if row)
-    dram, small, trace = place.banks[0], place.banks[3], place.banks[4]
+    dram, small, trace = mesh.banks[0], mesh.banks[3], mesh.banks[4]
     geometry = Geometry(
-        arch, width, height, place.l1_size, place.l1_base, place.map_end or place.l1_base, dram.banks,
-        place.dram_base + dram.size + trace.size, small.size, trace.size, True,
+        arch, width, height, mesh.l1_size, mesh.l1_base, mesh.map_end or mesh.l1_base, dram.banks,
+        mesh.dram_base + dram.size + trace.size, small.size, trace.size, True,
     )  # fmt: skip
     check_geometry(geometry)
     return geometry

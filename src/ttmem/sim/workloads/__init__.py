@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from ttmem.sim.board_types import machine_named
-from ttmem.sim.device import Place, create_device
+from ttmem.sim.device import AnyDevice, create_device
 from ttmem.sim.errors import SimError
 from ttmem.sim.mesh import create_mesh_device
 
@@ -26,7 +26,7 @@ class WorkerPart(NamedTuple):
         count = min(machine.linked, machine.chips // self.parts)
         return range(self.number * count, (self.number + 1) * count)
 
-    def open(self, *, l1_small_size: int = 0, trace_region_size: int = 0, system_dram: int = 0) -> Place:
+    def open(self, *, l1_small_size: int = 0, trace_region_size: int = 0, system_dram: int = 0) -> AnyDevice:
         """The device of this share, or the mesh if it is several."""
         if len(self.chips) == 1:
             return create_device(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ttmem.collect.memory import phase
 from ttmem.model.kinds import Kind
 from ttmem.sim.buffer import Buffer, allocate_tensor
-from ttmem.sim.device import Place
+from ttmem.sim.device import AnyDevice
 from ttmem.sim.tensors import Dtype, MemoryConfig, MemoryLayout, TensorSpec
 from ttmem.sim.workloads import HELD, Steps, WorkerPart
 from ttmem.sim.workloads.operations import BF8_TILE, BF16_TILE, eltwise, matmul, operation
@@ -63,7 +63,7 @@ def run(part: WorkerPart, rounds: int) -> Steps:
         yield "cleared the program cache"
 
 
-def _weights(device: Place) -> Iterator[tuple[str, TensorSpec]]:
+def _weights(device: AnyDevice) -> Iterator[tuple[str, TensorSpec]]:
     """Each weight as one device holds it; as many layers as fit, for not every board is large enough for all."""
     ways = len(device.get_devices())
 
@@ -88,7 +88,7 @@ def _weights(device: Place) -> Iterator[tuple[str, TensorSpec]]:
             yield f"layers.{number}.{name}", spec
 
 
-def _grow(device: Place, block: int) -> list[Buffer]:
+def _grow(device: AnyDevice, block: int) -> list[Buffer]:
     """One more block of keys and values for every layer and user."""
     ways = len(device.get_devices())
     spec = TensorSpec((_BATCH, max(1, _HEADS // ways), _BLOCK, _HEAD), Dtype.BFLOAT8_B)
@@ -96,7 +96,7 @@ def _grow(device: Place, block: int) -> list[Buffer]:
     return [allocate_tensor(device, spec, tag=tag) for tag in tags]
 
 
-def _forward(device: Place, stage: str, block: int) -> None:
+def _forward(device: AnyDevice, stage: str, block: int) -> None:
     """All layers use the same programs; activations live in L1 for as long as they are needed."""
     grid = device.grid
     for _ in range(2):  # every further layer would do exactly the same

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the agent that deals with places: meshes, their allocators and geometry, from opening to closing.
+// The part of the agent that deals with meshes: their allocators and geometry, from opening to closing.
 #include <cstring>
 #include <unordered_map>
 
@@ -43,7 +43,7 @@ uint16_t Agent::find_allocator(void* allocator) noexcept {
     }
     const uint32_t* found = allocators_.find(reinterpret_cast<uint64_t>(allocator));
     if (found == nullptr) {
-        return kNowhere;
+        return kNoMesh;
     }
     last_allocator_ = allocator;
     last_found_ = static_cast<uint16_t>(*found);
@@ -56,14 +56,14 @@ uint16_t Agent::find_device(void* device) const noexcept {
             return static_cast<uint16_t>(i);
         }
     }
-    return kNowhere;
+    return kNoMesh;
 }
 
 uint16_t Agent::home_of(const Metal& metal, void* allocator, void* device) {
     {
         Locked held(store.lock);
         uint16_t found = allocator != nullptr ? find_allocator(allocator) : find_device(device);
-        if (found != kNowhere) {
+        if (found != kNoMesh) {
             return found;
         }
     }
@@ -99,7 +99,7 @@ uint16_t Agent::chip_index(const Metal& metal, void* device) {
         }
     }
     if (header->chips_used == kChips) {
-        return kNowhere;
+        return kNoMesh;
     }
     Chip& chip = store.chips()[header->chips_used];
     chip.unique_id = unique;
@@ -112,23 +112,23 @@ uint16_t Agent::chip_index(const Metal& metal, void* device) {
 
 uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device, const Seen* first) {
     if (device == nullptr) {
-        return kNowhere;
+        return kNoMesh;
     }
     Home home{};
     home.device = device;
-    bool mesh = is_mesh(metal, device);
+    bool several = is_mesh(metal, device);
     if (allocator == nullptr) {
-        Call getter = mesh ? kCall_mesh_allocator : kCall_chip_allocator;
+        Call getter = several ? kCall_mesh_allocator : kCall_chip_allocator;
         void** owner = metal.call<void**>(getter, device);
         allocator = owner == nullptr ? nullptr : *owner;
         if (allocator == nullptr) {
-            return kNowhere;
+            return kNoMesh;
         }
     }
     home.allocator = allocator;
-    uint32_t mesh_id = kNoMesh;
+    uint32_t mesh_id = kNoMeshId;
     home.rows = home.columns = 1;
-    if (mesh) {
+    if (several) {
         mesh_id = metal.call<uint32_t>(kCall_mesh_id, device);
         for (void* chip : metal.copy_of<std::vector<void*>>(kCall_mesh_devices, device)) {
             home.chips.push_back(chip_index(metal, chip));
@@ -141,91 +141,91 @@ uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device, con
     } else {
         home.chips.push_back(chip_index(metal, device));
     }
-    Place place{};
-    place.state = 1;
-    place.mesh = mesh_id;
-    place.chip_count = static_cast<uint32_t>(home.chips.size());
-    place.arch = virtual_call(device, kArch);
+    Mesh mesh{};
+    mesh.state = 1;
+    mesh.mesh_id = mesh_id;
+    mesh.chip_count = static_cast<uint32_t>(home.chips.size());
+    mesh.arch = virtual_call(device, kArch);
     home.unit = metal.call<uint32_t>(kCall_alignment, allocator, 0u);
     for (int type : kTypes) {
-        Bank& bank = place.banks[type];
+        Bank& bank = mesh.banks[type];
         bank.banks = metal.call<uint32_t>(kCall_num_banks, allocator, &type);
         bank.size = bank.banks == 0 ? 0 : metal.call<uint64_t>(kCall_bank_size, allocator, &type);
         bank.unit = home.unit;
     }
     uint8_t l1 = 0, dram = 1;  // HalMemType
-    place.l1_base = metal.call<uint64_t>(kCall_base_address, allocator, &l1);
-    place.dram_base = metal.call<uint64_t>(kCall_base_address, allocator, &dram);
-    place.l1_size = place.l1_base + place.banks[1].size + place.banks[3].size;
-    if (metal.has(kCall_max_unreserved) && place.l1_size > 0) {
+    mesh.l1_base = metal.call<uint64_t>(kCall_base_address, allocator, &l1);
+    mesh.dram_base = metal.call<uint64_t>(kCall_base_address, allocator, &dram);
+    mesh.l1_size = mesh.l1_base + mesh.banks[1].size + mesh.banks[3].size;
+    if (metal.has(kCall_max_unreserved) && mesh.l1_size > 0) {
         uint64_t unreserved = metal.call<uint32_t>(kCall_max_unreserved);
-        place.map_end = unreserved < place.l1_size ? place.l1_size - unreserved : 0;
+        mesh.map_end = unreserved < mesh.l1_size ? mesh.l1_size - unreserved : 0;
     }
-    home.grid = cores_with_banks(metal, allocator, place.banks[1].banks);
-    count_earlier(metal, place, home, first);
+    home.grid = cores_with_banks(metal, allocator, mesh.banks[1].banks);
+    count_earlier(metal, mesh, home, first);
 
     Locked held(store.lock);
     uint16_t found = find_allocator(allocator);
     Header* header = store.header();
-    if (found != kNowhere) {
+    if (found != kNoMesh) {
         return found;
     }
-    uint16_t index = free_place();
-    if (index == kNowhere) {
-        header->places_full++;
+    uint16_t index = free_mesh();
+    if (index == kNoMesh) {
+        header->meshes_full++;
         return index;
     }
-    place.whole = index;
-    place.chips = store.blob(home.chips.data(), static_cast<uint32_t>(home.chips.size() * 2));
-    place.cores = store.core_set(home.grid);
+    mesh.parent = index;
+    mesh.chips = store.blob(home.chips.data(), static_cast<uint32_t>(home.chips.size() * 2));
+    mesh.cores = store.core_set(home.grid);
     if (!allocators_.insert(reinterpret_cast<uint64_t>(allocator), index)) {
-        return kNowhere;
+        return kNoMesh;
     }
     unfollowed_.erase(reinterpret_cast<uint64_t>(allocator));
     uint64_t before = 0;
     for (uint64_t bytes : home.earlier) {
         before += bytes;
     }
-    set_place(index, place, std::move(home));
+    set_mesh(index, mesh, std::move(home));
     store.append(Event::kOpened, [&](Record& r) {
-        r.place = index;
+        r.mesh = index;
         r.size = before;
     });
     return index;
 }
 
-// A new place, or when there are no more the one that was closed longest ago.
-uint16_t Agent::free_place() const noexcept {
-    if (homes_.size() < kPlaces) {
+// A new mesh, or when there are no more the one that was closed longest ago.
+uint16_t Agent::free_mesh() const noexcept {
+    if (homes_.size() < kMeshes) {
         return static_cast<uint16_t>(homes_.size());
     }
-    for (uint32_t step = 1; step <= kPlaces; step++) {
-        uint16_t index = static_cast<uint16_t>((last_place_ + step) % kPlaces);
-        if (store.places()[index].state == 2) {
+    for (uint32_t step = 1; step <= kMeshes; step++) {
+        uint16_t index = static_cast<uint16_t>((last_mesh_ + step) % kMeshes);
+        if (store.meshes()[index].state == 2) {
             return index;
         }
     }
-    return kNowhere;
+    return kNoMesh;
 }
 
-void Agent::set_place(uint16_t index, const Place& place, Home&& home) {
-    store.metering.settle(index, place, home.chips);
+void Agent::set_mesh(uint16_t index, const Mesh& mesh, Home&& home) {
+    store.metering.settle(index, mesh, home.chips);
     if (index == homes_.size()) {
         homes_.push_back(std::move(home));
     } else {
         homes_[index] = std::move(home);
     }
-    last_place_ = index;
-    Place& there = store.places()[index];
+    last_mesh_ = index;
+    Mesh& there = store.meshes()[index];
     uint32_t turn = __atomic_add_fetch(&there.turn, 1, __ATOMIC_ACQ_REL);
-    there = place;
+    there = mesh;
     there.turn = turn;
     __atomic_add_fetch(&there.turn, 1, __ATOMIC_ACQ_REL);
     Header* header = store.header();
-    header->places_used = header->places_used > index ? header->places_used : index + 1u;
+    header->meshes_used = header->meshes_used > index ? header->meshes_used : index + 1u;
 }
 
-uint16_t Agent::part_of(uint16_t index, const uint32_t range[4]) {
+uint16_t Agent::submesh_of(uint16_t index, const uint32_t range[4]) {
     Home& home = homes_[index];
     if (uint64_t{home.rows} * home.columns != home.chips.size() || range[2] >= home.rows || range[3] >= home.columns) {
         return index;  // a mesh over several hosts: which of its chips are ours is not for us to guess
@@ -241,21 +241,21 @@ uint16_t Agent::part_of(uint16_t index, const uint32_t range[4]) {
     }
     uint32_t blob = store.blob(chips.data(), static_cast<uint32_t>(chips.size() * 2));
     for (size_t i = 0; i < homes_.size(); i++) {
-        if (store.places()[i].whole == index && store.places()[i].chips == blob && store.places()[i].state == 1) {
+        if (store.meshes()[i].parent == index && store.meshes()[i].chips == blob && store.meshes()[i].state == 1) {
             return static_cast<uint16_t>(i);
         }
     }
-    uint16_t made = free_place();
-    if (made == kNowhere || blob == 0) {
+    uint16_t made = free_mesh();
+    if (made == kNoMesh || blob == 0) {
         return index;
     }
-    Place place = store.places()[index];
-    place.chips = blob;
-    place.chip_count = static_cast<uint32_t>(chips.size());
+    Mesh mesh = store.meshes()[index];
+    mesh.chips = blob;
+    mesh.chip_count = static_cast<uint32_t>(chips.size());
     Home part{};
     part.grid = home.grid;
     part.chips = std::move(chips);
-    set_place(made, place, std::move(part));
+    set_mesh(made, mesh, std::move(part));
     return made;
 }
 
@@ -275,21 +275,21 @@ void Agent::closing(const Metal& metal, void* mesh) {
     {
         Locked held(store.lock);
         index = find_device(mesh);
-        allocator = index == kNowhere ? nullptr : homes_[index].allocator;
+        allocator = index == kNoMesh ? nullptr : homes_[index].allocator;
     }
     if (allocator != nullptr) {
         audit(metal, index, allocator, 0);
     }
     Locked held(store.lock);
     if (allocator != nullptr && homes_[index].allocator == allocator) {
-        store.append(Event::kClosing, [&](Record& r) { r.place = index; });
+        store.append(Event::kClosing, [&](Record& r) { r.mesh = index; });
     }
 }
 
 void Agent::closed(const Metal&, void* mesh) noexcept {
     Locked held(store.lock);
     uint16_t index = find_device(mesh);
-    if (index != kNowhere) {
+    if (index != kNoMesh) {
         close_home(index);
     }
 }
@@ -301,10 +301,10 @@ void Agent::close_home(uint16_t index) {
             drop(program);
         }
     }
-    store.append(Event::kClosed, [&](Record& r) { r.place = index; });
+    store.append(Event::kClosed, [&](Record& r) { r.mesh = index; });
     for (size_t i = 0; i < homes_.size(); i++) {
-        if (store.places()[i].state == 1 && (i == index || store.places()[i].whole == index)) {
-            store.places()[i].state = 2;
+        if (store.meshes()[i].state == 1 && (i == index || store.meshes()[i].parent == index)) {
+            store.meshes()[i].state = 2;
             if (homes_[i].allocator != nullptr) {
                 uint64_t allocator = reinterpret_cast<uint64_t>(homes_[i].allocator);
                 allocators_.erase(allocator);
