@@ -21,6 +21,7 @@ import sys
 
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError
+from ttmem.cli.options import add_stacks, stack_frames
 from ttmem.model.kinds import Pool
 from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import counts_text
@@ -34,7 +35,6 @@ from ttmem.show.run_text import render
 
 LEAKED, OVER_BUDGET, NOT_SEEN = 3, 4, 5
 BY = ("op", "line", "shape", "kind", "program")
-DEPTH = 24
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,10 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail-on-leak", action="store_true", help="exit 3 if tensors are left when the devices close")
     parser.add_argument("--max-l1", metavar="SIZE", type=_size, help="exit 4 if buffers took more L1 on a chip")
     parser.add_argument("--max-dram", metavar="SIZE", type=_size, help="exit 4 if buffers took more DRAM on a chip")
-    parser.add_argument("--stacks", action="store_true", help="take the Python stack and tensor shape of each buffer")
-    parser.add_argument(
-        "--depth", type=_depth, default=DEPTH, metavar="N", help=f"frames of a stack, 1 to 64 (default {DEPTH})"
-    )
+    add_stacks(parser)
     parser.add_argument(
         "--by", choices=BY, help="put what was live at the peak together by this (default: line with --stacks, else op)"
     )
@@ -64,12 +61,6 @@ def _size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _depth(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 64:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of frames from 1 to 64")
-    return int(text)
-
-
 def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
@@ -80,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
     gc.set_threshold(10_000, 5, 1_000_000)  # as the server does, and for the same reason
     with _collector(args.record) as collector:
         try:
-            stacks = args.depth if args.stacks else None
-            ended = launch(command, collector, os.environ, args.socket, stacks=stacks)
+            ended = launch(command, collector, os.environ, args.socket, stacks=stack_frames(args))
         except AgentMissing as error:
             raise CommandError(str(error)) from None
         except LaunchError as error:
