@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 0
 CMAKE   = $(or $(shell command -v cmake),$(abspath $(BIN)/cmake))
 NATIVE := native/CMakeLists.txt native/agent.map $(wildcard native/src/*)
 CXX_SOURCES := $(wildcard native/src/*.cpp native/src/*.h native/tests/*.cpp native/tests/*.h)
-SOURCES := src tests benchmarks docs
+SOURCES := src tests benchmarks docs examples
 JOBS   := $(shell nproc)
 # Older thread sanitizers do not start where addresses are randomised more than they expect.
 STEADY := $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)

@@ -78,8 +78,8 @@ def test_bash_completes_commands_and_options(folder: Path) -> None:
     script = folder / "ttmem.bash"
     script.write_text(_ttmem("completion", "bash").stdout)
     ask = (
-        "source {script}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_TYPE=9; COMP_LINE='{words}';"
-        " COMP_POINT=${{#COMP_LINE}}; complete -p ttmem >/dev/null; _shtab_ttmem; echo ${{COMPREPLY[@]}}"
+        "source {script}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_TYPE=9;"
+        " COMP_LINE='{words}'; COMP_POINT=${{#COMP_LINE}}; _shtab_ttmem; echo ${{COMPREPLY[@]}}"
     )
     for words, expected in (
         ("ttmem le", "leaks"),
