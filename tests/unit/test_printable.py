@@ -27,6 +27,7 @@ from ttmem.analyze.verdicts import verdict_on
 from ttmem.cli import import_, replay
 from ttmem.doctor.findings import Finding
 from ttmem.doctor.hook_coverage import Coverage, Function, Kinds
+from ttmem.documents import explanation
 from ttmem.documents.dump import kernels_text, remaining_text
 from ttmem.documents.leaks import leaks_text
 from ttmem.imports.detection import read as read_capture
@@ -223,11 +224,9 @@ def _reports(code: int) -> Iterator[Any]:
         one = one._replace(extra=extra._replace(stack=f"{HOSTILE}\n{HOSTILE}", shape=HOSTILE))
         refused = Failed(0, OUT_OF_MEMORY, HOSTILE, HOSTILE)
         story.tell(opened, 1, one, part(Kind.CB, 3, 8, HOSTILE), part(Kind.KERNEL, 4, 8, HOSTILE), refused)
-        yield story.report(code, {9: HOSTILE})
+        yield story.report(code, {9: HOSTILE}).document
         story.ends(opened)
-        report = story.report(code, {9: HOSTILE})
-        report.command = [HOSTILE]
-        yield report
+        yield {**story.report(code, {9: HOSTILE}).document, "command": [HOSTILE]}
 
 
 def test_explain() -> None:
@@ -239,7 +238,7 @@ def test_explain() -> None:
     for failure in (Clash(Kind.CB, 1234, GRID, low, low + 20_000), out_of_memory()):
         verdict = verdict_on(failure, scene)._replace(tag=HOSTILE, line=HOSTILE)
         for style in STYLES:
-            text = explain.render([(HOSTILE, verdict)], 3, style)
+            text = explain.render(explanation.document("x.log", 3, [(HOSTILE, 1, verdict)]), style)
             assert_printable(text)
             assert "evil" in text
 

@@ -81,7 +81,7 @@ def advice(verdict: Verdict, what: str) -> Advice:
 
 
 def text(verdict: Verdict) -> str:
-    return render([("x", verdict)], 1, Style(width=1000))
+    return render(data.document("x.log", 1, [("x", 1, verdict)]), Style(width=1000))
 
 
 def full(**more: Any) -> OutOfMemory:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ttmem.account.call_sites import line_of, short
+from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Chip, Source
 from ttmem.account.size_extremes import Sizes
 from ttmem.analyze.sizing import BankFreeSpace, Figures, SizingLine, advise
+from ttmem.documents.common_text import short_line
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.model.kinds import KINDS, Kind
 
@@ -72,4 +73,4 @@ def _name(fold: RingFold, blob: int) -> str | None:
         cause = fold.ring.cause(blob)
     except ValueError:  # the memory is closed
         return None
-    return " ".join(filter(None, (cause.tag, short(line_of(cause.stack))))) or None
+    return " ".join(filter(None, (cause.tag, short_line(line_of(cause.stack))))) or None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from ttmem.account.call_sites import short
+from ttmem.documents.common_text import short_line
 from ttmem.model.units import human
 from ttmem.show.breakdown_table import NONE, WORDS
 from ttmem.show.text import Style
@@ -71,7 +71,7 @@ class BreakdownList:
         return out
 
     def _texts(self, row: Json, by: str, whole: int, style: Style) -> dict[str, tuple[str, str]]:
-        key = short(row[by]) if by == "line" else row[by]
+        key = short_line(row[by]) if by == "line" else row[by]
         part = row["bytes"] / whole
         bar = FineBars(ascii=style.ascii).bar(part, _BAR)[0].rstrip("░.") or ("#" if part else "")
         largest = max(row["kinds"], key=row["kinds"].__getitem__, default="")
