@@ -25,9 +25,10 @@ from tests.unit.test_verdicts import full as out_of_memory
 from ttmem.analyze.failure_types import Clash
 from ttmem.analyze.verdicts import verdict_on
 from ttmem.cli import import_, replay
+from ttmem.doctor.checks import document
 from ttmem.doctor.findings import Finding
 from ttmem.doctor.hook_coverage import Coverage, Function, Kinds
-from ttmem.documents import explanation
+from ttmem.documents import explanation, metal_reports
 from ttmem.documents.dump import kernels_text, remaining_text
 from ttmem.documents.leaks import leaks_text
 from ttmem.imports.detection import read as read_capture
@@ -170,15 +171,15 @@ def test_reports(tmp_path: Path) -> None:
     from tests.unit.test_reports_text import SAMPLES
     from ttmem.sources.memory_reports import read
 
-    document = reports.document(read(str(SAMPLES)), HOSTILE, NOW, None, HOSTILE)
-    for field, hostile in poisoned(json.loads(json.dumps(document))):
+    found = metal_reports.document(read(str(SAMPLES)), HOSTILE, NOW, None, HOSTILE)
+    for field, hostile in poisoned(json.loads(json.dumps(found))):
         try:
             assert_printable(reports.render(hostile), field)
         except KeyError:
             assert field.rpartition(".")[2] in OURS, field
 
 
-# -- what is rendered from objects -------------------------------------------------------------------------------
+# -- documents that no server makes -------------------------------------------------------------------------------
 
 
 def _findings() -> list[Finding]:
@@ -187,7 +188,7 @@ def _findings() -> list[Finding]:
 
 @pytest.mark.parametrize("verbose", [True, False])
 def test_doctor(verbose: bool) -> None:
-    for field, hostile in poisoned(_findings()):
+    for field, hostile in poisoned(document(_findings())):
         if field.rpartition(".")[2] not in OURS:
             assert_printable(doctor.render(hostile, verbose=verbose), field)
 
@@ -198,7 +199,7 @@ def test_doctor_wheel(verbose: bool) -> None:
     coverage = Coverage(
         "/lib/libtt_metal.so", [Kinds("buffers", None), Kinds("kernels", "no x")], {"x": ["y"]}, functions
     )
-    for field, hostile in poisoned(coverage):
+    for field, hostile in poisoned(coverage.document()):
         if field.rpartition(".")[2] not in OURS:
             assert_printable(wheel.render(hostile, verbose=verbose), field)
 

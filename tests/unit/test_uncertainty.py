@@ -23,6 +23,7 @@ from ttmem.account.uncertainty import added
 from ttmem.doctor.snapshot_checks import losses
 from ttmem.documents.dump import DumpBuilder, remaining_text
 from ttmem.documents.leaks import leaks_text
+from ttmem.documents.metal_reports import tracked
 from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.events import Allocated, Audited, DeviceOpened, Event, Extra, Freed, ProcessExited, Uncertain
 from ttmem.model.geometry import BOARDS
@@ -33,7 +34,6 @@ from ttmem.model.validation import MAX_COUNT
 from ttmem.recording.event_file import EventFileReader, EventFileWriter
 from ttmem.run.budget_verdicts import Limits, judge
 from ttmem.server import metrics
-from ttmem.show.reports_text import tracked
 from ttmem.show.run_text import render as render_run
 from ttmem.show.smi_screen import render as render_smi
 from ttmem.show.text import Style
