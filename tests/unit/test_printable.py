@@ -120,7 +120,7 @@ def _dump(what: str) -> Any:
 
 DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
     "smi": (lambda: world(4).snapshot, lambda found, style: smi.render(found, style)),
-    "smi of one chip": (lambda: world(1).snapshot, lambda found, style: smi.render(found, style, whole=True)),
+    "smi of one chip": (lambda: world(1).snapshot, lambda found, style: smi.render(found, style, in_full=True)),
     "smi without a server": (lambda: world(0).snapshot, lambda found, style: smi.render(found, style)),
     "csv": (lambda: world(4).snapshot, lambda found, style: csv.rows(found).replace("\r\n", "\n")),
     "dump": (lambda: _dump("all"), lambda found, style: remaining_text(found)),

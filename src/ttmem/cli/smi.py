@@ -117,7 +117,7 @@ class _View:
         from ttmem.show.text import style_of
 
         style = style_of(sys.stdout, ascii=self._args.ascii, colour=not self._args.no_color)
-        return self._shown(lambda snapshot: render(snapshot, style, whole=bool(self._wanted)))
+        return self._shown(lambda snapshot: render(snapshot, style, in_full=bool(self._wanted)))
 
     def _shown(self, form: Callable[[Json], str]) -> str:
         """A new snapshot in some form."""

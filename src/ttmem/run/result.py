@@ -57,7 +57,7 @@ def result_of(command: Sequence[str], ended: Ended, session: Session, host: str)
             counters=rings.counters(),
             ledger=session.ledger,
             at_peak=account_of(at_peak, programs_behind(at_peak)),
-            peak_time=session.whole.peak.time,
+            peak_time=session.all_chips.peak.time,
             at_end=account_of(left, session.programs_left()),
             left_known=not rings.blind,
             left_earlier=earlier,

@@ -34,10 +34,10 @@ def advice(kept: Iterable[tuple[Source, RingFold]]) -> Iterator[Advice]:
 
 
 def _merged(fold: RingFold) -> list[Sizes]:
-    """Of whole accounts only; chips that were opened again and again with the same sizes are told of once."""
+    """One entry for all openings of the same chips with the same sizes; only accounts that are complete."""
     found: dict[tuple[object, ...], Sizes] = {}
     for sizes in fold.sizes or ():
-        if sizes.whole and not fold.lost:
+        if sizes.complete and not fold.lost:
             found.setdefault((sizes.numbers, sizes.geometry), Sizes(sizes.geometry, sizes.unit)).merge(sizes)
     return list(found.values())
 
