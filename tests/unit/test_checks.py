@@ -57,11 +57,11 @@ def test_a_machine_in_a_folder_is_examined_whole(folder: Path) -> None:
         assert finding.todo is not None or finding.level in ("ok", "unknown")
 
 
-def talks(scene: DoctorContext) -> Iterator[Message]:
+def talks(context: DoctorContext) -> Iterator[Message]:
     yield ok("a", "fine")
 
 
-def stumbles(scene: DoctorContext) -> Iterator[Message]:
+def stumbles(context: DoctorContext) -> Iterator[Message]:
     yield warning("b", "odd", "mend it")
     raise RuntimeError("the ground was uneven")
 

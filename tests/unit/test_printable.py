@@ -235,9 +235,9 @@ def test_explain() -> None:
     account.l1(low, 100_000, tag=HOSTILE, shape=HOSTILE, stack=f"{HOSTILE}\n{HOSTILE}")
     account.apply(ProgramCompiled(0, 9, 0, 1234, HOSTILE))
     account.circular(9, N150.l1_base, 320_000, HOSTILE)
-    scene = account.scene
+    layout = account.layout
     for failure in (Clash(Kind.CB, 1234, GRID, low, low + 20_000), out_of_memory()):
-        verdict = verdict_on(failure, scene)._replace(tag=HOSTILE, line=HOSTILE)
+        verdict = verdict_on(failure, layout)._replace(tag=HOSTILE, line=HOSTILE)
         for style in STYLES:
             text = explain.render(explanation.document("x.log", 3, [(HOSTILE, 1, verdict)]), style)
             assert_printable(text)
