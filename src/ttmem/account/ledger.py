@@ -72,9 +72,9 @@ class Ledger(AccountState):
     4096
     """
 
-    def __init__(self, limits: Limits = Limits(), whole: TotalWithContents | None = None) -> None:
-        """``whole`` is a total of the caller's in which the buffers of all chips are to count."""
-        super().__init__(limits, whole)
+    def __init__(self, limits: Limits = Limits(), all_chips: TotalWithContents | None = None) -> None:
+        """``all_chips`` is a total of the caller's in which the buffers of every chip are counted."""
+        super().__init__(limits, all_chips)
         self._max_size = limits.size
         self._max_allocations = limits.allocations_per_process
 

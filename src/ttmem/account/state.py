@@ -43,11 +43,11 @@ class Limits(NamedTuple):
 class AccountState:
     """Chips, processes, and what they hold."""
 
-    def __init__(self, limits: Limits = Limits(), whole: TotalWithContents | None = None) -> None:
-        """``whole`` is a total of the caller's in which the buffers of all chips are to count."""
+    def __init__(self, limits: Limits = Limits(), all_chips: TotalWithContents | None = None) -> None:
+        """``all_chips`` is a total of the caller's in which the buffers of every chip are counted."""
         self.limits = limits
         self.seq = 0  # of the event that was applied last
-        self.chips = Chips(limits.chips, whole)
+        self.chips = Chips(limits.chips, all_chips)
         self.processes: dict[tuple[int, int | None, int], Process] = {}
         self.departed: deque[Process] = deque()
         self.dead_allocations = DeadProcesses(limits.dead_allocations)

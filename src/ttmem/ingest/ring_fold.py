@@ -377,7 +377,7 @@ class RingFold:
         mesh = self.ring.mesh(number)
         geometry = geometry_of(mesh, self.ring.mask(mesh.cores))
         if self.sizes is not None and geometry is not None and number not in self._sizes:
-            sizes = self._sizes[number] = Sizes(geometry, mesh.banks[_L1].unit, whole=not before)
+            sizes = self._sizes[number] = Sizes(geometry, mesh.banks[_L1].unit, complete=not before)
             if mesh.mesh_id != NO_MESH_ID:
                 sizes.has_bank(_DRAM, mesh.dram_base, mesh.banks[_DRAM].size)
                 sizes.has_bank(_L1, mesh.l1_base, mesh.banks[_L1].size)

@@ -51,8 +51,8 @@ class Session:
 
     def __init__(self, warn: Callable[[str], None], record: str | None = None) -> None:
         self.clock = Clock()
-        self.whole = TotalWithContents()
-        self.ledger = Ledger(whole=self.whole)
+        self.all_chips = TotalWithContents()
+        self.ledger = Ledger(all_chips=self.all_chips)
         self.ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=self.clock.now)
         self.ingest.warn = warn
         self._recording = None if record is None else Recorder(record, self.ingest.observers, warn)
@@ -102,7 +102,9 @@ class Session:
 
     def at_peak(self) -> list[Allocation]:
         """Everything that was live when the buffers of all chips together were most."""
-        return [allocation for allocation in self.whole.allocations(self.ledger.allocations()) if counts(allocation)]
+        return [
+            allocation for allocation in self.all_chips.allocations(self.ledger.allocations()) if counts(allocation)
+        ]
 
     def left(self) -> list[Allocation]:
         """What each process held when it began to close its devices, or when it ended."""

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ttmem.account.call_sites import line_of, short
+from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Chip, Source
 from ttmem.account.size_extremes import Sizes
 from ttmem.analyze.sizing import BankFreeSpace, Figures, SizingLine, advise
+from ttmem.documents.common_text import short_line
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.model.kinds import KINDS, Kind
 
@@ -33,10 +34,10 @@ def advice(kept: Iterable[tuple[Source, RingFold]]) -> Iterator[Advice]:
 
 
 def _merged(fold: RingFold) -> list[Sizes]:
-    """Of whole accounts only; chips that were opened again and again with the same sizes are told of once."""
+    """One entry for all openings of the same chips with the same sizes; only accounts that are complete."""
     found: dict[tuple[object, ...], Sizes] = {}
     for sizes in fold.sizes or ():
-        if sizes.whole and not fold.lost:
+        if sizes.complete and not fold.lost:
             found.setdefault((sizes.numbers, sizes.geometry), Sizes(sizes.geometry, sizes.unit)).merge(sizes)
     return list(found.values())
 
@@ -72,4 +73,4 @@ def _name(fold: RingFold, blob: int) -> str | None:
         cause = fold.ring.cause(blob)
     except ValueError:  # the memory is closed
         return None
-    return " ".join(filter(None, (cause.tag, short(line_of(cause.stack))))) or None
+    return " ".join(filter(None, (cause.tag, short_line(line_of(cause.stack))))) or None
