@@ -14,11 +14,12 @@ import pytest
 
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.ingest.legacy_log import LegacyLog
-from ttmem.ingest.sockets import Ingest
+from ttmem.ingest.rings import Rings
+from ttmem.ingest.sink import Sink
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
+from ttmem.run.agent_listener import AgentListener
 from ttmem.wire.agent_ring import (
     BANK_SIZE,
     BANKS_AT,
@@ -35,6 +36,7 @@ from ttmem.wire.agent_ring import (
     RECORD_SIZE,
     VERSION,
     Record,
+    Ring,
     RingEvent,
 )
 
@@ -168,12 +170,17 @@ class Reader:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=lambda: clock_gettime(CLOCK_MONOTONIC))
         self.warnings: list[str] = []
-        self.ingest.warn = self.warnings.append
-        self.rings = self.ingest.rings
+        self.sink = Sink(self.ledger, now=lambda: clock_gettime(CLOCK_MONOTONIC), warn=self.warnings.append)
+        self.listeners: list[AgentListener] = []
         self.closings: list[list[int]] = []
-        self.rings.closing = lambda source: self.closings.append(self.sizes(source))
+        self.rings = Rings(self.sink, self._listen)
+
+    def _listen(self, source: Source, ring: Ring) -> AgentListener:
+        """As a run does."""
+        made = AgentListener(source, ring, lambda source: self.closings.append(self.sizes(source)))
+        self.listeners.append(made)
+        return made
 
     def adopt(self, agent: Agent, pid: int = 1) -> Source:
         source = self.ledger.source(0.0, ProcessInfo(pid=pid, start=1), "agent", Confidence.EXACT)
@@ -219,4 +226,4 @@ def agent(agents: Callable[[], Agent]) -> Agent:
 def reader() -> Iterator[Reader]:
     made = Reader()
     yield made
-    made.ingest.close()
+    made.rings.close()

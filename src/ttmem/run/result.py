@@ -58,7 +58,7 @@ class RunResult:
         self.ended = ended
         self.ledger = collector.ledger
         self.host = host
-        self.events, self.dropped = collector.ingest.rings.counts()
+        self.events, self.dropped = collector.rings.counts()
         self.peak_time = collector.whole.peak.time
         self.ended_at = collector.clock.now()
         self.started_at = self.ended_at - ended.duration
@@ -67,14 +67,14 @@ class RunResult:
         self.left = _by_size(collector.left())
         self._programs_left = collector.programs_left()
         self.uncertain = listed(self.ledger.uncertain)
-        self.completeness = collector.ingest.rings.completeness()
+        self.completeness = collector.rings.completeness()
         if self.uncertain and self.completeness == 1.0:  # as of a chip: see documents/snapshot.py
             self.completeness = None
-        self.counters = collector.ingest.rings.counters()
+        self.counters = collector.rings.counters()
         self.failures, self.failed = list(collector.failures), collector.failed
-        self.sizing = list(advice(collector.ingest.rings.sizes))
-        self.left_known = not collector.ingest.rings.blind
-        self.earlier = self._left_earlier(*collector.ingest.rings.wholesale)
+        self.sizing = list(advice(collector.agents))
+        self.left_known = collector.left_known
+        self.earlier = self._left_earlier(*collector.freed_by_close)
         self.troubles = sorted(
             {s.trouble for p in (*self.ledger.processes.values(), *self.ledger.departed)
              for s in p.sources.values() if s.trouble}
