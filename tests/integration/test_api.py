@@ -20,21 +20,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests import machines
-from tests.support import PATIENCE, ROOT, LegacyClient, Server, answered, wait_until
+from tests.support import PATIENCE, ROOT, LegacyClient, Server, answered, api_over, wait_until
 from ttmem.account.ledger import Ledger
 from ttmem.account.phases import phases_json
 from ttmem.ingest import time_slices as slices
 from ttmem.ingest.clock import Clock
-from ttmem.ingest.legacy_log import LegacyLog
-from ttmem.ingest.sockets import Ingest
 from ttmem.model.events import Allocated, PhaseBegan, PhaseEnded, ProcessExited
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, Confidence, Kind
 from ttmem.server import routes_history as past
-from ttmem.server.event_stream import EventStream
 from ttmem.server.history import History
-from ttmem.server.machine_poller import MachinePoller
-from ttmem.server.router import Api
 from ttmem.wire.api_client import ApiError
 
 Legacy = Callable[..., LegacyClient]
@@ -272,11 +267,9 @@ class Asked:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=lambda: 0.0)
         about = {"pid": 1, "since": 0.0, "version": "", "clients": 0}
-        poller = MachinePoller(None, self.ledger, lambda source, event: None)
         self.history = History()
-        self.api = Api(self.ledger, ingest, self.history, EventStream(), Clock(), poller, lambda: about)
+        self.api = api_over(self.ledger, about, history=self.history)
         self.turns = 0
 
     def get(self, path: str, **query: str) -> Any:
@@ -361,7 +354,7 @@ def test_a_long_past_is_told_without_holding_the_loop() -> None:
 
 
 def test_the_api_page_describes_every_route_and_parameter() -> None:
-    routes = Api(*([None] * 7)).routes  # type: ignore[arg-type]
+    routes = api_over(Ledger(), {}).routes
     page = (ROOT / "docs" / "api.md").read_text()
     documented = {
         match[1]: set(re.findall(r"^\| `(\w+)` \|", match[2], re.MULTILINE))

@@ -422,12 +422,11 @@ def failing(*nodes: Node, error: str = OUT_OF_MEMORY, stack: str | None = STACK)
 def explained(recording: GraphCapture) -> tuple[list[Verdict | None], Ledger, Source]:
     """The verdicts, each with the account of its moment, and the account in the end."""
     found: list[Verdict | None] = []
-    ledger = Ledger()
 
     def look(time: float, process: Process, event: Failed) -> None:
         found.append(verdict_at(event, process))
 
-    ledger.failing = look
+    ledger = Ledger(failure_observer=look)
     translation = EventTranslation(recording, "n150")
     source = ledger.source(0.0, ProcessInfo(pid=0), "capture", translation.confidence)
     for time, event in translation.events():

@@ -37,7 +37,8 @@ def rejected(state: AccountState, time: float, source: Source, event: Rejected) 
 def failed(state: AccountState, time: float, source: Source, event: Failed) -> None:
     """The runtime could not have what it asked for; why is for others to say."""
     source.process.failures.append((time, event))
-    state.failing(time, source.process, event)
+    if state.failure_observer is not None:
+        state.failure_observer(time, source.process, event)
 
 
 def phase_began(state: AccountState, time: float, source: Source, event: PhaseBegan) -> None:

@@ -87,7 +87,7 @@ def _read(file: BinaryIO) -> tuple[list[Found], int]:
 
 def _of_events(file: BinaryIO) -> tuple[list[Found], int]:
     """Folds an event file and looks at the account whenever the runtime threw."""
-    ledger, found, seen = Ledger(), deque[Found](maxlen=KEPT), 0
+    found, seen = deque[Found](maxlen=KEPT), 0
 
     def look(time: float, process: Process, event: Failed) -> None:
         nonlocal seen
@@ -98,9 +98,8 @@ def _of_events(file: BinaryIO) -> tuple[list[Found], int]:
             who = f"pid {info.pid}" if info.pid else info.name
             found.append((", ".join(filter(None, (rfc3339(time, 3), who))), 1, verdict))
 
-    ledger.failing = look
     reader = EventFileReader(file)
-    reader.replay(ledger)
+    reader.replay(Ledger(failure_observer=look))
     if reader.cut:
         print("ttmem explain: the file ends inside an entry; looked at up to its last whole one", file=sys.stderr)
     return list(found), seen - len(found)

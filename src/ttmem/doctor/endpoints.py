@@ -8,7 +8,7 @@ import stat
 from typing import Any, NamedTuple
 
 from ttmem.wire.api_client import ApiError, get_json
-from ttmem.wire.endpoint import connect, peer, trusted
+from ttmem.wire.endpoint import connect, peer_credentials, trusted
 
 SERVER, NOTHING, STALE, FOREIGN, OTHER, CLOSED, SILENT, IN_THE_WAY = (
     "server", "nothing", "stale", "foreign", "other", "closed", "silent", "in the way"
@@ -66,7 +66,7 @@ def listener(path: str, *, named: bool = False) -> Listener:
     """What is on the path of a socket; OTHER is whoever listens there and may be talked to."""
     try:
         with connect(path, _SECONDS, check=False) as sock:
-            pid, user_id, _ = peer(sock)
+            pid, user_id, _ = peer_credentials(sock)
     except OSError as error:
         return _silent(path, error)
     if not named and not trusted(user_id, path):

@@ -34,11 +34,11 @@ class RunResult:
 
 def result_of(command: Sequence[str], ended: Ended, session: Session, host: str) -> RunResult:
     """The result of a run whose command has ended. What was live at the peak and at the end is folded here, once."""
-    rings = session.ingest.rings
+    rings = session.rings
     events, dropped = rings.counts()
     now = session.clock.now()
     at_peak, left = session.at_peak(), session.left()
-    earlier = _left_earlier(left, *rings.wholesale)
+    earlier = _left_earlier(left, *session.freed_by_close)
     completeness = rings.completeness()
     if completeness == 1.0 and session.ledger.uncertain:  # as of a chip: see documents/snapshot.py
         completeness = None
@@ -59,9 +59,9 @@ def result_of(command: Sequence[str], ended: Ended, session: Session, host: str)
             at_peak=account_of(at_peak, programs_behind(at_peak)),
             peak_time=session.all_chips.peak.time,
             at_end=account_of(left, session.programs_left()),
-            left_known=not rings.blind,
+            left_known=session.left_known,
             left_earlier=earlier,
-            sizing=advice(rings.sizes),
+            sizing=advice(session.agents),
             failed=session.failed,
             failures=session.failures,
         )

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import h11
 
-from ttmem.wire.endpoint import peer
+from ttmem.wire.endpoint import peer_credentials
 
 IDLE_SECONDS = 75.0
 _MAX_HEADERS = 16 * 1024
@@ -92,7 +92,7 @@ class HttpServer:
         task = asyncio.current_task()
         assert task is not None
         sock = writer.get_extra_info("socket")
-        user_id = peer(sock)[1] if sock.family == socket.AF_UNIX else None
+        user_id = peer_credentials(sock)[1] if sock.family == socket.AF_UNIX else None
         crowded = self._crowded(user_id)
         self._tasks[task] = user_id
         try:

@@ -11,7 +11,7 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.phases import phase_entries, phases_head
 from ttmem.documents.peaks import PeakFinder
 from ttmem.ingest.clock import Clock, rfc3339
-from ttmem.ingest.sockets import Ingest
+from ttmem.ingest.sink import Sink
 from ttmem.ingest.time_slices import in_turns, pause, slices, thin
 from ttmem.model.events import PeaksReset
 from ttmem.server import request as query
@@ -27,9 +27,9 @@ _ROWS_AT_ONCE = 500
 class HistoryRoutes:
     """What was, and what becomes of it."""
 
-    def __init__(self, ledger: Ledger, ingest: Ingest, history: History, feed: EventStream, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, sink: Sink, history: History, feed: EventStream, clock: Clock) -> None:
         self._ledger = ledger
-        self._ingest = ingest
+        self._sink = sink
         self._history = history
         self._feed = feed
         self._clock = clock
@@ -67,7 +67,7 @@ class HistoryRoutes:
             raise HttpError(
                 403, "other users' processes have peaks, too: only root and the user who runs the server may reset them"
             )
-        self._ingest.emit(self._clock.now(), None, PeaksReset())
+        self._sink.apply(self._clock.now(), None, PeaksReset())
         return json_response({"reset": rfc3339(self._clock.now())})
 
     async def _phases(self, request: Request) -> Response:
@@ -122,16 +122,12 @@ class HistoryRoutes:
         return Response(self._follow(reader, request.user_id), content_type="text/event-stream")
 
     async def _follow(self, reader: Subscription, user_id: int | None) -> AsyncIterator[bytes]:
-        if not self._feed.readers:
-            self._ingest.observers.append(self._feed.publish)
-        self._feed.readers.add(reader)
+        self._feed.add(reader)
         try:
             async for piece in self._feed.stream(reader, sees(user_id)):
                 yield piece
         finally:
-            self._feed.readers.discard(reader)
-            if not self._feed.readers:
-                self._ingest.observers.remove(self._feed.publish)
+            self._feed.remove(reader)
 
 
 async def _pieces(pieces: list[bytes]) -> AsyncIterator[bytes]:
