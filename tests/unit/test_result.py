@@ -436,8 +436,8 @@ def test_what_is_thrown_for_other_reasons_is_no_refusal(story: Story, full: Sour
 def test_the_last_of_many_refusals_is_looked_at_like_the_first(
     story: Story, full: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collect, "_SHARE", 1e9)  # as in a run in which they do not come all at once
-    story.tell(full, 2, *(refused(500_000 + 32 * number) for number in range(collect._LOOKED_AT + 50)))
+    monkeypatch.setattr(collect, "_EXPLAINING_TIME_SHARE", 1e9)  # as in a run in which they do not come all at once
+    story.tell(full, 2, *(refused(500_000 + 32 * number) for number in range(collect._ALWAYS_EXPLAINED_FAILURES + 50)))
     report = story.report(1)
     verdict = report.document["failures"][-1]["verdict"]
     assert (verdict["operation"], verdict["line"], verdict["held"]) == ("ttnn.zeros", "model.py:7 forward", 1)
@@ -447,8 +447,8 @@ def test_the_last_of_many_refusals_is_looked_at_like_the_first(
 def test_of_a_refusal_that_was_not_looked_at_it_is_said(
     story: Story, full: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collect, "_SHARE", 0.0)
-    story.tell(full, 2, *(refused(500_000) for _ in range(collect._LOOKED_AT + 1)))
+    monkeypatch.setattr(collect, "_EXPLAINING_TIME_SHARE", 0.0)
+    story.tell(full, 2, *(refused(500_000) for _ in range(collect._ALWAYS_EXPLAINED_FAILURES + 1)))
     report = story.report(1)
     verdict = report.document["failures"][-1]["verdict"]
     assert (verdict["operation"], verdict["line"]) == ("ttnn.zeros", "model.py:7 forward")

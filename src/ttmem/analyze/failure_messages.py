@@ -27,7 +27,7 @@ from ttmem.analyze.op_messages import ANCHORS, refusal_at
 from ttmem.model.core_sets import MAX_Y, ROW, CoreRange, parse_ranges
 from ttmem.model.kinds import Kind
 
-LONGEST = 4096  # characters of the longest message, with its table
+LONGEST_CHARACTERS = 4096  # characters of the longest message, with its table
 _KINDS = {kind.name: kind for kind in (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)} | {"SYSTEM_MEMORY": Kind.HOST}
 _PARTS = {"circular": Kind.CB, "dataflow": Kind.DFB}
 

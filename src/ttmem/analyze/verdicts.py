@@ -31,9 +31,9 @@ from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.geometry import BOARDS
 from ttmem.model.kinds import Kind
 
-_HOLDERS = 5
+_HOLDERS_SHOWN = 5
 _MOST_CORES = max(board.cores for board in BOARDS.values())  # of a chip that nobody told of
-_TRACE_STEP = 8192  # to which tt-metal rounds the trace region of a bank
+_TRACE_STEP_BYTES = 8192  # to which tt-metal rounds the trace region of a bank
 
 # Why it failed, in one word.
 TOO_LARGE = "too large"  # for an empty bank
@@ -303,7 +303,7 @@ def _making_way(bank: Bank, gone: tuple[Block, ...], end: int, basis: str = EXAC
 
 def _held(blocks: tuple[Block, ...], verdict: Verdict) -> Verdict:
     holders = sorted(blocks, key=lambda block: (-block.per_bank, block.address))
-    return verdict._replace(holders=tuple(holders[:_HOLDERS]), held=len(blocks))
+    return verdict._replace(holders=tuple(holders[:_HOLDERS_SHOWN]), held=len(blocks))
 
 
 def _pieces(program: ProgramLayout | None, cores: CoreRange) -> tuple[ProgramBuffer, ...]:
@@ -399,7 +399,7 @@ def _ring(failure: RingFull, layout: ProcessLayout | None) -> Verdict:
 def _trace(failure: TraceFull, layout: ProcessLayout | None) -> Verdict:
     per_bank = None
     if layout is not None:
-        per_bank = round_up(-(-failure.size // layout.geometry.dram_banks), _TRACE_STEP)
+        per_bank = round_up(-(-failure.size // layout.geometry.dram_banks), _TRACE_STEP_BYTES)
     note = "each trace is rounded up to whole pages in every bank, so several may need a little more"
     advice = Advice(TRACE_SIZE, failure.size, per_bank, AT_LEAST, note=note)
     return Verdict(failure, TOO_SMALL, failure.size, failure.region, size=failure.region, advice=(advice,))

@@ -28,7 +28,7 @@ from ttmem.show.l1_text import render
 from ttmem.show.text import style_of, wrap
 from ttmem.wire.api_client import ApiError, get_document
 
-_PATIENCE = 60.0
+_ANSWER_SECONDS = 60.0
 
 Json = dict[str, Any]
 
@@ -70,9 +70,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_server(args: argparse.Namespace) -> str:
     try:
-        snapshot = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_PATIENCE)
+        snapshot = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_ANSWER_SECONDS)
         chip, query = _asked(args, snapshot)
-        found = get_document(f"/cores?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=_PATIENCE)
+        found = get_document(f"/cores?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=_ANSWER_SECONDS)
     except ApiError as error:
         raise CommandError(str(error)) from None
     return _text(args, snapshot, chip, found)

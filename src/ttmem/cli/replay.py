@@ -29,7 +29,7 @@ from ttmem.show.smi_screen import render
 from ttmem.show.text import Style, style_of, wrap
 
 _TIME_FORMS = "seconds since 1970 or a time such as 2026-01-31T12:00:00Z"
-_LISTED = 5
+_ALLOCATIONS_SHOWN = 5
 _IN_THE_RING = {kind.label for kind in KERNEL_KINDS}
 
 
@@ -106,15 +106,15 @@ def _peaks(found: list[dict[str, Any]], style: Style) -> str:
             continue
         title = f"chip {one['chip']} {one['kind']}: {human(one['bytes'])} at {rfc3339(one['time'], 6)}"
         lines += wrap(title, style)
-        for item in one["largest"][:_LISTED]:
+        for item in one["largest"][:_ALLOCATIONS_SHOWN]:
             where = (
                 "" if item["kind"] in _IN_THE_RING else f" at {item['address']}"
             )  # kernels have no address of their own
             text = f"{human(item['size'])}{where}{' in an L1 buffer, which is counted' if item['shared'] else ''}"
             words = text, item["cores"], item["tag"], item["shape"], short_line(item["line"])
             lines += wrap(", ".join(filter(None, words)), style, "    ", "  ")
-        if len(one["largest"]) > _LISTED:
-            lines.append(f"  and {len(one['largest']) - _LISTED} smaller ones, which --json has")
+        if len(one["largest"]) > _ALLOCATIONS_SHOWN:
+            lines.append(f"  and {len(one['largest']) - _ALLOCATIONS_SHOWN} smaller ones, which --json has")
     return "\n".join(lines) or "Nothing was ever allocated."
 
 

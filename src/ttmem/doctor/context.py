@@ -24,7 +24,7 @@ from ttmem.wire.endpoint import api_path, search_paths
 Json = dict[str, Any]
 _METAL = re.compile(rb"\s(/[^\n]*/libtt_metal[^/\n]*\.so[^/\n]*)$", re.MULTILINE)
 _SNAPSHOT_SECONDS = 1.0
-_PATIENCE = 0.25  # seconds for what a process keeps in its own memory, which it may have locked
+_MAPPING_SECONDS = 0.25  # to read files of /proc that take the memory lock of the process
 
 
 class User(NamedTuple):
@@ -108,7 +108,7 @@ class DoctorContext:
             for file in ("environ", "maps")
             if pid
         }
-        outcomes = Rounds(_PATIENCE).run(wanted)
+        outcomes = Rounds(_MAPPING_SECONDS).run(wanted)
         users = []
         for pid, name in sorted((pid, name) for pid, name in names.items() if pid):
             environ, maps = outcomes[pid, "environ"], outcomes[pid, "maps"]

@@ -11,8 +11,8 @@ from ttmem.doctor.findings import Message, broken, count, ok, some, unknown, war
 from ttmem.model.units import human, parse
 
 _FOLDER = "/dev/shm"
-_SMALL = 64 << 20  # what Docker gives
-_FULL = 1 << 20  # a file for each of 32 chips, and UMD's locks
+_DOCKER_SHM_BYTES = 64 << 20  # what Docker gives
+_LEAST_FREE_BYTES = 1 << 20  # a file for each of 32 chips, and UMD's locks
 _SUMS = ("dram", "l1", "l1_small", "trace")
 
 
@@ -41,13 +41,13 @@ def shm(context: DoctorContext) -> Iterator[Message]:
     if mount is not None and mount[1] is not None:
         total = mount[1]
     sizes = f"{human(free)} of {human(total)} are free"
-    if free < _FULL:
+    if free < _LEAST_FREE_BYTES:
         fine = False
         yield broken(
             _FOLDER, f"{sizes}: a program that opens a device now dies with SIGBUS, or is not counted",
             f"see what fills it with `ls -lS {_FOLDER}`; what no process uses can be removed (MPI leaves sm_segment.*)",
         )  # fmt: skip
-    elif total <= _SMALL:
+    elif total <= _DOCKER_SHM_BYTES:
         fine = False
         yield warning(
             _FOLDER, f"{sizes}: enough for counters, not for MPI, which takes 16 MiB a process",

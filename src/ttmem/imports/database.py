@@ -13,14 +13,14 @@ from typing import Any
 from ttmem.imports.graph import Call, GraphCapture, NotACapture
 from ttmem.imports.stacks import stack_of
 
-NEWEST = 3  # major version of the schema
-_PATIENCE = 2.0  # seconds for a writer to finish
+NEWEST_MAJOR_VERSION = 3  # major version of the schema
+_WRITER_SECONDS = 2.0  # for a writer to finish
 
 
 def read_database(path: Path, rank: int | None = None) -> GraphCapture:
     """What a database tells of one rank."""
     try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=_PATIENCE)
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=_WRITER_SECONDS)
         try:
             connection.row_factory = sqlite3.Row
             return _Database(connection).read(rank, path)
@@ -49,8 +49,8 @@ class _Database:
         schema = about.get("schema_version")
         named = f"schema {schema}" if schema else "a schema without a number, as before 0.67"
         major = (schema or "0").partition(".")[0]
-        if not major.isdecimal() or int(major) > NEWEST:
-            raise NotACapture(f"a report database of {named}; this ttmem reads schemas up to {NEWEST}")
+        if not major.isdecimal() or int(major) > NEWEST_MAJOR_VERSION:
+            raise NotACapture(f"a report database of {named}; this ttmem reads schemas up to {NEWEST_MAJOR_VERSION}")
         if not ("operation_id" in self._columns.get("buffers", ()) or "captured_graph" in self._columns):
             raise NotACapture(f"{named}, but neither table buffers nor captured_graph: not a report database of ttnn")
         self._choose(rank)

@@ -12,7 +12,7 @@ from ttmem.analyze.failure_messages import parse
 from ttmem.analyze.failure_types import Clash
 from ttmem.collect.ttnn_graph import GraphBuffer, GraphPart, GraphProgram, placed
 from ttmem.imports.board_lookup import BoardLookup
-from ttmem.imports.graph import TICK, Ended, GraphCapture, OperationFailed, Seen, Step
+from ttmem.imports.graph import TICK_SECONDS, Ended, GraphCapture, OperationFailed, Seen, Step
 from ttmem.model.events import (
     Allocated,
     DeviceOpened,
@@ -280,5 +280,5 @@ class EventTranslation:
 
 def step_at(recording: GraphCapture, seconds: float) -> Step | None:
     """The step at which something happened so many seconds after the beginning; None before the first."""
-    place = bisect_left(recording.steps, seconds - TICK / 2, key=lambda step: step.time)
+    place = bisect_left(recording.steps, seconds - TICK_SECONDS / 2, key=lambda step: step.time)
     return recording.steps[place] if seconds > 0 and place < len(recording.steps) else None

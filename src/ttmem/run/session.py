@@ -32,8 +32,8 @@ from ttmem.recording.moment import ProgramAtMoment, programs_of
 from ttmem.recording.recorder import Recorder
 
 _MOST_FAILURES = 100  # kept, the last ones
-_LOOKED_AT = 200  # refusals, whatever that takes: with the whole account some milliseconds each
-_SHARE = 0.1  # of the time since the start, which may be spent on all that come after them
+_ALWAYS_EXPLAINED_FAILURES = 200  # refusals, whatever that takes: with the whole account some milliseconds each
+_EXPLAINING_TIME_SHARE = 0.1  # of the time since the start, which may be spent on all that come after them
 NOT_LOOKED_AT = "who holds the memory: it was refused so often that not each refusal was looked at closely"
 
 
@@ -122,7 +122,7 @@ class Session:
         self.failed += 1
         began = self.clock.now()
         verdict = None
-        if self.failed <= _LOOKED_AT or self._spent < _SHARE * (began - self._started):
+        if self.failed <= _ALWAYS_EXPLAINED_FAILURES or self._spent < _EXPLAINING_TIME_SHARE * (began - self._started):
             verdict = verdict_at(event, process)
             self._spent += self.clock.now() - began
         if verdict is None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-_LONG_CHIP_ID = 12
-_WIDE = 132  # from here on there is room for sizes with their whole units
+_LONG_CHIP_ID_CHARACTERS = 12
+_WIDE_COLUMNS = 132  # from here on there is room for sizes with their whole units
 
 
 class Names:
@@ -81,7 +81,7 @@ def _shortened(chip_ids: list[str], style: Style) -> dict[str, str]:
     """The ends of long ids, unless two were the same then."""
     mark = "~" if style.ascii else "…"
     short = {
-        chip_id: chip_id if len(chip_id) <= _LONG_CHIP_ID else mark + chip_id[1 - _LONG_CHIP_ID :]
+        chip_id: chip_id if len(chip_id) <= _LONG_CHIP_ID_CHARACTERS else mark + chip_id[1 - _LONG_CHIP_ID_CHARACTERS :]
         for chip_id in chip_ids
     }
     return short if len(set(short.values())) == len(short) else {chip_id: chip_id for chip_id in chip_ids}
@@ -139,7 +139,7 @@ def short_size(size: int | None) -> str:
 
 def chip_table(chips: list[Json], names: Names, style: Style) -> list[str]:
     """A row for each chip: how it is, and how full."""
-    wide = style.width >= _WIDE
+    wide = style.width >= _WIDE_COLUMNS
     telemetry = [_telemetry(chip["telemetry"], chip["remote"], style) for chip in chips]
     pools = [(chip["memory"]["dram"], chip["memory"]["l1"]) for chip in chips]
     drams = [(level(dram), dram["capacity"]) for dram, _ in pools]

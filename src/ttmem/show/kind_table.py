@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-_BAR = 10
-_UNSEEN = 3  # processes to name of which something is not known
-_MOST = 4  # breakdowns that differ; of more than that the fullest are shown
+_BAR_COLUMNS = 10
+_UNSEEN_SHOWN = 3  # processes to name of which something is not known
+_BREAKDOWNS_SHOWN = 4  # breakdowns that differ; of more than that the fullest are shown
 _WORDS = {
     "dram": "DRAM buffers",
     "l1": "L1 buffers",
@@ -45,10 +45,10 @@ def breakdowns(snapshot: Json, names: Names, style: Style, in_full: bool) -> lis
         groups.setdefault(tuple(_breakdown(chip, counted.get(chip["chip"]), style)), []).append(chip)
     shown = [(text, chips) for text, chips in groups.items() if text]
     left_out = 0
-    if len(shown) > _MOST and not in_full:
+    if len(shown) > _BREAKDOWNS_SHOWN and not in_full:
         shown.sort(key=lambda group: -max(_fullness(chip) for chip in group[1]))
-        left_out = sum(len(chips) for _, chips in shown[_MOST:])
-        shown = sorted(shown[:_MOST], key=lambda group: names.order(group[1][0]["chip"]))
+        left_out = sum(len(chips) for _, chips in shown[_BREAKDOWNS_SHOWN:])
+        shown = sorted(shown[:_BREAKDOWNS_SHOWN], key=lambda group: names.order(group[1][0]["chip"]))
     lines: list[str] = []
     for text, chips in shown:
         lines += ["", *_title(chips, names, style), *text]
@@ -89,13 +89,13 @@ class _Rows:
         style = self._style
         over = size is not None and capacity is not None and size > capacity
         part = None if over else share(size, capacity)
-        bar, warning = style.bar(part, _BAR)
-        bar = f"[{style.paint(bar, warning)}]" if bar else " " * (_BAR + 2)
+        bar, warning = style.bar(part, _BAR_COLUMNS)
+        bar = f"[{style.paint(bar, warning)}]" if bar else " " * (_BAR_COLUMNS + 2)
         of_size = f" / {human(capacity):<9}" if style.width >= 80 and part is not None else " " * 12
         of_size = of_size if style.width >= 80 else ""
         amount = f"{human(size):>10}{of_size} {percent(part) if part is not None else '':>4}"
         line = f"  {name:<17} {bar} {amount}"
-        width = 2 + 17 + 1 + _BAR + 2 + 1 + cells(amount)
+        width = 2 + 17 + 1 + _BAR_COLUMNS + 2 + 1 + cells(amount)
         if not note:
             self.lines.append(line)
         elif width + 2 + cells(note) <= style.width:
@@ -257,11 +257,11 @@ def _known(memory: Json, counted: int | None) -> str:
     if memory["missing"]:
         out.append(f"not known: {_kinds(memory['missing'])}")
     unseen = [one for one in memory.get("unseen", []) if set(one["missing"]) - set(memory["missing"])]
-    for one in unseen[:_UNSEEN]:
+    for one in unseen[:_UNSEEN_SHOWN]:
         everything = len(one["missing"]) == len(_WORDS)
         out.append(f"of pid {one['pid'] or '?'} not known: {'anything' if everything else _kinds(one['missing'])}")
-    if len(unseen) > _UNSEEN:
-        out.append(f"nor all of {len(unseen) - _UNSEEN} more")
+    if len(unseen) > _UNSEEN_SHOWN:
+        out.append(f"nor all of {len(unseen) - _UNSEEN_SHOWN} more")
     return "; ".join(out)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _EXITED_SHOWN = 5
 _CHIPS_SHOWN = 8
-_SHORT = 12  # characters of chips' names that have room nearly always
+_CHIPS_CHARACTERS = 12  # characters of chips' names that have room nearly always
 _SIZES = ("dram", "l1", "peak_dram", "peak_l1")
 NOBODY = "No process uses a chip, and none has reported anything."
 _TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1")
@@ -120,7 +120,7 @@ def _chips(chip_ids: list[str], names: Names) -> str:
     found = names.several(chip_ids) if chip_ids else "-"
     if len(chip_ids) < 2:
         return found
-    return f"{found} each" if len(found) <= _SHORT else f"each of {found}"
+    return f"{found} each" if len(found) <= _CHIPS_CHARACTERS else f"each of {found}"
 
 
 def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:

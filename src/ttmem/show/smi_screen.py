@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NOTES_SHOWN = 12
 _PIDS_SHOWN = 4
-_SUMS_FROM = 80  # columns
+_SUMS_FROM_COLUMNS = 80
 _ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may be made of all chips at once
 
 
@@ -40,7 +40,7 @@ def render(snapshot: Json, style: Style | None = None, *, in_full: bool = False)
     else:
         lines += wrap(_no_chip(snapshot), style)
     lines += ["", *process_table(snapshot["processes"], chips, names, style, nobody(snapshot))]
-    if not in_full and style.width >= _SUMS_FROM and _has_sums(snapshot):
+    if not in_full and style.width >= _SUMS_FROM_COLUMNS and _has_sums(snapshot):
         from ttmem.show.totals_table import sums_table  # few machines need it
 
         lines += ["", *sums_table(snapshot, names, style)]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     Cell = tuple[str, str]  # text, colour
 
 RED, YELLOW, GREEN, DIM, BOLD, NONE = "31", "33", "32", "2", "1", ""
-GOOD_TO_HAVE = 10  # the rank from which a column comes only if all others are whole
-_PIPE_WIDTH = 100
+OPTIONAL_RANK = 10  # the rank from which a column comes only if nothing else had to be cut
+_PIPE_COLUMNS = 100
 # One cell each; all but the ASCII are signs of ours. Most text is of these alone, and need not be looked up.
 _NARROW = (
     frozenset(map(chr, range(32, 127)))
@@ -34,7 +34,7 @@ class Style:
 
     __slots__ = ("ascii", "colour", "width")
 
-    def __init__(self, width: int = _PIPE_WIDTH, colour: bool = False, ascii: bool = False) -> None:
+    def __init__(self, width: int = _PIPE_COLUMNS, colour: bool = False, ascii: bool = False) -> None:
         self.width, self.colour, self.ascii = width, colour, ascii
 
     def paint(self, text: str, colour: str) -> str:
@@ -86,9 +86,9 @@ def columns(stream: TextIO) -> int:
     if chosen.isdecimal() and int(chosen) > 0:
         return int(chosen)
     try:
-        return os.get_terminal_size(stream.fileno()).columns or _PIPE_WIDTH
+        return os.get_terminal_size(stream.fileno()).columns or _PIPE_COLUMNS
     except (OSError, ValueError):
-        return _PIPE_WIDTH
+        return _PIPE_COLUMNS
 
 
 def _utf8(stream: TextIO) -> bool:
@@ -214,9 +214,9 @@ def table(found: list[Column], style: Style) -> list[str]:
                 widths[place] += max(0, min(column.high - widths[place], left()))
 
     # Whole texts before columns that are only good to have, and those before longer bars.
-    admit([item for item in ranked if item[1].rank < GOOD_TO_HAVE])
+    admit([item for item in ranked if item[1].rank < OPTIONAL_RANK])
     grow(bars=False)
-    admit([item for item in ranked if item[1].rank >= GOOD_TO_HAVE])
+    admit([item for item in ranked if item[1].rank >= OPTIONAL_RANK])
     grow(bars=False)
     grow(bars=True)
     shown = [(column, widths[place]) for place, column in enumerate(found) if place in widths]

@@ -24,7 +24,7 @@ from ttmem.show.top.parts.data_feed import DataFeed, FeedUpdate
 from ttmem.show.top.parts.rows import Row, Size
 from ttmem.show.top.themes import look_of
 
-_BEAT = 1.0  # seconds after which the age of a snapshot is looked at even if nothing comes
+_BEAT_SECONDS = 1.0  # after which the age of a snapshot is shown anew even if nothing comes
 
 
 def _whole_lines() -> type[Any] | None:
@@ -126,7 +126,7 @@ class Top(App[None]):
         self._canvas.focus()
         self._ask()
         self._feed.start()
-        self.set_interval(_BEAT, self._beat)
+        self.set_interval(_BEAT_SECONDS, self._beat)
 
     def on_unmount(self) -> None:
         self._feed.close()
@@ -176,7 +176,7 @@ class Top(App[None]):
         self._draw()
 
     def _beat(self) -> None:
-        if time.monotonic() - self._drawn >= _BEAT:
+        if time.monotonic() - self._drawn >= _BEAT_SECONDS:
             self._draw()
 
     def _draw(self) -> None:

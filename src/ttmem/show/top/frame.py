@@ -23,13 +23,13 @@ COMMON = (
     ("h, ?", "this help"),
     ("q, Ctrl-C", "quit; what you chose is remembered"),
 )
-_ROOMY = 100  # columns from which on the tabs stand apart
-_SLOW = 1.5  # seconds beyond three intervals from which on a snapshot is called old
+_ROOMY_COLUMNS = 100  # from which on the tabs stand apart
+_SLOW_SECONDS = 1.5  # beyond three intervals, from which on a snapshot is called old
 
 
 def tabs(views: Sequence[View], current: int, width: int) -> Row:
     """The names of the views, a span for each."""
-    apart = "  " if width >= _ROOMY else " "
+    apart = "  " if width >= _ROOMY_COLUMNS else " "
     texts = [f"{apart[1:]}{number} {view.name} " for number, view in enumerate(views, 1)]
     return [(text, "title" if number == current else "head") for number, text in enumerate(texts)]
 
@@ -61,7 +61,7 @@ def age(model: Model, clock: float) -> str | None:
     if model.snapshot is None:
         return None
     old = clock - model.now
-    if old <= 3 * model.interval + _SLOW and not model.paused:
+    if old <= 3 * model.interval + _SLOW_SECONDS and not model.paused:
         return None
     return f"{old:.0f} s" if old < 100 else f"{old / 60:.0f} min" if old < 6000 else f"{old / 3600:.0f} h"
 

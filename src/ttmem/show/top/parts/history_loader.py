@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_LONGEST_FINE = 3600  # seconds; so much the server has second by second
-_AGAIN = 20.0  # seconds after which it is asked what was too short for our own looks
-_OVERLAP = 2.0  # seconds that are asked for once more: the last one was not over
+_FINE_SECONDS = 3600  # for which the server has a sample of each second
+_REFRESH_SECONDS = 20.0  # after which it is asked for what was too short for our own samples
+_OVERLAP_SECONDS = 2.0  # asked for once more: the last second was not over
 
 
 class Histories:
@@ -33,7 +33,7 @@ class Histories:
         if not found or model.paused:
             return []
         server, newest = str(found.get("since")), model.past.newest
-        step, most = (1, 8) if window <= _LONGEST_FINE else (10, 2)
+        step, most = (1, 8) if window <= _FINE_SECONDS else (10, 2)
         out: list[str] = []
         for chip in chips:
             # Telemetry is under the PCI address there.
@@ -45,8 +45,8 @@ class Histories:
                     self._take(model, chip, server, name, answer)
                 elif self._asked.get((server, name, step), 0) < window:
                     out.append(path)
-                elif name == chip["chip"] and newest - self._heard[server, name] >= _AGAIN:
-                    path = _path(1, self._heard[server, name] - _OVERLAP, name)
+                elif name == chip["chip"] and newest - self._heard[server, name] >= _REFRESH_SECONDS:
+                    path = _path(1, self._heard[server, name] - _OVERLAP_SECONDS, name)
                     answer = model.answers.pop(path, None)
                     if answer is None:
                         out.append(path)

@@ -18,7 +18,7 @@ from ttmem.show.top.parts.rows import Row
 Json = dict[str, Any]
 Said = tuple[str, str]  # sentence, style
 _TICKS = os.sysconf("SC_CLK_TCK")
-_PEAKS = 3
+_PEAKS_SHOWN = 3
 
 
 def born(process: Json, booted: float) -> float | None:
@@ -91,16 +91,16 @@ def _memory(process: Json, names: Names) -> Iterator[Said]:
         yield held + (f"; what it has of {names.several(silent)} is not known" if silent else ""), ""
     peaks = [
         f"{names.short(share['chip'])}: DRAM {human(share['peak_dram'])}, L1 {human(share['peak_l1'])}"
-        for share in shares[:_PEAKS]
+        for share in shares[:_PEAKS_SHOWN]
         if share["peak_dram"] is not None or share["peak_l1"] is not None
     ]
     if peaks:
-        more = f"; and {_more(shares)}" if len(shares) > _PEAKS else ""
+        more = f"; and {_more(shares)}" if len(shares) > _PEAKS_SHOWN else ""
         yield "Peaks on chip " + "; ".join(peaks) + more, ""
 
 
 def _more(listed: list[Any]) -> str:
-    count = len(listed) - _PEAKS
+    count = len(listed) - _PEAKS_SHOWN
     return f"{count} more chip{'s' if count > 1 else ''}"
 
 

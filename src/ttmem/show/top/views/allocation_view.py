@@ -15,7 +15,7 @@ from ttmem.show.top.parts import event_list as eventlist
 from ttmem.show.top.parts.breakdown_list import BY, BreakdownList
 from ttmem.show.top.parts.event_list import EventFilter, EventFollower
 from ttmem.show.top.parts.listing import (
-    WIDE,
+    WIDE_COLUMNS,
     Cursor,
     Placed,
     Prompt,
@@ -37,8 +37,8 @@ Json = dict[str, Any]
 
 EVENTS = "/events"
 _SORTS = {"size": ("size", True), "newest": ("age", False), "oldest": ("age", True)}  # column, largest first
-_REACH = 100_000  # what lies beyond cannot be asked for
-_STEP = 10  # by which the number of allocations asked for grows, so that a screen that is resized asks the same
+_MOST_OFFSET = 100_000  # what lies beyond cannot be asked for
+_LIMIT_STEP = 10  # by which the number of allocations asked for grows, so that a screen that is resized asks the same
 
 
 class Allocations:
@@ -100,7 +100,7 @@ class Allocations:
     def _path(self, model: Model) -> str:
         """A page more than is seen on either side, so that scrolling need not wait."""
         query = self._wanted(model).query()
-        page = max(2, -(-self._cursor.height // _STEP)) * _STEP
+        page = max(2, -(-self._cursor.height // _LIMIT_STEP)) * _LIMIT_STEP
         query |= {"sort": self._order(), "limit": 3 * page}
         if self._cursor.top >= 2 * page:
             query["offset"] = (self._cursor.top // page - 1) * page
@@ -142,12 +142,12 @@ class Allocations:
             return [status, [], *([] if answer is None else _said(self._nothing(model), style=style))]
         panel = 6 if size.height >= 16 else 0
         height = max(1, size.height - 3 - panel)
-        total = min(data["matched"], _REACH)
+        total = min(data["matched"], _MOST_OFFSET)
         self._seen = self._cursor.look(
             [allocation_rows.key(allocation) for allocation in allocations], height, first, total
         )
         kind = max(len(allocation["kind"]) for allocation in allocations)
-        self._placed = arrange(allocation_rows.columns(size.width >= WIDE, chip, kind), size.width)
+        self._placed = arrange(allocation_rows.columns(size.width >= WIDE_COLUMNS, chip, kind), size.width)
         column, down = _SORTS[self._order()]
         rows = [status, heading(self._placed, size.width, signs, column, down)]
         writer = allocation_rows.Writer(self._placed, names, time_of(model), style)
@@ -195,7 +195,7 @@ class Allocations:
             if answer is not None and answer.trouble:
                 why = answer.trouble
             return [status, [], *_said(why, style=style)]
-        self._placed = arrange(eventlist.columns(size.width >= WIDE, chip), size.width)
+        self._placed = arrange(eventlist.columns(size.width >= WIDE_COLUMNS, chip), size.width)
         rows = [status, heading(self._placed, size.width, signs)]
         for place in self._seen:
             self._shown[place] = shown[place]
@@ -235,7 +235,7 @@ class Allocations:
         seen = f"{self._seen.start + 1:,}-{self._seen.start + count:,}: {human(size)}"
         if not more:
             return seen
-        beyond = f" (those beyond {_REACH:,} cannot be shown)" if data["matched"] > _REACH else ""
+        beyond = f" (those beyond {_MOST_OFFSET:,} cannot be shown)" if data["matched"] > _MOST_OFFSET else ""
         return f"{seen}; {more:,} more: {human(max(0, data['bytes'] - size))}{beyond}"
 
     # -- what the user does ----------------------------------------------------------------------------------------

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _STEPS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "k": (0, -1), "down": (0, 1), "j": (0, 1)}
-_PAGE = 5
-_BESIDE = 60  # columns that a core's map needs beside the grid
-_BELOW = 12  # rows that it needs below the grid
-_LEGEND = 24  # and that the legend needs
+_PAGE_ROWS = 5
+_BESIDE_COLUMNS = 60  # that a core's map needs beside the grid
+_BELOW_ROWS = 12  # that it needs below the grid
+_LEGEND_ROWS = 24  # and that the legend needs
 
 
 class Cores:
@@ -93,8 +93,12 @@ class Cores:
         self._grid_row = len(head) + 1
         high = size.height - len(head)
         least = form_of(data, Size(0, 0)).width
-        beside = size.width - least - 3 >= _BESIDE
-        room = Size(min(size.width // 2, size.width - _BESIDE - 3), high - 4) if beside else Size(0, high - _BELOW)
+        beside = size.width - least - 3 >= _BESIDE_COLUMNS
+        room = (
+            Size(min(size.width // 2, size.width - _BESIDE_COLUMNS - 3), high - 4)
+            if beside
+            else Size(0, high - _BELOW_ROWS)
+        )
         form = self._form = form_of(data, room)
         grid = grid_rows(data, self.heat, self._core, form, signs)
         words = legend(data, self.heat, form)
@@ -106,7 +110,7 @@ class Cores:
             body = _beside(left, chosen, form.width, signs)
         else:
             told = size.width - form.width - 3
-            said = [*key_row(self.heat, told, signs), *_said(words, told, signs)] if told >= _LEGEND else []
+            said = [*key_row(self.heat, told, signs), *_said(words, told, signs)] if told >= _LEGEND_ROWS else []
             grid = _beside(grid, said[: len(grid)], form.width, signs) if said else grid
             body = [*grid, *self._chosen(data, Size(size.width, high - len(grid)), signs)]
         return finished([*head, *body], size)
@@ -190,7 +194,7 @@ class Cores:
             if worst is not None:
                 self._choose(worst["x"], worst["y"])
         elif key in ("pagedown", "pageup"):
-            self._top = max(0, self._shown + (_PAGE if key == "pagedown" else -_PAGE))
+            self._top = max(0, self._shown + (_PAGE_ROWS if key == "pagedown" else -_PAGE_ROWS))
         else:
             return key in _STEPS or key == "w"
         return True
