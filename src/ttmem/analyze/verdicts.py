@@ -163,14 +163,14 @@ def _bank_of(failure: OutOfMemory, layout: ProcessLayout | None) -> tuple[Bank |
         ("allocated", bank.allocated, failure.allocated),
         ("largest gap", bank.largest, failure.largest),
     )
-    for what, known, said in compared:
-        if said is not None and said != known:
-            return None, [_of_something_else(f"{what} of a bank", known, said)]
+    for what, known, reported in compared:
+        if reported is not None and reported != known:
+            return None, [_of_something_else(f"{what} of a bank", known, reported)]
     return bank, []
 
 
-def _of_something_else(what: str, known: int, said: int) -> str:
-    doubt = f"{what}: {known} B by the account, {said} B by the message"
+def _of_something_else(what: str, known: int, reported: int) -> str:
+    doubt = f"{what}: {known} B by the account, {reported} B by the message"
     return f"who holds the memory: the account is of something else ({doubt})"
 
 

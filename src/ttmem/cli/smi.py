@@ -192,8 +192,8 @@ class _Look:
         print(f"ttmem smi: {umd.WARNING}", file=sys.stderr)
         sure = all(source["state"] == "ok" for source in seen["sources"] if source["name"] == "processes")
         anyway = self._umd == "anyway"
-        said = umd.read(seen["chips"], seen["processes"], foreign=seen["foreign"], sure=sure, anyway=anyway)
-        return umd.enrich(seen, said)
+        found = umd.read(seen["chips"], seen["processes"], foreign=seen["foreign"], sure=sure, anyway=anyway)
+        return umd.enrich(seen, found)
 
 
 def _watch(args: argparse.Namespace, view: _View) -> None:

@@ -55,12 +55,12 @@ def max_memory_allocated(device: int | None = None, kind: str | None = None) -> 
 
 def memory_reserved(device: int | None = None, kind: str | None = None) -> int:
     """Bytes that the allocator took for it: whole pages, in all banks. Nothing for what is no buffer."""
-    return _told(_reading(device, kind).reserved)
+    return _known_bytes(_reading(device, kind).reserved)
 
 
 def max_memory_reserved(device: int | None = None, kind: str | None = None) -> int:
     """The most that the allocator took since the start, or since ``reset_peak_memory_stats``."""
-    return _told(_reading(device, kind).reserved_peak)
+    return _known_bytes(_reading(device, kind).reserved_peak)
 
 
 def reset_peak_memory_stats(device: int | None = None) -> None:
@@ -298,7 +298,7 @@ def _reading(device: int | None, kind: str | None) -> Reading:
     return found or _NOTHING
 
 
-def _told(reserved: int | None) -> int:
+def _known_bytes(reserved: int | None) -> int:
     if reserved is None:
         raise NoMeter(
             "what the allocator took was not reported of everything: give report_allocation its `reserved`, "

@@ -54,8 +54,8 @@ def examine(context: DoctorContext) -> list[Finding]:
     found: list[Finding] = []
     for name, check in CHECKS.items():
         try:
-            for said in check(context):  # one by one: what was said before it failed is kept
-                found += [Finding(name, *said)]
+            for message in check(context):  # one by one: what was said before it failed is kept
+                found += [Finding(name, *message)]
         except Exception as error:
             reason = f"the check itself failed: {type(error).__name__}: {error}"
             found.append(

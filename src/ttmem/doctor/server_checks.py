@@ -53,7 +53,9 @@ def server(context: DoctorContext) -> Iterator[Message]:
 
 def sockets(context: DoctorContext) -> Iterator[Message]:
     """Is somebody, or something, on a path where programs look for the server?"""
-    problems = [said for place in context.places if (said := _problem(place, alone=context.server is None)) is not None]
+    problems = [
+        problem for place in context.places if (problem := _problem(place, alone=context.server is None)) is not None
+    ]
     yield from problems
     answering = [place for place in (*context.places, *context.elsewhere) if place.health is not None]
     if len(answering) > 1:

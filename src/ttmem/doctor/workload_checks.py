@@ -55,9 +55,9 @@ def untracked(context: DoctorContext) -> Iterator[Message]:
             if loaded
             else "",
         ]
-        told = "; ".join(part for part in parts if part)
-        if told or not any(_hidden(context)):
-            yield ok(looked, told or "no process uses a device")
+        text = "; ".join(part for part in parts if part)
+        if text or not any(_hidden(context)):
+            yield ok(looked, text or "no process uses a device")
 
 
 def _mute(user: User) -> str:

@@ -88,15 +88,15 @@ class _Database:
         rows = self._rows("operations", ("operation_id", "name", "duration"), "operation_id")
         durations = {int(row["operation_id"]): (str(row["name"]), row["duration"]) for row in rows}
         calls = self._calls()
-        told = Counter(int(row["operation_id"]) for row in self._rows("captured_graph", ("operation_id",)))
-        if any(times > 1 for times in told.values()):
+        captured = Counter(int(row["operation_id"]) for row in self._rows("captured_graph", ("operation_id",)))
+        if any(times > 1 for times in captured.values()):
             raise NotACapture(
                 "it holds operations several times: more than one report was imported into it; import each of them "
                 "into a folder of its own with ttnn.graph.import_report"
             )
         with_text = self._rows("captured_graph", ("operation_id", "captured_graph"), "operation_id")
-        for number in sorted(durations.keys() | told.keys()):
-            if number not in told:
+        for number in sorted(durations.keys() | captured.keys()):
+            if number not in captured:
                 recording.add(_bare(*durations[number]), number, calls.get(number, Call()))
                 continue
             row = next(with_text)

@@ -160,8 +160,8 @@ class GraphCapture:
 
     def _call_of(self, named: list[str]) -> Call:
         """What is told of the outermost of these functions; of those in it the same is passed over."""
-        told = [waiting.popleft() if (waiting := self.calls.get(name)) else Call() for name in named]
-        return told[0]
+        calls = [waiting.popleft() if (waiting := self.calls.get(name)) else Call() for name in named]
+        return calls[0]
 
     def _take(self, nodes: list[Node]) -> None:
         for item in read(self._passing(nodes)):

@@ -176,12 +176,12 @@ class EventTranslation:
         listing = self.recording.listings.get(last.number, ()) if isinstance(last, Ended) else ()
         listed = {entry[:3] for entry in listing}
         meshes = {mesh for mesh, _, _ in listed}
-        told = {(i.mesh, i.kind, i.address) for i in (step.item for step in steps) if isinstance(i, GraphBuffer)}
-        accounted = listed | told
+        named = {(i.mesh, i.kind, i.address) for i in (step.item for step in steps) if isinstance(i, GraphBuffer)}
+        accounted = listed | named
         for place in [place for place in self._answered if place[0] in meshes and place not in accounted]:
             yield from self._gone(place)
         for entry in listing:
-            if entry[:3] not in self._live and entry[:3] not in told:
+            if entry[:3] not in self._live and entry[:3] not in named:
                 yield from self._came(entry[:3], _Known(per_bank=entry.per_bank), None)
         self._answered |= listed
 

@@ -36,14 +36,14 @@ class Ended(NamedTuple):
 
 def run(
     command: Sequence[str],
-    collector: Session,
+    session: Session,
     env: Mapping[str, str],
     socket: str | None,
     *,
     stacks: int | None = None,
 ) -> Ended:
     """Start the command, collect until it ends."""
-    environment = {**env, **variables(env, socket=socket, run_socket=collector.path, stacks=stacks)}
+    environment = {**env, **variables(env, socket=socket, run_socket=session.path, stacks=stacks)}
     started = time.monotonic()
     handlers = {number: signal.getsignal(number) for number in (*_FROM_TERMINAL, *_PASSED_ON)}
     handlers = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
@@ -55,7 +55,7 @@ def run(
         child = subprocess.Popen(list(command), env=environment, close_fds=False)
         for number in handlers:
             signal.signal(number, lambda received, _: _pass_on(child, received))
-        unseen = _collect(child, collector)
+        unseen = _collect(child, session)
     except OSError as error:
         raise LaunchError(f"cannot run {command[0]}: {error.strerror}") from error
     finally:
@@ -80,10 +80,10 @@ def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
         child.send_signal(number)
 
 
-def _collect(child: subprocess.Popen[bytes], collector: Session) -> dict[int, str]:
+def _collect(child: subprocess.Popen[bytes], session: Session) -> dict[int, str]:
     """Take in what agents say until the command has ended. Returns who loaded tt-metal and was never heard."""
     poller = select.poll()
-    poller.register(collector.fileno(), select.POLLIN)
+    poller.register(session.fileno(), select.POLLIN)
     try:
         pidfd = os.pidfd_open(child.pid)
         poller.register(pidfd, select.POLLIN)
@@ -94,19 +94,19 @@ def _collect(child: subprocess.Popen[bytes], collector: Session) -> dict[int, st
     try:
         while child.poll() is None:
             poller.poll(_LOOK_MS)
-            collector.turn()
+            session.turn()
             if time.monotonic() > next_look:
                 early = time.monotonic() - started < _EARLY_SECONDS
                 next_look = time.monotonic() + (_EARLY_LOOK_SECONDS if early else _LOOK_SECONDS)
-                suspects.update(processes.device_users(child.pid, known=_heard(collector)))
+                suspects.update(processes.device_users(child.pid, known=_reporting(session)))
     finally:
         if pidfd >= 0:
             os.close(pidfd)
-    collector.finish()
-    heard = _heard(collector)
-    return {pid: name for pid, name in suspects.items() if pid not in heard}
+    session.finish()
+    reporting = _reporting(session)
+    return {pid: name for pid, name in suspects.items() if pid not in reporting}
 
 
-def _heard(collector: Session) -> set[int]:
+def _reporting(session: Session) -> set[int]:
     """The processes whose agent has reported."""
-    return {process.info.pid for process in (*collector.ledger.processes.values(), *collector.ledger.departed)}
+    return {process.info.pid for process in (*session.ledger.processes.values(), *session.ledger.departed)}

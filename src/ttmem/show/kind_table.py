@@ -192,8 +192,8 @@ def _peak(peak: int, now: int | None) -> str:
 def _of_dram(dram: Json) -> str:
     taken = dram["reserved_peak"] if dram["reserved"] is not None else None
     peak = dram["peak"] if taken is None else taken
-    said = [] if peak is None else [_peak(peak, level(dram))]
-    return ", ".join([*_asked(dram, dram), *said, *_sizes(dram)])
+    parts = [] if peak is None else [_peak(peak, level(dram))]
+    return ", ".join([*_asked(dram, dram), *parts, *_sizes(dram)])
 
 
 def _of_l1(l1: Json) -> str:
@@ -201,43 +201,43 @@ def _of_l1(l1: Json) -> str:
     parts, peak = l1["at_once_parts"], l1["peak"]
     held = {kind: size for kind, (size, _) in _programs(l1).items() if size is not None and parts[kind] is not None}
     absent = sum(size - parts[kind] for kind, size in held.items())
-    said = []
+    notes = []
     if absent > 0 and l1["at_once"] is not None:
         total = l1["at_once"] + absent
         highest = f" ({_peak(peak, total)})" if peak is not None else ""
-        said.append(f"{human(total)}{highest} with all cached programs")
+        notes.append(f"{human(total)}{highest} with all cached programs")
     elif peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has one
         over = l1["capacity"] is not None and peak > l1["capacity"]
-        said.append(_peak(peak, l1["at_once"]) + (" with all cached programs" if over else ""))
-    return ", ".join([*said, *_sizes(l1)])
+        notes.append(_peak(peak, l1["at_once"]) + (" with all cached programs" if over else ""))
+    return ", ".join([*notes, *_sizes(l1)])
 
 
 def _of_buffers(l1: Json) -> list[str]:
     also = " with L1_SMALL" if l1["small"]["peak"] else ""
-    said = [] if l1["reserved_peak"] is None else [f"peak {human(l1['reserved_peak'])}{also}"]
+    notes = [] if l1["reserved_peak"] is None else [f"peak {human(l1['reserved_peak'])}{also}"]
     if l1["largest_free"] is None and l1["bank_free"] is not None:
-        said.append(f"{human(l1['bank_free'])} free in a bank")
-    return said
+        notes.append(f"{human(l1['bank_free'])} free in a bank")
+    return notes
 
 
 def _sizes(pool: Json) -> list[str]:
-    said = []
+    notes = []
     if pool["largest_free"] is not None:
-        said.append(f"largest free block {human(pool['largest_free'])} in a bank")
+        notes.append(f"largest free block {human(pool['largest_free'])} in a bank")
     if pool["capacity"] is None:
-        said.append("chip size not known")
+        notes.append("chip size not known")
     elif pool["capacity_basis"] == "table":
-        said.append("size from the board's table")
-    return said
+        notes.append("size from the board's table")
+    return notes
 
 
-def _reporter(rows: _Rows, said: Json, capacity: int | None) -> None:
+def _reporter(rows: _Rows, reported: Json, capacity: int | None) -> None:
     """L1 by the word of the allocators, if somebody published it, and what the difference means."""
-    if said["total"] is None or not said["inferred"]:
+    if reported["total"] is None or not reported["inferred"]:
         return  # if nothing is inferred, all is tracked, and the line on completeness says so
-    rows.add("L1 tracked", said["tracked"], capacity, "allocator-tracked")
-    rows.add("L1 reported", said["total"], capacity, "total from MemoryReporter")
-    rows.add("L1 inferred", said["inferred"], capacity, "CB + kernels (inferred): what is not tracked")
+    rows.add("L1 tracked", reported["tracked"], capacity, "allocator-tracked")
+    rows.add("L1 reported", reported["total"], capacity, "total from MemoryReporter")
+    rows.add("L1 inferred", reported["inferred"], capacity, "CB + kernels (inferred): what is not tracked")
 
 
 def _known(memory: Json, counted: int | None) -> str:
@@ -245,10 +245,10 @@ def _known(memory: Json, counted: int | None) -> str:
     by = {**memory["confidence"]}
     by["reported"] = max(0, by["reported"] - (counted or 0))
     by["reported by tt-metal's own counters"] = counted
-    said = [f"{human(size)} {name}" for name, size in by.items() if size]
+    sizes = [f"{human(size)} {name}" for name, size in by.items() if size]
     # Who allocates in another thread than the one that opened the device counts for nothing there.
     nothing = "nothing allocated" if counted is None else "nothing by tt-metal's own counters, which miss other threads"
-    out = [", ".join(said) or nothing]
+    out = [", ".join(sizes) or nothing]
     if memory["completeness"] is not None:
         whose = "the allocators of who is tracked say" if counted is not None else "the allocators say"
         out.append(f"{complete(memory['completeness'])} of what {whose}")

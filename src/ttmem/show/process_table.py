@@ -105,8 +105,8 @@ def _rows(process: Json, chips: dict[str, Json], names: Names) -> list[Row]:
         chip, state = chips.get(share["chip"]), process["state"]
         marked = [(size, in_turns(name, size, chip, state)) for name, size in zip(_SIZES, sizes)]
         groups.setdefault(tuple(marked), []).append(share["chip"])
-    told = {share["chip"] for share in process["chips"]}
-    silent = [chip_id for chip_id in process.get("holds", []) if chip_id not in told]
+    used = {share["chip"] for share in process["chips"]}
+    silent = [chip_id for chip_id in process.get("holds", []) if chip_id not in used]
     if silent or not groups:
         groups.setdefault(((None, False),) * len(_SIZES), []).extend(silent)
     ordered = sorted(groups.items(), key=lambda group: min(map(names.order, group[1]), default=0))
@@ -125,8 +125,8 @@ def _chips(chip_ids: list[str], names: Names) -> str:
 
 def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:
     """Of many chips with different amounts the fullest, the sum of the others, and those of which nothing is known."""
-    told = [group for group in groups if any(size is not None for size, _ in group[0])]
-    by_size = sorted(told, key=lambda group: -sum(size or 0 for size, _ in group[0][:2]))
+    known = [group for group in groups if any(size is not None for size, _ in group[0])]
+    by_size = sorted(known, key=lambda group: -sum(size or 0 for size, _ in group[0][:2]))
     most, rest = by_size[: _CHIPS_SHOWN - 1], by_size[_CHIPS_SHOWN - 1 :]
     rows: list[Row] = [
         (process, _chips(chip_ids, names), list(sizes)) for sizes, chip_ids in groups if (sizes, chip_ids) in most
@@ -137,7 +137,7 @@ def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:
         unknown = (None, False)
         rows.append((process, f"{count} more, sum", [(sums[0], False), (sums[1], False), unknown, unknown]))
     return rows + [
-        (process, _chips(chip_ids, names), list(sizes)) for sizes, chip_ids in groups if (sizes, chip_ids) not in told
+        (process, _chips(chip_ids, names), list(sizes)) for sizes, chip_ids in groups if (sizes, chip_ids) not in known
     ]
 
 

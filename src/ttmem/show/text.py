@@ -96,8 +96,8 @@ def _utf8(stream: TextIO) -> bool:
     name = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or "UTF-8"
     if name == "C.UTF-8" and env.get("LC_CTYPE") == name and env.get("LANG") in ("C", "POSIX"):
         return False  # Python itself put this LC_CTYPE there; the user said C
-    told = (stream.encoding or "").lower().replace("-", "") == "utf8"
-    return told and name.lower().replace("-", "").endswith("utf8")
+    encoding_is_utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
+    return encoding_is_utf8 and name.lower().replace("-", "").endswith("utf8")
 
 
 def cells(text: str) -> int:

@@ -110,7 +110,7 @@ class Top(App[None]):
         super().__init__(ansi_color=True)
         self._dashboard = dashboard
         self._canvas = Canvas(dashboard)
-        self._feed = DataFeed(self._told, api=api, root=root, ascii=dashboard.signs.ascii)
+        self._feed = DataFeed(self._take_update, api=api, root=root, ascii=dashboard.signs.ascii)
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._drawn = 0.0
         self._asked: list[str] = []
@@ -165,7 +165,7 @@ class Top(App[None]):
         self._asked = self._dashboard.wants()
         self._feed.want(self._asked, self._dashboard.model.interval)
 
-    def _told(self, news: FeedUpdate) -> None:
+    def _take_update(self, news: FeedUpdate) -> None:
         """In the feed's thread."""
         if self._loop_of_app is not None and not self._loop_of_app.is_closed():
             self._loop_of_app.call_soon_threadsafe(self._take, news)

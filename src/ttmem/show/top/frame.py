@@ -99,17 +99,17 @@ def footer(model: Model, width: int, signs: Characters, prompt: str | None = Non
     keys: Row = []
     for key, what in (("space", "pause"), ("d", "chips"), ("t", "theme"), ("h", "help"), ("q", "quit")):
         keys += [("  ", ""), (key, "key"), (f" {what}", "dim")]
-    said: Span = ("", "")
+    message: Span = ("", "")
     if model.message:
-        said = (model.message, "warn")
+        message = (model.message, "warn")
     elif model.trouble:
-        said = (model.trouble, "bad" if model.snapshot and model.snapshot["server"] else "warn")
-    if said[0]:
-        while keys and width_of(keys) + cells(said[0]) > width and len(keys) > 6:
+        message = (model.trouble, "bad" if model.snapshot and model.snapshot["server"] else "warn")
+    if message[0]:
+        while keys and width_of(keys) + cells(message[0]) > width and len(keys) > 6:
             keys = keys[3:]
     room = width - width_of(keys)
-    left = Style(ascii=signs.ascii).cut(said[0], max(0, room))
-    return fitted([(left, said[1]), (" " * max(0, room - cells(left)), ""), *keys], width)
+    left = Style(ascii=signs.ascii).cut(message[0], max(0, room))
+    return fitted([(left, message[1]), (" " * max(0, room - cells(left)), ""), *keys], width)
 
 
 def help_rows(view: View, size: Size) -> list[Row]:

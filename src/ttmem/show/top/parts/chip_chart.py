@@ -146,13 +146,16 @@ class ChipPainter:
         look = self._look(chip)
         room = (width - len(name)) // len(values)
         for wordy in range(sum(room >= least for least in _WORDY_COLUMNS), -1, -1):
-            said: Row = []
+            texts: Row = []
             for quantity, now, peak in values:
-                said += [("  ", ""), *_said(chip, quantity, now, peak if self.peaks else None, wordy, self.signs)]
+                texts += [
+                    ("  ", ""),
+                    *_value_text(chip, quantity, now, peak if self.peaks else None, wordy, self.signs),
+                ]
             for head in (name, short):
-                room = width - width_of([(head, "")]) - width_of(said)
+                room = width - width_of([(head, "")]) - width_of(texts)
                 if room >= 0:
-                    return [(head, look), (" " * room, ""), *said]
+                    return [(head, look), (" " * room, ""), *texts]
         return fitted([(short, look)], width)
 
     def sparks(self, chip: Json, quantities: Sequence[Quantity], size: Size) -> list[Row]:
@@ -271,7 +274,9 @@ def _number(quantity: Quantity, value: float | None, signs: Characters) -> str:
     return "-" if value is None else f"{value:.0f}{gap}{unit}"
 
 
-def _said(chip: Json, quantity: Quantity, now: float | None, peak: float | None, wordy: int, signs: Characters) -> Row:
+def _value_text(
+    chip: Json, quantity: Quantity, now: float | None, peak: float | None, wordy: int, signs: Characters
+) -> Row:
     """A value in words: with its part of the whole, its size and the highest, or less of that."""
     alarm = _alarm(chip, quantity, now)
     row: Row = [(quantity.title if wordy else quantity.title[:1], quantity.style), (" ", "")]

@@ -170,8 +170,8 @@ def rates(events: list[Json], now: float | None, since: float | None = None) -> 
     if not timed:
         return []
     end = max(timed[-1]["time"], now or 0.0)
-    heard = timed[0]["time"] if len(timed) >= _MANY_EVENTS else min(since or 0.0, end - _LEAST_SECONDS)
-    begin = max(end - _RATE_SECONDS, heard)
+    first = timed[0]["time"] if len(timed) >= _MANY_EVENTS else min(since or 0.0, end - _LEAST_SECONDS)
+    begin = max(end - _RATE_SECONDS, first)
     counts = Counter(event["event"] for event in timed if event["time"] >= begin)
     seconds = max(end - begin, 0.001)
     return [(name, count / seconds) for name, count in counts.most_common()]

@@ -25,7 +25,7 @@ class Histories:
     def __init__(self) -> None:
         self._asked: dict[tuple[str, str, int], int] = {}  # server, chip, step: the window that was taken in
         self._asking: dict[tuple[str, str, int], str] = {}  # paths; they are not to change until there is an answer
-        self._heard: dict[tuple[str, str], float] = {}  # server, chip: when, by our clock
+        self._answered: dict[tuple[str, str], float] = {}  # server, chip: when, by our clock
 
     def wants(self, model: Model, chips: list[Json], window: int) -> list[str]:
         """The next few answers that are missing; those that are there are taken in."""
@@ -45,8 +45,8 @@ class Histories:
                     self._take(model, chip, server, name, answer)
                 elif self._asked.get((server, name, step), 0) < window:
                     out.append(path)
-                elif name == chip["chip"] and newest - self._heard[server, name] >= _REFRESH_SECONDS:
-                    path = _path(1, self._heard[server, name] - _OVERLAP_SECONDS, name)
+                elif name == chip["chip"] and newest - self._answered[server, name] >= _REFRESH_SECONDS:
+                    path = _path(1, self._answered[server, name] - _OVERLAP_SECONDS, name)
                     answer = model.answers.pop(path, None)
                     if answer is None:
                         out.append(path)
@@ -58,7 +58,7 @@ class Histories:
 
     def _take(self, model: Model, chip: Json, server: str, name: str, answer: Answer) -> None:
         newest = model.past.newest
-        self._heard[server, name] = newest
+        self._answered[server, name] = newest
         if answer.data is not None:
             ahead = newest + answer.time - model.now - answer.data["until"]
             model.past.fill(chip["chip"], answer.data, ahead if abs(ahead) > 2 else 0.0)

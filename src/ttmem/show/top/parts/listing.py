@@ -251,5 +251,5 @@ def no_server(model: Model) -> str | None:
     snapshot = model.snapshot or {"server": None, "sources": []}
     if snapshot["server"]:
         return None
-    told = (source["detail"] for source in snapshot["sources"] if source["name"] == "server")
-    return next((text for text in told if text), None) or model.trouble or "start a server with `ttmem serve`"
+    details = (source["detail"] for source in snapshot["sources"] if source["name"] == "server")
+    return next((text for text in details if text), None) or model.trouble or "start a server with `ttmem serve`"

@@ -50,9 +50,9 @@ def details(
     process: Json, notes: list[Json], names: Names, now: float | None, booted: float, style: Style
 ) -> list[Row]:
     """Rows on one process, the most important first."""
-    said = [*_self(process, now, booted), *_memory(process, names), *_trouble(process)]
-    said += [(f"Note: {note['text']}", "warn") for note in notes if note["pid"] == process["pid"] is not None]
-    return [[(row, name)] for text, name in said for row in wrap(style.clean(text), style, "  ", " ")]
+    sentences = [*_self(process, now, booted), *_memory(process, names), *_trouble(process)]
+    sentences += [(f"Note: {note['text']}", "warn") for note in notes if note["pid"] == process["pid"] is not None]
+    return [[(row, name)] for text, name in sentences for row in wrap(style.clean(text), style, "  ", " ")]
 
 
 def _self(process: Json, now: float | None, booted: float) -> Iterator[Said]:
@@ -81,13 +81,13 @@ def _memory(process: Json, names: Names) -> Iterator[Said]:
         for kind, size in share["kinds"].items():
             kinds[kind] = kinds.get(kind, 0) + (size or 0)
     sums = [f"{kind} {human(size)}" for kind, size in kinds.items() if size]
-    told = {share["chip"] for share in shares}
-    on = f" on {names.several(told)}" if told else ""
+    chip_ids = {share["chip"] for share in shares}
+    on = f" on {names.several(chip_ids)}" if chip_ids else ""
     if sums:
         yield f"By kind{on}: {', '.join(sums)}", ""
     if process.get("holds"):
         held = f"Has open: {names.several(process['holds'])}"
-        silent = [chip_id for chip_id in process["holds"] if chip_id not in told]
+        silent = [chip_id for chip_id in process["holds"] if chip_id not in chip_ids]
         yield held + (f"; what it has of {names.several(silent)} is not known" if silent else ""), ""
     peaks = [
         f"{names.short(share['chip'])}: DRAM {human(share['peak_dram'])}, L1 {human(share['peak_l1'])}"

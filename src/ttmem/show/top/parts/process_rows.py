@@ -121,9 +121,9 @@ def sorter(column: str, names: Names, booted: float) -> Callable[[Json], Any]:
 
 
 def chips_of(process: Json) -> list[str]:
-    told = [share["chip"] for share in process["chips"]]
+    used = [share["chip"] for share in process["chips"]]
     holds = process.get("holds")
-    return told + [chip_id for chip_id in holds if chip_id not in told] if holds else told
+    return used + [chip_id for chip_id in holds if chip_id not in used] if holds else used
 
 
 def parts(key: Hashable, process: Json, names: Names) -> Iterator[Entry]:

@@ -117,7 +117,7 @@ class Allocations:
         self._shown, self._seen = {}, range(0)
         why = _nobody_to_ask(model)
         if why is not None:
-            return finished([self._status(model, [], names, style), [], *_said(why, style=style)], size)
+            return finished([self._status(model, [], names, style), [], *_wrapped(why, style=style)], size)
         longest = min(12, max((cells(names.short(chip["chip"])) for chip in model.chips), default=1))
         if self._by():
             return finished(self._breakdown_rows(model, size, signs, style, names), size)
@@ -137,9 +137,9 @@ class Allocations:
             head.append(("  asking...", "dim"))
         status = self._status(model, head, names, style)
         if answer is not None and answer.trouble:
-            return [status, [], *_said(answer.trouble, style=style, name="warn")]
+            return [status, [], *_wrapped(answer.trouble, style=style, name="warn")]
         if not data["matched"] or not allocations:
-            return [status, [], *([] if answer is None else _said(self._nothing(model), style=style))]
+            return [status, [], *([] if answer is None else _wrapped(self._nothing(model), style=style))]
         panel = 6 if size.height >= 16 else 0
         height = max(1, size.height - 3 - panel)
         total = min(data["matched"], _MOST_OFFSET)
@@ -162,14 +162,14 @@ class Allocations:
         current = self._shown.get(self._cursor.place)
         if panel and current is not None:
             rows.append(rule(style.clean(allocation_rows.title(current, model.processes)), size.width, signs))
-            rows += _said(*allocation_rows.details(current, names), style=style)
+            rows += _wrapped(*allocation_rows.details(current, names), style=style)
         return rows
 
     def _breakdown_rows(self, model: Model, size: Size, signs: Characters, style: Style, names: Names) -> list[Row]:
-        told, trouble = self._breakdown.look(model, self._by(), self._wanted(model))
-        status = self._status(model, [(told, "bold")], names, style)
+        summary, trouble = self._breakdown.look(model, self._by(), self._wanted(model))
+        status = self._status(model, [(summary, "bold")], names, style)
         if trouble:
-            return [status, [], *_said(trouble, style=style, name="warn")]
+            return [status, [], *_wrapped(trouble, style=style, name="warn")]
         rows = self._breakdown.rows(self._by(), Size(size.width, size.height - 1), signs, style)
         self._seen = self._breakdown.seen
         return [status, *rows]
@@ -194,7 +194,7 @@ class Allocations:
             why = "No event since this view was opened." if not events else "None of the last events fits the filters."
             if answer is not None and answer.trouble:
                 why = answer.trouble
-            return [status, [], *_said(why, style=style)]
+            return [status, [], *_wrapped(why, style=style)]
         self._placed = arrange(eventlist.columns(size.width >= WIDE_COLUMNS, chip), size.width)
         rows = [status, heading(self._placed, size.width, signs)]
         for place in self._seen:
@@ -213,8 +213,8 @@ class Allocations:
         words += [f"pid {wanted.pid}" if wanted.pid is not None else None]
         words += [f"from {human(wanted.least)}" if wanted.least else None]
         words += [f"{'text' if self.events else 'tag'} {style.clean(wanted.text)!r}" if wanted.text else None]
-        told = ", ".join(word for word in words if word)
-        return [*row, (f"  only {told}", "warn")] if told else row
+        text = ", ".join(word for word in words if word)
+        return [*row, (f"  only {text}", "warn")] if text else row
 
     def _filtered(self, model: Model) -> bool:
         """By what can be chosen here; which chips are shown at all is chosen elsewhere."""
@@ -341,7 +341,7 @@ def _nobody_to_ask(model: Model) -> str | None:
     return None if why is None else f"Allocations and events are known to a server alone: {why}"
 
 
-def _said(*sentences: str, style: Style, name: str = "") -> list[Row]:
+def _wrapped(*sentences: str, style: Style, name: str = "") -> list[Row]:
     return [[(row, name)] for text in sentences for row in wrap(style.clean(text), style, "  ", " ")]
 
 

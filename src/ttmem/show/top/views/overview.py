@@ -239,14 +239,14 @@ def _on(chip: Json, processes: list[Json]) -> list[Json]:
 
 def _note(model: Model, snapshot: Json, names: Names, style: Style) -> list[Row]:
     """The most pressing of what is to be known, in one row, and how much more there is."""
-    said: list[tuple[str, str]] = [(text, "bad") for text in too_full(snapshot["chips"], names)]
-    said += [(note["text"], "warn") for note in snapshot["notes"]]
+    notes: list[tuple[str, str]] = [(text, "bad") for text in too_full(snapshot["chips"], names)]
+    notes += [(note["text"], "warn") for note in snapshot["notes"]]
     if any(snapshot["anomalies"].values()):
-        said.append((anomaly_line(snapshot["anomalies"]), "warn"))
+        notes.append((anomaly_line(snapshot["anomalies"]), "warn"))
     sources = [source for source in model.sources if source["detail"]]
-    said += [(f"{source['name']} {source['state']}: {source['detail']}", "dim") for source in sources]
-    if not said:
+    notes += [(f"{source['name']} {source['state']}: {source['detail']}", "dim") for source in sources]
+    if not notes:
         return []
-    more = f"  (+{len(said) - 1})" if len(said) > 1 else ""
-    text, colour = said[0]
+    more = f"  (+{len(notes) - 1})" if len(notes) > 1 else ""
+    text, colour = notes[0]
     return [[(style.cut(text, style.width - len(more)), colour), (more, "dim")]]

@@ -242,20 +242,20 @@ def _of(value: float, most: float | None) -> str:
 
 def _doubts(chips: list[Json], names: Names, style: Style) -> list[Row]:
     """Chips that do not answer, in words, and what was read and not believed, raw; equal ones are told of once."""
-    said: dict[Cell, list[str]] = {}
+    sentences: dict[Cell, list[str]] = {}
     for chip in chips:
         now, chip_id = chip["telemetry"], chip["chip"]
         if now is None:
             why = "behind another chip" if chip["remote"] else "the driver does not list it"
-            said.setdefault((f"no telemetry: {why}", "dim"), []).append(chip_id)
+            sentences.setdefault((f"no telemetry: {why}", "dim"), []).append(chip_id)
             continue
         if now["state"] != "ok":
-            said.setdefault((_STATES.get(now["state"], now["state"]), "bad"), []).append(chip_id)
+            sentences.setdefault((_STATES.get(now["state"], now["state"]), "bad"), []).append(chip_id)
         if raw := now.get("implausible"):
             text = ", ".join(f"{key} {value}" for key, value in raw.items())
-            said.setdefault((f"read and not believed: {text}", "warn"), []).append(chip_id)
+            sentences.setdefault((f"read and not believed: {text}", "warn"), []).append(chip_id)
     rows: list[Row] = []
-    for (text, colour), chip_ids in said.items():
+    for (text, colour), chip_ids in sentences.items():
         who = f"Chip{'s' if len(chip_ids) > 1 else ''} {names.several(chip_ids)}"
         rows += [[(line, colour)] for line in wrap(f"{who}: {text}", style, "  ", "")]
     return rows
