@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What allocators say of themselves through their process (tt-metal's memory views), beside what is tracked."""
+"""What allocators report about themselves (tt-metal's memory views), compared with what is tracked."""
 
 from __future__ import annotations
 

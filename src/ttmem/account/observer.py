@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sees each event as it is applied: a recording, readers of the event stream."""
+"""The interface of observers, which see each event as it is applied: recorders, the event stream."""
 
 from __future__ import annotations
 

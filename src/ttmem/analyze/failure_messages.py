@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads refusals: every number of a message, in the wordings of all releases looked at (0.40 to 0.81.1).
+"""Parses out-of-memory and clash messages of tt-metal, in the wordings of all releases from 0.40 to 0.81.1.
 
 A message may stand anywhere in a text, and may have been wrapped: any white space is as good as any other.
 """

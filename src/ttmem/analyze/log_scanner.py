@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds refusals in a log that comes piece by piece, however long it is, whatever else is in it."""
+"""Finds failed allocations in a log of any length, read piece by piece."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizing advice from the figures of a run that has ended: which sizes would have done, what came closest to the wall.
+"""Advice on sizes after a run: l1_small_size, trace region, kernel ring, headroom, fragmentation.
 
 Nothing is guessed: a figure that was not recorded gives no line.
 """

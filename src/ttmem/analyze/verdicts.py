@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a refusal and what was live then to a verdict: what was asked, what there was, who is in the way, what would do.
+"""The verdict on a failed allocation: what was requested, what was free, who holds the memory, what would help.
 
 Every number is exact, or a bound that is called one. Without a layout only the message's own numbers are used, and the
 verdict says what is not known.

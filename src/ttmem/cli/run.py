@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         choices=BREAKDOWNS,
-        help="put what was live at the peak together by this (default: line with --stacks, else op)",
+        help="group what was live at the peak by this (default: line with --stacks, else op)",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 

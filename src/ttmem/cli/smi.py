@@ -33,15 +33,15 @@ _REFRESH_MS = 500
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-w", "--watch", action="store_true", help="again and again, until q or Ctrl-C")
+    parser.add_argument("-w", "--watch", action="store_true", help="refresh until q or Ctrl-C")
     parser.add_argument(
         "-r",
         metavar="MS",
         dest="refresh",
         type=_refresh,
-        help=f"watch, with so many ms from snapshot to snapshot ({_REFRESH_MS})",
+        help=f"refresh interval in ms, implies --watch (default {_REFRESH_MS})",
     )
-    parser.add_argument("-n", metavar="N", dest="count", type=_count, help="watch, and end after N snapshots")
+    parser.add_argument("-n", metavar="N", dest="count", type=_count, help="end after N snapshots, implies --watch")
     parser.add_argument(
         "-d", type=chip_names, metavar="CHIP", dest="chips", action="append", default=[],
         help="only this chip and who is on it: its number, PCI address or id; several with commas, or -d again",

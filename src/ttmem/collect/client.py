@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls with which a workload reports what it allocates. How they get to the server is the sender's business."""
+"""AllocationClient: the calls with which a workload reports what it allocates and frees."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracks ttnn from Python alone: looks at what each of its operations allocates, and reports that."""
+"""Tracks ttnn from Python alone, by watching what each of its operations allocates."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's own table of what is live, which it re-sends to a server that missed something."""
+"""The client's table of live allocations, which is sent again to a server that missed events."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process holds on its devices, asked by the workload itself: now, at most, and in phases it names.
+"""Memory of this process on its devices, for the workload itself: used now, peaks, and peaks of named phases.
 
 A ``kind`` is the label of a kind ("dram", "l1", "cb", ...) or of a pool: "dram_pool" is DRAM and traces together and
 what None means, "l1_pool" all that lies in the L1 of the compute grid. They are two memories, so nothing adds them up.

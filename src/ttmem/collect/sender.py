@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gets events to the server without ever making the workload wait.
+"""Sends events to the server from a thread of its own; the workload never waits.
 
 Putting an event only appends to a queue, which is safe anywhere: in a destructor that the collector calls, in a signal
 handler. A thread of our own folds the queue into a table of what is live and sends it on. If the server is away, slow

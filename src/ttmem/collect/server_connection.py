@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client's connection to the server, which never waits long: sends runs of whole records, hears what was applied."""
+"""A client's connection to the server: sends records without blocking, and reads how many were applied."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All checks by name, and the verdict over what they find."""
+"""The list of all checks, running them, and the document with their findings."""
 
 from __future__ import annotations
 

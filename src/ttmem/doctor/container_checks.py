@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of the walls around us: a container may hide processes, counters and the server."""
+"""Checks of the container we run in, which may hide processes, counters and the server."""
 
 from __future__ import annotations
 

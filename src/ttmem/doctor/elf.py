@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a shared library what the dynamic linker would ask it, without loading it."""
+"""Reads an ELF shared library without loading it: the symbols it defines, needs and calls."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A place where a server may listen, and what is there instead."""
+"""The sockets where a server may listen, and what is found at each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check has to say: what it looked at, what it found there, and what to do about it."""
+"""The result of a check: what it looked at, what it found, and what to do about it."""
 
 from __future__ import annotations
 

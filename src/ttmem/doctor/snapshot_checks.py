@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what the server shows: is it all there is, and if it is little, why?"""
+"""Checks of the server's snapshot: silent clients, lost events, suspiciously small amounts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which chips a recording speaks of, and how large they are: from ttnn's figures in it, else from a board's table."""
+"""Which chips a recording is about and how large they are: from its own figures, else from the table of boards."""
 
 from __future__ import annotations
 

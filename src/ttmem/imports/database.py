@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads ttnn's report database, db.sqlite, of any schema that has the tables which matter."""
+"""Reads ttnn's report database, db.sqlite, in any version of its schema that has the necessary tables."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognises what ttnn wrote, whatever it is called, and reads it: a capture, a report, a report database."""
+"""Detects which kind of file ttnn wrote (graph capture, report or report database) and reads it."""
 
 from __future__ import annotations
 

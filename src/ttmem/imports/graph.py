@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a graph capture as steps: what came, went, was made or was merely seen, when, and in which operation.
+"""The nodes of a graph capture as steps: allocations, frees, programs and tensors, with time and operation.
 
 The nodes themselves are read by ``collect.ttnn_graph``, as in a workload that ``ttmem.instrument()`` follows. Here is
 what only a file needs: the forms of older releases, the time, and what was there before the capture began.

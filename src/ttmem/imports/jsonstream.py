@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a JSON file of any size piece by piece: the entries of its lists and objects, as deep as is asked for.
+"""Reads a JSON file of any size as a stream: the entries of its lists and objects, to any depth.
 
 A detailed report has a line for each page of each buffer and may be many gigabytes. Only one entry is in memory at a
 time, so only an entry has a limit.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording as events of the account, with all that the recording can tell and nothing that it cannot."""
+"""Translates a recording of ttnn into events of the account; what the recording lacks is not made up."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens files to write, so that nothing is overwritten that ttmem did not write itself.
+"""Opens output files, and refuses to overwrite files that ttmem did not write itself.
 
 An existing file is used only if it is empty or of the kind that is to be written. In folders that others may write to,
 somebody could have placed a link or a pipe under the name: recordings and pid files are regular files of ours, or are

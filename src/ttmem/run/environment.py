@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process needs in its environment to be tracked by the agent."""
+"""The environment variables with which a process is tracked by the agent."""
 
 from __future__ import annotations
 

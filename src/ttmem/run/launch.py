@@ -16,7 +16,7 @@ from ttmem.run.session import Session
 from ttmem.sources import process_lookup as processes
 
 _LOOK_MS = 20  # how often rings are looked at
-_EARLY_SECONDS, _EARLY_LOOK_SECONDS, _LOOK_SECONDS = 3.0, 0.05, 1.0  # at who uses a device unseen
+_EARLY_SECONDS, _EARLY_LOOK_SECONDS, _LOOK_SECONDS = 3.0, 0.05, 1.0  # between looks for unseen processes
 # A terminal sends these to the whole foreground group, so the command gets them without us.
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
@@ -62,7 +62,7 @@ def run(
         for number, handler in handlers.items():
             signal.signal(number, handler)
     code = child.returncode
-    duration = round(time.monotonic() - started, 3)  # once: the summary and the data shall not round differently
+    duration = round(time.monotonic() - started, 3)
     return Ended(code if code >= 0 else 128 - code, duration, unseen)
 
 
@@ -81,7 +81,7 @@ def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _collect(child: subprocess.Popen[bytes], session: Session) -> dict[int, str]:
-    """Take in what agents say until the command has ended. Returns who loaded tt-metal and was never heard."""
+    """Read what agents report until the command has ended. Returns processes that use tt-metal and never reported."""
     poller = select.poll()
     poller.register(session.fileno(), select.POLLIN)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects what the agents of a run say: the same ingest as the server's, on a socket of the run's own.
+"""Receives the events of a run's agents: the same ingest as the server's, on a socket of the run's own.
 
 It keeps two snapshots beside the account: everything live at the peak, and everything a process still held when it
 began to close its devices, or died without closing them.
@@ -38,7 +38,7 @@ NOT_LOOKED_AT = "who holds the memory: it was refused so often that not each ref
 
 
 class Failure(NamedTuple):
-    """The runtime could not have what it asked for, and why."""
+    """A failed allocation of the runtime, and the verdict on it."""
 
     time: float
     pid: int
@@ -47,7 +47,7 @@ class Failure(NamedTuple):
 
 
 class Session:
-    """Agents report here; ``ledger`` is what they said."""
+    """Agents report here; ``ledger`` is the account of what they reported."""
 
     def __init__(self, warn: Callable[[str], None], record: str | None = None) -> None:
         self.clock = Clock()
@@ -87,7 +87,7 @@ class Session:
         return self.ingest.fileno()
 
     def turn(self) -> None:
-        """Take in what there is: who connected, what they handed over, who died."""
+        """Read everything that is there: new connections, rings, deaths."""
         self.ingest.turn()
         while select.select([self.ingest], [], [], 0)[0]:
             self.ingest.turn()
@@ -96,7 +96,7 @@ class Session:
         self.ingest.tick()
 
     def finish(self) -> None:
-        """The command has ended: whoever lives on is looked at one last time."""
+        """The command has ended: read the rings of processes that still run one last time."""
         self.turn()
         self.ingest.rings.end()
 

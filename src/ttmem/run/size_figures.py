@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a run that its sizing advice follows from, one set for each allocator."""
+"""The figures behind the sizing advice of a run, one set for each allocator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ttmem.model.kinds import KINDS, Kind
 
 
 class Advice(NamedTuple):
-    """What is to be said of the chips of one mesh, as one process had it."""
+    """Advice on the sizes of one mesh, as one process opened it."""
 
     pid: int
     chips: list[Chip]
@@ -43,7 +43,7 @@ def _merged(fold: RingFold) -> list[Sizes]:
 
 
 def figures(chip: Chip, sizes: Sizes, fold: RingFold) -> Figures:
-    """Of one chip of a mesh; the others are in lock step with it."""
+    """The figures of one chip of a mesh; the others are in lock step with it."""
     found: Figures = {"ring_programs": sizes.programs, "ring_peak": sizes.ring[0] or None}
     found["ring_program"] = _name(fold, sizes.ring[1])
     if sizes.unit:
@@ -68,7 +68,7 @@ def figures(chip: Chip, sizes: Sizes, fold: RingFold) -> Figures:
 
 
 def _name(fold: RingFold, blob: int) -> str | None:
-    """The operation, and the line if that is known; both were read when the record was."""
+    """The operation, and the line if it is known; the ring has kept both since the record was read."""
     try:
         cause = fold.ring.cause(blob)
     except ValueError:  # the memory is closed

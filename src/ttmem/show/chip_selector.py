@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chips that the user names: by the driver's number, the PCI address or the id."""
+"""Finds the chips that a user named: by the number of the driver, the PCI address or the id."""
 
 from __future__ import annotations
 

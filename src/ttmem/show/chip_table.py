@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chips of a snapshot: what they are called, and the table with a row for each."""
+"""The table of chips in a snapshot, a row for each, and the short names of chips."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the memory of a chip goes, kind by kind, and how well that is known; equal chips are told of once."""
+"""The memory of a chip by kind, as text; chips with the same figures are shown once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The L1 of a chip as text: a heat map of its cores, and the map of one core, from what `/cores` answers."""
+"""The L1 of a chip as text: a heat map of its cores, and the map of one core, from the document of `/cores`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a snapshot: who holds which chip, and how much of it."""
+"""The table of processes in a snapshot: who holds which chip, and how much of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text that fits: how wide it is on a terminal, cut, wrapped, painted, and tables that leave out what has no room."""
+"""Text for terminals: width in columns, cutting, wrapping, colours, and tables that drop columns to fit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sums of a snapshot: a row for the host, for each board of several chips, for each job of several processes."""
+"""The table of sums in a snapshot: a row for the host, each board of several chips, each job of several processes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows a snapshot over and over: on a terminal until q is pressed, on a screen of its own and without flicker."""
+"""Shows snapshots one after the other on a terminal, without flicker, until q is pressed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of one simulated mesh device: four kinds of banks, with ttnn 0.81.1's addresses and refusals."""
+"""The allocator of a simulated mesh: four kinds of banks, with the addresses and errors of ttnn 0.81.1."""
 
 from __future__ import annotations
 

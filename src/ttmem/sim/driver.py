@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver of simulated chips: its files in a folder, with telemetry that follows the work.
+"""Simulates the driver of chips: its files in a folder, with telemetry that follows the load.
 
 A chip that runs programs draws power, and power makes it warm, with a lag. The figures are plausible, not measured. A
 simulated chip has no PCI address: the driver's number is what joins it with what its process reports.

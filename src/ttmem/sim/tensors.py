@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a tensor to the bytes it wants of each bank."""
+"""How many bytes of each bank a tensor needs, from its shape, data type and layout."""
 
 from __future__ import annotations
 

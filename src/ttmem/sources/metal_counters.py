@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tt-metal's own counters in /dev/shm, one file a chip, and which of them a living process stands behind.
+"""tt-metal's own counters in /dev/shm, one file for each chip, and which of their slots belong to live processes.
 
 Since 0.70 tt-metal adds up the sizes of the buffers that each process has on a chip. The file outlives the processes; a
 process that is killed never takes its bytes back, and later ones add to them. So the totals are shown and never

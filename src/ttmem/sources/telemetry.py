@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How every chip on PCIe is: temperature, power, clocks, link and firmware, from the driver's files.
+"""Telemetry of every chip on PCIe from the driver's files: temperature, power, clocks, link, firmware.
 
 The files are kept open, so that one more look costs a few microseconds a file. A chip in trouble is told apart by how
 its files fail: ENODATA while it is in reset, ENODEV once it is gone, all-ones when it no longer answers on the bus, and

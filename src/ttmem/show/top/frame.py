@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands around a view: the line of tabs above it, the line of keys below it, and the help in its place."""
+"""The frame of a view: the line of tabs above it, the line of keys below it, and the help page."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the dashboard together and runs it until the user has seen enough."""
+"""Builds the dashboard and runs it until the user ends it."""
 
 from __future__ import annotations
 

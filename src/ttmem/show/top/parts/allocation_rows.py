@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the list of live allocations, and what is said of the one that was chosen."""
+"""The rows of the list of live allocations, and the details of the selected one."""
 
 from __future__ import annotations
 

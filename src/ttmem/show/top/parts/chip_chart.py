@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chip of the charts view: its name and its values in words, above its lines."""
+"""The chart of one chip in the charts view: its name and values above its lines."""
 
 from __future__ import annotations
 

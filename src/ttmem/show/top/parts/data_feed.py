@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the dashboard what it shows: asks the server over and over, and looks at the machine itself where none is."""
+"""Loads what the dashboard shows, in a thread: from the server, or from the machine if there is none."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events as they come: the rows of the list, how many there are a second, and holding still to read them."""
+"""The list of events as they come, their rate, and a pause to read them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cores of a chip as a heat map: a cell for each on the ground of its heat, as large as there is room."""
+"""The cores of a chip as a heat map: a coloured cell for each, as large as there is room."""
 
 from __future__ import annotations
 

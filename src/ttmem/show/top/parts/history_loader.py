@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server remembers of chips, asked for and taken into the dashboard's own past."""
+"""Loads the server's history of chips into the dashboard's own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has L1 of a chip, and how close its programs are to the wall: the buffer that ttnn would refuse to overlap."""
+"""Who holds L1 of a chip, and the headroom between its programs and the lowest L1 buffer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lists share: columns that fit, the chosen row and the part that is seen, sort marks, a line to type into."""
+"""What all lists share: columns that fit, the selected row, scrolling, sort marks, an input line."""
 
 from __future__ import annotations
 

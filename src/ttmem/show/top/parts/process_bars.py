@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process has of its chips as bars in the colours of kinds; chips of which it has the same share a bar."""
+"""Bars of what a process holds on its chips, coloured by kind; chips with equal amounts share a bar."""
 
 from __future__ import annotations
 

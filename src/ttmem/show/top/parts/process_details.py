@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of the process that was chosen: where it runs, what it has by kind, who tells it and what is odd."""
+"""The details of the selected process: where it runs, what it holds by kind, its sources and problems."""
 
 from __future__ import annotations
 

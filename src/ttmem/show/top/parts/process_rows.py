@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the list of processes: their columns, what they are sorted by, what belongs below an opened one."""
+"""The rows of the list of processes: columns, sort order, and the rows below an expanded one."""
 
 from __future__ import annotations
 

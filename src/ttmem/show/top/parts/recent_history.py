@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last minutes of the chosen chip, in whatever room a view has left."""
+"""Charts of the last minutes of the selected chip, in the room that a view has left."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 2: how full each chip was over time, in a grid that adapts to the number of chips, or of one chip alone."""
+"""View 2: charts of how full each chip was, in a grid that adapts to the number of chips."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 1: all chips and how full they are, where the memory of the chosen one goes, and who holds them."""
+"""View 1: all chips and how full they are, the memory of the selected one by kind, and who holds them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 4: every process that has or had something of a chip, sorted, filtered, as a tree, and how to end one."""
+"""View 4: processes that hold or held memory of a chip: sorted, filtered, as a tree, and how to end one."""
 
 from __future__ import annotations
 
