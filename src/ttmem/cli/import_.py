@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _translated(args: argparse.Namespace, path: Path, out: Path) -> dict[str, Any]:
-    """Read, write, and say what was in it. Whatever a file has in the place of what ttnn writes there is its fault."""
+    """Read the file, write its events, and return the summary. Unexpected values in it are errors of the file."""
     try:
         translation = EventTranslation(read(path, args.rank), args.board)
         if not translation.recording.steps or not translation.machine.chips:
@@ -77,7 +77,7 @@ def _translated(args: argparse.Namespace, path: Path, out: Path) -> dict[str, An
 
 
 def _check_output(out: Path) -> None:
-    """Said before a long file is read."""
+    """Check the output file before a long file is read."""
     try:
         check_replaceable(str(out), EVENTS)
     except OSError as error:

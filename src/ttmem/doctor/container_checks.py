@@ -52,7 +52,7 @@ def container(context: DoctorContext) -> Iterator[Message]:
 
 
 def _sign(context: DoctorContext) -> str | None:
-    """What gives a container away."""
+    """The sign by which a container is recognised, or None."""
     for file in ("/.dockerenv", "/run/.containerenv"):
         if os.path.exists(context.path(file)):
             return file

@@ -43,7 +43,7 @@ class User(NamedTuple):
 
 
 class DoctorContext:
-    """Everything a check may look at."""
+    """Everything that checks look at; each part is read once, when it is first needed."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class DoctorContext:
         self._mute = False  # the server has let us wait once, and is not asked again
 
     def path(self, absolute: str) -> str:
-        """Where a path of the machine is."""
+        """A path of the machine, below the root."""
         return os.path.join(self.root, absolute.lstrip("/"))
 
     def read(self, absolute: str) -> str | None:
@@ -96,7 +96,7 @@ class DoctorContext:
 
     @cached_property
     def users(self) -> list[User]:
-        """Who holds a device, and who is alive in tt-metal's counters: a mock device is held by nobody."""
+        """Processes that hold a device, or are alive in tt-metal's counters: nobody holds a mock device."""
         names = {process["pid"]: process["name"] for process in self.machine["processes"]}
         for file in self.machine["shm"]:
             for slot in file["slots"]:
@@ -150,7 +150,7 @@ class DoctorContext:
 
     @cached_property
     def elsewhere(self) -> list[Place]:
-        """Other servers, where programs look that were not told the place that we were told."""
+        """Other servers: on the default paths, where programs without our settings look."""
         if not (self.api or self.env.get("TTMEM_API") or self.env.get("TTMEM_SOCKET")):
             return []
         known = {place.pid for place in self.places}
@@ -183,12 +183,12 @@ class DoctorContext:
 
     @property
     def reporting(self) -> set[int]:
-        """The processes that the server hears."""
+        """The processes that report to the server."""
         processes = (self.snapshot or {}).get("processes", [])
         return {process["pid"] for process in processes if process["state"] == "tracked" and process["pid"] is not None}
 
 
 def _variables(environ: bytes) -> dict[str, str]:
-    """Of a name that is there twice the first counts, as for getenv."""
+    """Parse an environment block. If a name occurs twice, the first counts, as for getenv."""
     pairs = [entry.decode("utf-8", "replace").partition("=") for entry in environ.split(b"\0") if b"=" in entry]
     return {name: value for name, _, value in reversed(pairs)}

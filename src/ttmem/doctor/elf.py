@@ -22,9 +22,9 @@ class Library(NamedTuple):
     machine: int
     needed: list[str]
     defined: set[str]
-    """Those of the names asked for that it has."""
+    """The requested names that it defines."""
     called: set[str]
-    """Those of them that it calls through its linkage table itself, so that another library can stand in."""
+    """The requested names that it calls through its own linkage table, so that another library can replace them."""
 
 
 def machine_of(path: str) -> int:
@@ -34,7 +34,7 @@ def machine_of(path: str) -> int:
 
 
 def read(path: str, names: Iterable[str]) -> Library:
-    """Which of the names a library has. It is mapped, not read: only some pages of it are touched."""
+    """Which of the names a library has. The file is mapped, so only a few pages are read."""
     with open(path, "rb") as file:
         try:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

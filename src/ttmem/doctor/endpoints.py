@@ -63,7 +63,7 @@ def _greet(api: str, found: Listener) -> tuple[Listener, dict[str, Any] | None]:
 
 
 def listener(path: str, *, named: bool = False) -> Listener:
-    """What is on the path of a socket; OTHER is whoever listens there and may be talked to."""
+    """What is on the path of a socket; OTHER is a listener that we may connect to."""
     try:
         with connect(path, _SECONDS, check=False) as sock:
             pid, user_id, _ = peer(sock)
@@ -75,7 +75,7 @@ def listener(path: str, *, named: bool = False) -> Listener:
 
 
 def _silent(path: str, error: OSError) -> Listener:
-    """Why nobody could be connected to."""
+    """Why a connection failed."""
     owner = _owner(path)
     if isinstance(error, FileNotFoundError) and owner is None:
         folder = os.path.dirname(os.path.abspath(path))

@@ -52,7 +52,7 @@ def server(context: DoctorContext) -> Iterator[Message]:
 
 
 def sockets(context: DoctorContext) -> Iterator[Message]:
-    """Is somebody, or something, on a path where programs look for the server?"""
+    """Is anything but a server on the paths where programs look for one?"""
     problems = [
         problem for place in context.places if (problem := _problem(place, alone=context.server is None)) is not None
     ]
@@ -69,7 +69,7 @@ def sockets(context: DoctorContext) -> Iterator[Message]:
 
 
 def _problem(place: Place, *, alone: bool) -> Message | None:
-    """``alone``: no server answers anywhere, so it is worse."""
+    """The problem with an endpoint, or None. ``alone``: no server answers anywhere, so it is worse."""
     judge = broken if alone else warning
     if place.state == places.FOREIGN:
         return judge(

@@ -17,7 +17,7 @@ _SUMS = ("dram", "l1", "l1_small", "trace")
 
 
 def shm(context: DoctorContext) -> Iterator[Message]:
-    """Is it there, in memory, writable, and is there room?"""
+    """Is /dev/shm there, in memory, writable, and large enough?"""
     path = context.path(_FOLDER)
     if not os.path.isdir(path):
         yield broken(
@@ -72,7 +72,7 @@ def _mount(context: DoctorContext) -> tuple[str, int | None] | None:
 
 
 def shm_files(context: DoctorContext) -> Iterator[Message]:
-    """tt-metal's counters: whose can be read, and what do the dead still hold in them?"""
+    """tt-metal's counters: which can be read, and how many bytes do dead processes still have in them?"""
     files: list[Json] = context.machine["shm"]
     pattern = f"{_FOLDER}/tt_device_*_memory"
     unreadable = [file for file in files if file["state"] == "unreadable"]
@@ -130,6 +130,6 @@ def _it(files: list[Json]) -> str:
 
 
 def _left(file: Json) -> int:
-    """Bytes that no living process stands behind."""
+    """Bytes that belong to no living process."""
     slots: int = sum(slot[kind] for slot in file["slots"] if slot["state"] in ("dead", "reused") for kind in _SUMS)
     return max(slots, sum(file["stale"][kind] or 0 for kind in _SUMS))

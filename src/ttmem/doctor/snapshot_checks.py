@@ -33,7 +33,7 @@ def _name(process: Json) -> str:
 
 
 def silent_clients(context: DoctorContext) -> Iterator[Message]:
-    """Who is connected and has not reported anything?"""
+    """Which processes are connected and have not reported anything?"""
     tracked = _tracked(context)
     if tracked is None or context.server is None or context.server.health is None:
         yield _nobody(context, "/processes")
@@ -58,7 +58,7 @@ def silent_clients(context: DoctorContext) -> Iterator[Message]:
 
 
 def agent_trouble(context: DoctorContext) -> Iterator[Message]:
-    """What do the sources themselves say that they cannot see?"""
+    """Which kinds of memory do sources report that they cannot see?"""
     tracked = _tracked(context)
     if tracked is None:
         yield _nobody(context, "/processes")
@@ -148,7 +148,7 @@ def _single_cores(listed: Json | None) -> bool:
 
 
 def amounts(context: DoctorContext) -> Iterator[Message]:
-    """If L1 shows KBs: is that all the workload ever took?"""
+    """If L1 shows only kilobytes: did the workload ever take more?"""
     if context.snapshot is None:
         yield _nobody(context, "/snapshot")
         return
@@ -171,7 +171,7 @@ def _in_dram(memory: Json) -> bool:
 
 
 def _in_sum(chips: list[Json], processes: list[Json]) -> str:
-    """The log shows single events, which are small even if the sum is not."""
+    """The sizes in the log are those of single events, which are small even if the sum is not."""
     allocations = sum(process["allocations"] or 0 for process in processes)
     used = sum((chip["memory"][pool]["used"] or 0) for chip in chips for pool in ("dram", "l1"))
     if allocations and used / allocations < _SMALL_ALLOCATION_BYTES <= used:

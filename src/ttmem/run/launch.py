@@ -42,7 +42,7 @@ def run(
     *,
     stacks: int | None = None,
 ) -> Ended:
-    """Start the command, collect until it ends."""
+    """Run the command until it ends, and read what its agents report meanwhile."""
     environment = {**env, **variables(env, socket=socket, run_socket=session.path, stacks=stacks)}
     started = time.monotonic()
     handlers = {number: signal.getsignal(number) for number in (*_FROM_TERMINAL, *_PASSED_ON)}
@@ -67,7 +67,7 @@ def run(
 
 
 def _in_foreground() -> bool:
-    """Does a terminal send its signals to us, and so to the command as well?"""
+    """Are we in the foreground of a terminal, which then sends its signals to the command as well?"""
     try:
         with open("/dev/tty") as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()

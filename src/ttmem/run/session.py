@@ -101,7 +101,7 @@ class Session:
         self.ingest.rings.end()
 
     def at_peak(self) -> list[Allocation]:
-        """Everything that was live when the buffers of all chips together were most."""
+        """Everything that was live at the peak of the buffers of all chips together."""
         return [
             allocation for allocation in self.all_chips.allocations(self.ledger.allocations()) if counts(allocation)
         ]
@@ -115,7 +115,7 @@ class Session:
         return [program for _, programs in self._left.values() for program in programs]
 
     def _failing(self, time: float, process: Process, event: Failed) -> None:
-        """Explained now, while the account stands where it stood; what fails over and over is not always looked at."""
+        """Explain a failure now, while the account is that of the moment. Of very many only some are explained."""
         failure = parse(event.text)
         if failure is None:
             return  # the runtime throws for other reasons, too

@@ -37,13 +37,13 @@ class Names:
         self._digits = max((len(str(number)) for number in self._numbers.values()), default=0)
 
     def full(self, chip_id: str) -> str:
-        """For the first column of the table."""
+        """The name of a chip in the first column of the table."""
         if chip_id not in self._numbers:
             return self.short(chip_id)
         return f"{self._numbers[chip_id]:>{self._digits}} {self._places[chip_id]}".rstrip()
 
     def short(self, chip_id: str) -> str:
-        """For everywhere else."""
+        """The name of a chip in sentences."""
         return str(self._numbers[chip_id]) if chip_id in self._numbers else self._short.get(chip_id, chip_id)
 
     def order(self, chip_id: str) -> int:
@@ -162,7 +162,7 @@ def chip_table(chips: list[Json], names: Names, style: Style) -> list[str]:
 
 
 def _idle(chip: Json) -> bool:
-    """Does nobody hold it, and could somebody?"""
+    """Is it known that nobody holds the chip?"""
     now = chip["telemetry"]
     return chip["held"] is False and now is not None and now["state"] in ("ok", "no files")
 

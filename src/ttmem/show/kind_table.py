@@ -34,7 +34,7 @@ _WORDS = {
 
 
 def breakdowns(snapshot: Json, names: Names, style: Style, in_full: bool) -> list[str]:
-    """All breakdowns, each once with the names of all chips it is true of: replicas of a model are many and equal."""
+    """All breakdowns; chips with the same figures share one, as replicas of a model have."""
     counted: dict[str, int] = {}  # by chip, the bytes that only tt-metal's own counters know of
     for process in snapshot["processes"]:
         for found in process["chips"] if process["state"] == "untracked" else ():
@@ -74,14 +74,14 @@ def _title(chips: list[Json], names: Names, style: Style) -> list[str]:
 
 
 class _Rows:
-    """The lines of one breakdown: a name, a bar of the capacity, an amount, and what is to be said of it."""
+    """The lines of one breakdown: name, bar, amount and notes."""
 
     def __init__(self, style: Style) -> None:
         self._style = style
         self.lines: list[str] = []
 
     def part(self, name: str, size: int | None, capacity: int | None, note: str = "", colour: str = DIM) -> None:
-        """A line, unless there is nothing of it."""
+        """Add a line, unless the amount is unknown or 0."""
         if size:
             self.add(name, size, capacity, note, colour)
 
@@ -232,7 +232,7 @@ def _sizes(pool: Json) -> list[str]:
 
 
 def _reporter(rows: _Rows, reported: Json, capacity: int | None) -> None:
-    """L1 by the word of the allocators, if somebody published it, and what the difference means."""
+    """L1 as reported by the allocators, if a process publishes it, and what the difference means."""
     if reported["total"] is None or not reported["inferred"]:
         return  # if nothing is inferred, all is tracked, and the line on completeness says so
     rows.add("L1 tracked", reported["tracked"], capacity, "allocator-tracked")
@@ -241,7 +241,7 @@ def _reporter(rows: _Rows, reported: Json, capacity: int | None) -> None:
 
 
 def _known(memory: Json, counted: int | None) -> str:
-    """How the numbers are known, and what is not; ``counted`` bytes only by tt-metal's own counters."""
+    """How the numbers are known, and what is missing; ``counted`` bytes are known from tt-metal's counters alone."""
     by = {**memory["confidence"]}
     by["reported"] = max(0, by["reported"] - (counted or 0))
     by["reported by tt-metal's own counters"] = counted

@@ -52,7 +52,7 @@ def process_table(
         return Column(title, list(zip(texts, dim)), rank, **keywords)
 
     def once(texts: list[str]) -> list[str]:
-        """What is said of the process itself stands in its first row alone."""
+        """The columns of the process itself; they are filled in its first row only."""
         return [text if is_first else "" for text, is_first in zip(texts, first)]
 
     of = [row[0] for row in rows]
@@ -116,7 +116,7 @@ def _rows(process: Json, chips: dict[str, Json], names: Names) -> list[Row]:
 
 
 def _chips(chip_ids: list[str], names: Names) -> str:
-    """That it is so much on each of them must not be what is cut off."""
+    """Chips in one cell. In a long text 'each' comes first, so that it is not cut off."""
     found = names.several(chip_ids) if chip_ids else "-"
     if len(chip_ids) < 2:
         return found
