@@ -84,7 +84,7 @@ def test_nothing_to_show(folder: Path, env: dict[str, str]) -> None:
         (["-d", "0,"], "'0,' names no chip"),
         (["-r", "99"], "'99' is not a number of milliseconds from 100 up"),
         (["-r", "soon"], "'soon' is not a number of milliseconds"),
-        (["-n", "0"], "'0' is not a number of pictures"),
+        (["-n", "0"], "'0' is not a number of snapshots"),
         (["--json", "--csv"], "not allowed with"),
     ],
 )

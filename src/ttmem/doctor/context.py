@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from ttmem.doctor.endpoints import Place, probe
+from ttmem.doctor.endpoints import Endpoint, probe
 from ttmem.doctor.locate import Wheel, locate
 from ttmem.sources.machine import Machine
 from ttmem.sources.polling import Rounds
@@ -140,30 +140,31 @@ class DoctorContext:
         return locate(self.python, self.env)
 
     @cached_property
-    def places(self) -> list[Place]:
+    def endpoints(self) -> list[Endpoint]:
         """Where a server may be, in the order in which clients look."""
         chosen = self.api or self.env.get("TTMEM_API")
         if chosen:
             return [probe(None, chosen, named=self.api is not None)]
         path = self.env.get("TTMEM_SOCKET")
-        return [probe(path, api_path(path))] if path else self._usual_places()
+        return [probe(path, api_path(path))] if path else self._usual_endpoints()
 
     @cached_property
-    def elsewhere(self) -> list[Place]:
+    def elsewhere(self) -> list[Endpoint]:
         """Other servers: on the default paths, where programs without our settings look."""
         if not (self.api or self.env.get("TTMEM_API") or self.env.get("TTMEM_SOCKET")):
             return []
-        known = {place.pid for place in self.places}
-        return [place for place in self._usual_places() if place.health is not None and place.pid not in known]
+        known = {endpoint.pid for endpoint in self.endpoints}
+        answering = [endpoint for endpoint in self._usual_endpoints() if endpoint.health is not None]
+        return [endpoint for endpoint in answering if endpoint.pid not in known]
 
-    def _usual_places(self) -> list[Place]:
+    def _usual_endpoints(self) -> list[Endpoint]:
         env = {name: value for name, value in self.env.items() if name != "TTMEM_SOCKET"}
         return [probe(path, api_path(path)) for path in map(self.path, search_paths(env))]
 
     @property
-    def server(self) -> Place | None:
+    def server(self) -> Endpoint | None:
         """The server that clients find."""
-        return next((place for place in self.places if place.health is not None), None)
+        return next((endpoint for endpoint in self.endpoints if endpoint.health is not None), None)
 
     @cached_property
     def snapshot(self) -> Json | None:

@@ -25,7 +25,7 @@ class Listener(NamedTuple):
     why: str | None = None
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """A server's two sockets; ``event`` is None if only the API's was named."""
 
     event: str | None
@@ -41,14 +41,14 @@ class Place(NamedTuple):
         return self.event or self.api
 
 
-def probe(event: str | None, api: str, *, named: bool = False) -> Place:
+def probe(event: str | None, api: str, *, named: bool = False) -> Endpoint:
     """Who listens there. A server that the user ``named`` may be anybody's."""
     found, health = listener(api, named=named), None
     if found.state == OTHER:
         found, health = _greet(api, found)
     elif found.pid is None and found.state in (NOTHING, FOREIGN) and event is not None:
         found = listener(event)  # a server that has no API is none of ours
-    return Place(event, api, *found, health)
+    return Endpoint(event, api, *found, health)
 
 
 def _greet(api: str, found: Listener) -> tuple[Listener, dict[str, Any] | None]:
