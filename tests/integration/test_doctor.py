@@ -25,7 +25,7 @@ from tests import machines
 from tests.mock.wheel import remove_statistics, statistics
 from tests.mock.wheel import wheel as stock
 from tests.support import PATIENCE, PATIENT_DOCTOR, LegacyClient, Server, wait_until
-from ttmem.doctor import endpoints as places
+from ttmem.doctor import endpoints
 from ttmem.doctor import server_checks as server
 from ttmem.doctor import snapshot_checks as snapshot
 from ttmem.doctor import wheel_checks as ttnn
@@ -128,7 +128,7 @@ def test_a_server_of_another_version(folder: Path, server_: Server, monkeypatch:
 @pytest.fixture
 def impatient(patient_doctor: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """For those who never answer."""
-    monkeypatch.setattr(places, "_SECONDS", 0.5)
+    monkeypatch.setattr(endpoints, "_SECONDS", 0.5)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases: what each total of a process was at the begin, at most, and at the end of a stretch the user named.
+"""Phases: begin, peak and end of each total of a process, over periods that the workload names.
 
 Nothing is done per event. A total remembers how high it was since a phase of its process last began; that belongs to
 the youngest phase that is open, and goes to the next older one when it ends. So a phase costs one look at each total,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process says of itself, from its phases to its failures, and its end."""
+"""Applies events about a process: phases, failures, what its sources can see, and its exit."""
 
 from __future__ import annotations
 

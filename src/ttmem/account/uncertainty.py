@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agents of several processes counted that makes their numbers uncertain, added up."""
+"""Sums of the counters that make the numbers of processes uncertain."""
 
 from __future__ import annotations
 

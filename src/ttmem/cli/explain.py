@@ -20,7 +20,7 @@ from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import WHAT
-from ttmem.analyze.log_scanner import KEPT, LogScan
+from ttmem.analyze.log_scanner import KEPT_FAILURES, LogScan
 from ttmem.analyze.verdicts import Verdict, verdict_on
 from ttmem.cli import CommandError
 from ttmem.documents import explanation
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
         print(render(document, style))
         if dropped and args.all:
-            print(f"ttmem explain: only the last {KEPT} different failures were kept", file=sys.stderr)
+            print(f"ttmem explain: only the last {KEPT_FAILURES} different failures were kept", file=sys.stderr)
     return 0 if found else 1
 
 
@@ -87,7 +87,7 @@ def _read(file: BinaryIO) -> tuple[list[Found], int]:
 
 def _of_events(file: BinaryIO) -> tuple[list[Found], int]:
     """Folds an event file and looks at the account whenever the runtime threw."""
-    found, seen = deque[Found](maxlen=KEPT), 0
+    found, seen = deque[Found](maxlen=KEPT_FAILURES), 0
 
     def look(time: float, process: Process, event: Failed) -> None:
         nonlocal seen

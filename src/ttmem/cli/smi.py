@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 ERROR = 2  # 1 is "nothing to show"
-_PATIENCE = 2.0  # seconds for a server that was found
-_PAUSE = 10.0  # seconds until one that did not answer is asked again
-_LEAST_REFRESH = 100
-_REFRESH = 500
+_ANSWER_SECONDS = 2.0  # for a server that was found
+_RETRY_SECONDS = 10.0  # until one that did not answer is asked again
+_LEAST_REFRESH_MS = 100
+_REFRESH_MS = 500
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-w", "--watch", action="store_true", help="again and again, until q or Ctrl-C")
+    parser.add_argument("-w", "--watch", action="store_true", help="refresh until q or Ctrl-C")
     parser.add_argument(
         "-r",
         metavar="MS",
         dest="refresh",
         type=_refresh,
-        help=f"watch, with so many ms from snapshot to snapshot ({_REFRESH})",
+        help=f"refresh interval in ms, implies --watch (default {_REFRESH_MS})",
     )
-    parser.add_argument("-n", metavar="N", dest="count", type=_count, help="watch, and end after N snapshots")
+    parser.add_argument("-n", metavar="N", dest="count", type=_count, help="end after N snapshots, implies --watch")
     parser.add_argument(
         "-d", type=chip_names, metavar="CHIP", dest="chips", action="append", default=[],
         help="only this chip and who is on it: its number, PCI address or id; several with commas, or -d again",
@@ -63,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _refresh(text: str) -> int:
-    if not text.isdecimal() or int(text) < _LEAST_REFRESH:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of milliseconds from {_LEAST_REFRESH} up")
+    if not text.isdecimal() or int(text) < _LEAST_REFRESH_MS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of milliseconds from {_LEAST_REFRESH_MS} up")
     return int(text)
 
 
@@ -168,7 +168,7 @@ class _Look:
                 raise CommandError(why)
         try:
             path = "/snapshot?machine=0" if self._umd else "/snapshot"
-            found: Json = get_document(path, SCHEMA, socket_path=self._api, timeout=_PATIENCE)
+            found: Json = get_document(path, SCHEMA, socket_path=self._api, timeout=_ANSWER_SECONDS)
             return found
         except ApiError as error:
             if self._api is not None:
@@ -176,7 +176,7 @@ class _Look:
             states = {NoServer: "not running", OutOfReach: "out of reach"}
             self._absent = states.get(type(error), "does not answer"), str(error)
             if not isinstance(error, NoServer):
-                self._asked_again = time.monotonic() + _PAUSE
+                self._asked_again = time.monotonic() + _RETRY_SECONDS
             return None
 
     def _alone(self, account: Json | None) -> Json:
@@ -192,8 +192,8 @@ class _Look:
         print(f"ttmem smi: {umd.WARNING}", file=sys.stderr)
         sure = all(source["state"] == "ok" for source in seen["sources"] if source["name"] == "processes")
         anyway = self._umd == "anyway"
-        said = umd.read(seen["chips"], seen["processes"], foreign=seen["foreign"], sure=sure, anyway=anyway)
-        return umd.enrich(seen, said)
+        found = umd.read(seen["chips"], seen["processes"], foreign=seen["foreign"], sure=sure, anyway=anyway)
+        return umd.enrich(seen, found)
 
 
 def _watch(args: argparse.Namespace, view: _View) -> None:
@@ -202,7 +202,7 @@ def _watch(args: argparse.Namespace, view: _View) -> None:
 
     from ttmem.show.watch import Frame, repeat, watch
 
-    interval = (args.refresh or _REFRESH) / 1000
+    interval = (args.refresh or _REFRESH_MS) / 1000
     live = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
     last = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All checks by name, and the verdict over what they find."""
+"""The list of all checks, running them, and the document with their findings."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ CHECKS: dict[str, Callable[[DoctorContext], Iterator[Message]]] = {
 
 
 def examine(context: DoctorContext) -> list[Finding]:
-    """What all checks find. One that fails says so, and the others go on."""
+    """Run all checks. One that raises becomes a finding of level unknown, and the others go on."""
     found: list[Finding] = []
     for name, check in CHECKS.items():
         try:
-            for said in check(context):  # one by one: what was said before it failed is kept
-                found += [Finding(name, *said)]
+            for message in check(context):  # one by one: what was said before it failed is kept
+                found += [Finding(name, *message)]
         except Exception as error:
             reason = f"the check itself failed: {type(error).__name__}: {error}"
             found.append(
@@ -71,13 +71,13 @@ def verdict(found: Iterable[Finding]) -> dict[str, int]:
 
 
 def exit_code(found: Iterable[Finding]) -> int:
-    """2 if something is broken, 1 if there is a warning; what could not be looked at is no reason to fail."""
+    """2 if something is broken, 1 if there is a warning, else 0, also if something could not be looked at."""
     levels = {finding.level for finding in found}
     return 2 if "broken" in levels else 1 if "warning" in levels else 0
 
 
 def document(found: list[Finding], now: float | None = None) -> dict[str, Any]:
-    """Everything as data."""
+    """The findings as a document, schema "ttmem.doctor/1"."""
     return {
         "schema": SCHEMA,
         "time": rfc3339(time.time() if now is None else now),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A place where a server may listen, and what is there instead."""
+"""The sockets where a server may listen, and what is found at each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Listener(NamedTuple):
     why: str | None = None
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """A server's two sockets; ``event`` is None if only the API's was named."""
 
     event: str | None
@@ -41,14 +41,14 @@ class Place(NamedTuple):
         return self.event or self.api
 
 
-def probe(event: str | None, api: str, *, named: bool = False) -> Place:
+def probe(event: str | None, api: str, *, named: bool = False) -> Endpoint:
     """Who listens there. A server that the user ``named`` may be anybody's."""
     found, health = listener(api, named=named), None
     if found.state == OTHER:
         found, health = _greet(api, found)
     elif found.pid is None and found.state in (NOTHING, FOREIGN) and event is not None:
         found = listener(event)  # a server that has no API is none of ours
-    return Place(event, api, *found, health)
+    return Endpoint(event, api, *found, health)
 
 
 def _greet(api: str, found: Listener) -> tuple[Listener, dict[str, Any] | None]:
@@ -63,7 +63,7 @@ def _greet(api: str, found: Listener) -> tuple[Listener, dict[str, Any] | None]:
 
 
 def listener(path: str, *, named: bool = False) -> Listener:
-    """What is on the path of a socket; OTHER is whoever listens there and may be talked to."""
+    """What is on the path of a socket; OTHER is a listener that we may connect to."""
     try:
         with connect(path, _SECONDS, check=False) as sock:
             pid, user_id, _ = peer_credentials(sock)
@@ -75,7 +75,7 @@ def listener(path: str, *, named: bool = False) -> Listener:
 
 
 def _silent(path: str, error: OSError) -> Listener:
-    """Why nobody could be connected to."""
+    """Why a connection failed."""
     owner = _owner(path)
     if isinstance(error, FileNotFoundError) and owner is None:
         folder = os.path.dirname(os.path.abspath(path))

@@ -29,7 +29,7 @@ _STATES = {
 
 
 def driver(context: DoctorContext) -> Iterator[Message]:
-    """Is the driver loaded, and new enough to tell what we want to know?"""
+    """Is the driver loaded, and new enough for what we read from it?"""
     where = "/sys/module/tenstorrent"
     if not context.listed("/sys"):
         yield unknown(
@@ -127,7 +127,7 @@ def device_files(context: DoctorContext) -> Iterator[Message]:
 
 
 def _access(context: DoctorContext, path: str) -> tuple[bool, int]:
-    """May we use it, and what others may: asked of the kernel. Opening it would wake the chip and make us a holder."""
+    """Whether we may use the file, and its mode. It is not opened: that would wake the chip and make us a holder."""
     where = context.path(path)
     return os.access(where, os.R_OK | os.W_OK), stat.S_IMODE(os.stat(where).st_mode) & 0o666
 

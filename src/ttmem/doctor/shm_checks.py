@@ -11,13 +11,13 @@ from ttmem.doctor.findings import Message, broken, count, ok, some, unknown, war
 from ttmem.model.units import human, parse
 
 _FOLDER = "/dev/shm"
-_SMALL = 64 << 20  # what Docker gives
-_FULL = 1 << 20  # a file for each of 32 chips, and UMD's locks
+_DOCKER_SHM_BYTES = 64 << 20  # what Docker gives
+_LEAST_FREE_BYTES = 1 << 20  # a file for each of 32 chips, and UMD's locks
 _SUMS = ("dram", "l1", "l1_small", "trace")
 
 
 def shm(context: DoctorContext) -> Iterator[Message]:
-    """Is it there, in memory, writable, and is there room?"""
+    """Is /dev/shm there, in memory, writable, and large enough?"""
     path = context.path(_FOLDER)
     if not os.path.isdir(path):
         yield broken(
@@ -41,13 +41,13 @@ def shm(context: DoctorContext) -> Iterator[Message]:
     if mount is not None and mount[1] is not None:
         total = mount[1]
     sizes = f"{human(free)} of {human(total)} are free"
-    if free < _FULL:
+    if free < _LEAST_FREE_BYTES:
         fine = False
         yield broken(
             _FOLDER, f"{sizes}: a program that opens a device now dies with SIGBUS, or is not counted",
             f"see what fills it with `ls -lS {_FOLDER}`; what no process uses can be removed (MPI leaves sm_segment.*)",
         )  # fmt: skip
-    elif total <= _SMALL:
+    elif total <= _DOCKER_SHM_BYTES:
         fine = False
         yield warning(
             _FOLDER, f"{sizes}: enough for counters, not for MPI, which takes 16 MiB a process",
@@ -72,7 +72,7 @@ def _mount(context: DoctorContext) -> tuple[str, int | None] | None:
 
 
 def shm_files(context: DoctorContext) -> Iterator[Message]:
-    """tt-metal's counters: whose can be read, and what do the dead still hold in them?"""
+    """tt-metal's counters: which can be read, and how many bytes do dead processes still have in them?"""
     files: list[Json] = context.machine["shm"]
     pattern = f"{_FOLDER}/tt_device_*_memory"
     unreadable = [file for file in files if file["state"] == "unreadable"]
@@ -130,6 +130,6 @@ def _it(files: list[Json]) -> str:
 
 
 def _left(file: Json) -> int:
-    """Bytes that no living process stands behind."""
+    """Bytes that belong to no living process."""
     slots: int = sum(slot[kind] for slot in file["slots"] if slot["state"] in ("dead", "reused") for kind in _SUMS)
     return max(slots, sum(file["stale"][kind] or 0 for kind in _SUMS))

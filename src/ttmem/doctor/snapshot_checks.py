@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what the server shows: is it all there is, and if it is little, why?"""
+"""Checks of the server's snapshot: silent clients, lost events, suspiciously small amounts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ttmem.documents.notes import name_of
 from ttmem.model.uncertain_reasons import meanings_text
 from ttmem.model.units import complete, human
 
-_LISTED = 200  # allocations to look at, the largest first
-_LITTLE = 1 << 20  # of L1 on a chip: any operation takes more
-_TIMES = 100
-_SMALL = 1 << 20  # an allocation
+_ALLOCATIONS_LISTED = 200  # allocations to look at, the largest first
+_LITTLE_L1_BYTES = 1 << 20  # of L1 on a chip: any operation takes more
+_LITTLE_L1_RATIO = 100
+_SMALL_ALLOCATION_BYTES = 1 << 20  # an allocation
 
 
 def _tracked(context: DoctorContext) -> list[Json] | None:
@@ -33,7 +33,7 @@ def _name(process: Json) -> str:
 
 
 def silent_clients(context: DoctorContext) -> Iterator[Message]:
-    """Who is connected and has not reported anything?"""
+    """Which processes are connected and have not reported anything?"""
     tracked = _tracked(context)
     if tracked is None or context.server is None or context.server.health is None:
         yield _nobody(context, "/processes")
@@ -58,7 +58,7 @@ def silent_clients(context: DoctorContext) -> Iterator[Message]:
 
 
 def agent_trouble(context: DoctorContext) -> Iterator[Message]:
-    """What do the sources themselves say that they cannot see?"""
+    """Which kinds of memory do sources report that they cannot see?"""
     tracked = _tracked(context)
     if tracked is None:
         yield _nobody(context, "/processes")
@@ -127,7 +127,7 @@ def per_core_only(context: DoctorContext) -> Iterator[Message]:
         if process["allocations"]
         and process["pid"] is not None
         and any(source["name"] == "legacy" for source in process["sources"])
-        if _single_cores(context.ask(f"/allocations?pid={process['pid']}&limit={_LISTED}"))
+        if _single_cores(context.ask(f"/allocations?pid={process['pid']}&limit={_ALLOCATIONS_LISTED}"))
     ]
     for process in bare:
         yield warning(
@@ -148,7 +148,7 @@ def _single_cores(listed: Json | None) -> bool:
 
 
 def amounts(context: DoctorContext) -> Iterator[Message]:
-    """If L1 shows KBs: is that all the workload ever took?"""
+    """If L1 shows only kilobytes: did the workload ever take more?"""
     if context.snapshot is None:
         yield _nobody(context, "/snapshot")
         return
@@ -167,14 +167,14 @@ def amounts(context: DoctorContext) -> Iterator[Message]:
 
 def _in_dram(memory: Json) -> bool:
     dram, l1 = memory["dram"]["used"], memory["l1"]["peak"]
-    return dram is not None and l1 is not None and l1 < _LITTLE and dram >= _TIMES * _LITTLE
+    return dram is not None and l1 is not None and l1 < _LITTLE_L1_BYTES and dram >= _LITTLE_L1_RATIO * _LITTLE_L1_BYTES
 
 
 def _in_sum(chips: list[Json], processes: list[Json]) -> str:
-    """The log shows single events, which are small even if the sum is not."""
+    """The sizes in the log are those of single events, which are small even if the sum is not."""
     allocations = sum(process["allocations"] or 0 for process in processes)
     used = sum((chip["memory"][pool]["used"] or 0) for chip in chips for pool in ("dram", "l1"))
-    if allocations and used / allocations < _SMALL <= used:
+    if allocations and used / allocations < _SMALL_ALLOCATION_BYTES <= used:
         each = human(used // allocations)
         return (
             f"{allocations} allocations of {each} on average, {human(used)} together: the server's log shows each by "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the event file of a recording and says what is in it, as data, schema "ttmem.import/1"."""
+"""Writes the event file of an imported recording, and its summary as a document, schema "ttmem.import/1"."""
 
 from __future__ import annotations
 

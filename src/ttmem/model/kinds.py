@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of memory, where each of them lies, and how far a number can be trusted."""
+"""The kinds of memory, the pools they are taken from, and the confidence in a number."""
 
 from __future__ import annotations
 

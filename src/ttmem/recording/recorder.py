@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes every event that is applied to an event file."""
+"""Records every applied event in an event file."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ NOT_LOOKED_AT = "who holds the memory: it was refused so often that not each ref
 
 
 class Failure(NamedTuple):
-    """The runtime could not have what it asked for, and why."""
+    """A failed allocation of the runtime, and the verdict on it."""
 
     time: float
     pid: int
@@ -103,7 +103,7 @@ class Session:
         self.rings.end()
 
     def at_peak(self) -> list[Allocation]:
-        """Everything that was live when the buffers of all chips together were most."""
+        """Everything that was live at the peak of the buffers of all chips together."""
         return [
             allocation for allocation in self.all_chips.allocations(self.ledger.allocations()) if counts(allocation)
         ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a run that its sizing advice follows from, one set for each allocator."""
+"""The figures behind the sizing advice of a run, one set for each allocator."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sums of a snapshot: a row for the host, for each board of several chips, for each job of several processes."""
+"""The table of sums in a snapshot: a row for the host, each board of several chips, each job of several processes."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def sums_table(snapshot: Json, names: Names, style: Style) -> list[str]:
     ]
     lines = table(columns, style)
     more = [f"{len(some) - _SHOWN} more {what}" for some, what in ((boards, "boards"), (jobs, "jobs")) if some[_SHOWN:]]
-    said = [f"and {' and '.join(more)}; --json has them all"] if more else []
+    sentences = [f"and {' and '.join(more)}; --json has them all"] if more else []
     marks = {text[-1] for _, _, *texts in rows for text in texts}
-    said += (meaning for mark, meaning in _MEANINGS.items() if mark in marks)
-    return lines + [line for sentence in said for line in wrap(sentence, style, "  ")]
+    sentences += (meaning for mark, meaning in _MEANINGS.items() if mark in marks)
+    return lines + [line for sentence in sentences for line in wrap(sentence, style, "  ")]
 
 
 def _of_chips(title: str, row: Json, chips: dict[str, Json]) -> Row:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One look at everything the machine itself shows: chips and their telemetry, who holds them, tt-metal's counters."""
+"""Everything that the machine itself shows, read in one round: chips, telemetry, processes, counters."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tt-metal's own counters in /dev/shm, one file a chip, and which of them a living process stands behind.
+"""tt-metal's own counters in /dev/shm, one file for each chip, and which of their slots belong to live processes.
 
 Since 0.70 tt-metal adds up the sizes of the buffers that each process has on a chip. The file outlives the processes; a
 process that is killed never takes its bytes back, and later ones add to them. So the totals are shown and never
@@ -52,8 +52,8 @@ _MOST_CHIPS = 1 << 16
 _MAPPING = re.compile(rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) ([0-9]+) +/.*/tt_device_[0-9]+_memory$", re.MULTILINE)
 _MOST_OF_STAT = 1 << 24  # it has a number for every interrupt of every core
 _INITIAL_NAMESPACE = "pid:[4026531836]"
-_TRUSTED_S = 60.0
-_SHORT = 0.02  # seconds: nobody who is well takes as long to show its mappings
+_TRUSTED_SECONDS = 60.0
+_QUICK_SECONDS = 0.02  # in which the mappings of a healthy process are read
 
 
 class Counters:
@@ -362,7 +362,7 @@ class _Processes:
     def _boot_time(self) -> float | None:
         """Seconds since 1970. It moves when the clock is set; to read it is slow on a machine with many cores."""
         now = self._clock()
-        if self._booted is None or now - self._booted[0] >= _TRUSTED_S:
+        if self._booted is None or now - self._booted[0] >= _TRUSTED_SECONDS:
             content = processes.read(f"{self._proc}/stat", _MOST_OF_STAT) or b""
             found = re.search(rb"^btime ([0-9]+)$", content, re.MULTILINE)
             self._booted = now, float(found[1]) if found else None
@@ -372,13 +372,13 @@ class _Processes:
         """What a process has mapped; new enough to tell of this file."""
         key, now = (pid, seen[4]), self._clock()
         known = self._mapped.setdefault(key, _Mappings())
-        wanted = known.hangs or now - known.at >= _TRUSTED_S or file not in known.files | known.asked
+        wanted = known.hangs or now - known.at >= _TRUSTED_SECONDS or file not in known.files | known.asked
         if wanted:
             known.waiting.add(file)
         if wanted and pid not in self._read:
             self._read.add(pid)
             known.at = now
-            self._rounds.patience = min(self._patience, max(_SHORT, self._left))
+            self._rounds.patience = min(self._patience, max(_QUICK_SECONDS, self._left))
             known.take(self._rounds.run({key: lambda: _mapped_files(f"{self._proc}/{pid}", seen[1] == "Z")})[key])
             if known.hangs:
                 self._left -= self._rounds.patience

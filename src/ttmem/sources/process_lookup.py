@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What /proc says about one process."""
+"""Reads facts about one process from /proc."""
 
 from __future__ import annotations
 

@@ -27,12 +27,12 @@ _FIRMWARE = {
 _SPEEDS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 _HEX = set("0123456789ABCDEF")
-_MOST = 4096  # a file of sysfs has one page at most
+_MOST_BYTES = 4096  # a file of sysfs has one page at most
 
 
 def read_at(descriptor: int) -> bytes:
     """All of a file that is kept open, as it is now."""
-    return os.pread(descriptor, _MOST, 0)
+    return os.pread(descriptor, _MOST_BYTES, 0)
 
 
 def read(path: str) -> str | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How every chip on PCIe is: temperature, power, clocks, link and firmware, from the driver's files.
+"""Telemetry of every chip on PCIe from the driver's files: temperature, power, clocks, link, firmware.
 
 The files are kept open, so that one more look costs a few microseconds a file. A chip in trouble is told apart by how
 its files fail: ENODATA while it is in reset, ENODEV once it is gone, all-ones when it no longer answers on the bus, and
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-FORGET = 600.0  # seconds after which a chip that is gone is no longer shown
-STILL = 1.5  # a heart that has not beaten for so many seconds stands still
+FORGET_SECONDS = 600.0  # after which a chip that is gone is no longer shown
+STILL_SECONDS = 1.5  # without a heartbeat, after which it counts as stopped
 
 # name: (file, raw units in one of ours, lowest and highest value to believe, the limit that raises the highest).
 # A limit is believed within bounds that no card reaches. What is above the table but not far above the chip's own limit
@@ -117,7 +117,7 @@ class Telemetry:
         for number, chip in list(self._chips.items()):
             if number not in folders:
                 chip.leave()
-                if now - chip.seen > FORGET:
+                if now - chip.seen > FORGET_SECONDS:
                     del self._chips[number]
 
 
@@ -175,7 +175,7 @@ class _Chip:
         elif self._beat is None or self._beat[0] != heartbeat:
             self._alive = None if self._beat is None else True
             self._beat = heartbeat, when
-        elif when - self._beat[1] >= STILL:
+        elif when - self._beat[1] >= STILL_SECONDS:
             self._alive = False
 
     def show(self, now: float) -> Json:

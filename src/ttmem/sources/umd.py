@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only tt-umd can tell: telemetry that the driver's files lack, and the chips behind other chips.
+"""Telemetry through tt-umd, on request: readings that the driver's files lack, and remote chips.
 
 This is the one source that opens devices, and so it is never used unless asked for. Opening a chip raises its power
 state and shows us among its holders; jobs have become slower or hung by it. A chip that somebody holds is left alone,

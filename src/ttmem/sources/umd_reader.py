@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of its own that opens chips with tt-umd, reads their telemetry and lets go of them again.
+"""A program that opens chips with tt-umd, reads their telemetry and closes them again.
 
 ``umd.py`` runs it, so that nobody else is hurt if the library hangs or crashes. It answers on a descriptor that the
 library knows nothing of, with a line of JSON for each chip as soon as it is read: what came before a hang is kept. It

@@ -24,7 +24,7 @@ from ttmem.show.top.parts.data_feed import DataFeed, FeedUpdate
 from ttmem.show.top.parts.rows import Row, Size
 from ttmem.show.top.themes import look_of
 
-_BEAT = 1.0  # seconds after which the age of a snapshot is looked at even if nothing comes
+_BEAT_SECONDS = 1.0  # after which the age of a snapshot is shown anew even if nothing comes
 
 
 def _whole_lines() -> type[Any] | None:
@@ -110,7 +110,7 @@ class Top(App[None]):
         super().__init__(ansi_color=True)
         self._dashboard = dashboard
         self._canvas = Canvas(dashboard)
-        self._feed = DataFeed(self._told, api=api, root=root, ascii=dashboard.signs.ascii)
+        self._feed = DataFeed(self._take_update, api=api, root=root, ascii=dashboard.signs.ascii)
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._drawn = 0.0
         self._asked: list[str] = []
@@ -126,7 +126,7 @@ class Top(App[None]):
         self._canvas.focus()
         self._ask()
         self._feed.start()
-        self.set_interval(_BEAT, self._beat)
+        self.set_interval(_BEAT_SECONDS, self._beat)
 
     def on_unmount(self) -> None:
         self._feed.close()
@@ -165,7 +165,7 @@ class Top(App[None]):
         self._asked = self._dashboard.wants()
         self._feed.want(self._asked, self._dashboard.model.interval)
 
-    def _told(self, news: FeedUpdate) -> None:
+    def _take_update(self, news: FeedUpdate) -> None:
         """In the feed's thread."""
         if self._loop_of_app is not None and not self._loop_of_app.is_closed():
             self._loop_of_app.call_soon_threadsafe(self._take, news)
@@ -176,7 +176,7 @@ class Top(App[None]):
         self._draw()
 
     def _beat(self) -> None:
-        if time.monotonic() - self._drawn >= _BEAT:
+        if time.monotonic() - self._drawn >= _BEAT_SECONDS:
             self._draw()
 
     def _draw(self) -> None:

@@ -16,8 +16,8 @@ from ttmem.show.top.settings import Settings
 from ttmem.show.top.themes import THEMES, following
 from ttmem.wire.api_client import malformed
 
-LEAST_INTERVAL, MOST_INTERVAL = 0.1, 10.0
-_INTERVALS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS = 0.1, 10.0
+_INTERVALS_SECONDS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 _T = TypeVar("_T")
 _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "shift+tab": -1, "tab": 1}
 
@@ -127,9 +127,13 @@ class Dashboard:
         elif key == "space":
             model.paused = not model.paused
         elif key in ("plus", "equals_sign"):
-            model.interval = max([step for step in _INTERVALS if step < model.interval], default=LEAST_INTERVAL)
+            model.interval = max(
+                [step for step in _INTERVALS_SECONDS if step < model.interval], default=LEAST_INTERVAL_SECONDS
+            )
         elif key in ("minus", "underscore"):
-            model.interval = min([step for step in _INTERVALS if step > model.interval], default=MOST_INTERVAL)
+            model.interval = min(
+                [step for step in _INTERVALS_SECONDS if step > model.interval], default=MOST_INTERVAL_SECONDS
+            )
         elif key == "d":
             self._prompt = ",".join(model.wanted)
         elif key == "t":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dashboard knows now: the last snapshot, answers to what views asked for, the past, what is chosen."""
+"""The state of the dashboard: the last snapshot, answers from the server, the history, the selection."""
 
 from __future__ import annotations
 
