@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 0
 CMAKE   = $(or $(shell command -v cmake),$(abspath $(BIN)/cmake))
 NATIVE := native/CMakeLists.txt native/agent.map $(wildcard native/src/*)
 CXX_SOURCES := $(wildcard native/src/*.cpp native/src/*.h native/tests/*.cpp native/tests/*.h)
-SOURCES := src tests benchmarks docs
+SOURCES := src tests benchmarks docs examples
 JOBS   := $(shell nproc)
 # Older thread sanitizers do not start where addresses are randomised more than they expect.
 STEADY := $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)
@@ -19,7 +19,7 @@ native-build = $(CMAKE) -G "Unix Makefiles" -S native -B .cache/native/$(1) $(ca
 	  && $(CMAKE) --build .cache/native/$(1) --parallel $(JOBS) >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test setup agent agent-aarch64 native-test lint format bench fuzz pictures screens clean
+.PHONY: help demo check test setup agent agent-aarch64 native-test lint format bench fuzz pictures screens man docs wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,25 @@ screens: $(VENV)/.agent  ## write the screens in tests/data anew; then read the 
 	@TTMEM_RENEW_SCREENS=1 $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) \
 	  $$(grep --files-with-matches '^`make screens`' tests/unit/test_*.py)
 	@git diff --stat -- tests/data
+
+man: $(VENV)/.dev  ## write the manual page build/ttmem.1, from the command-line parsers
+	@mkdir -p build
+	@$(BIN)/python docs/man_page.py > build/ttmem.1
+
+docs: $(VENV)/.docs  ## build the documents as a site in build/site; fails at a broken link
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --site-dir build/site
+	@echo "build/site/index.html"
+
+$(VENV)/.docs: $(VENV)/.installed
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+wheel: $(VENV)/.dev  ## build what a release consists of: dist/*.tar.gz and a manylinux wheel
+	@rm -rf dist build/wheel
+	@$(BIN)/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")' >/dev/null
+	@TTMEM_REQUIRE_AGENT=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl 2>/dev/null >/dev/null
+	@ls dist
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -30,7 +30,7 @@ from tests.support import ROOT
 from tests.terminal import Terminal
 
 from benchmarks.report import Report, spread
-from ttmem.demo.stage import DemoSession, stage
+from ttmem.demo.demo_session import DemoSession, demo_session
 from ttmem.documents.merge import merge
 from ttmem.sim.workloads import parts_of
 from ttmem.wire.endpoint import api_path
@@ -40,7 +40,7 @@ _LINES, _COLUMNS = 40, 120
 _HZ = 2
 _WARM_SECONDS = 3.0
 _SECONDS = 10.0
-_STEP = 0.05  # seconds from step to step of the simulated workload, as in `ttmem demo`
+_STEP_SECONDS = 0.05  # from step to step of the simulated workload, as in `ttmem demo`
 _TT_SMI = "tt-smi>=6.8,<7"
 _VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Allocations")
 
@@ -76,9 +76,9 @@ def run(report: Report, folder: Path, rounds: int) -> None:
             report.figure("  tt-smi", f"{theirs.share:.1f} %", f"{_told(theirs)}; top by tt-smi: {ratio:.3f}")
 
     report.title(f"`ttmem top` at {_HZ} Hz, {_COLUMNS}x{_LINES}, 32 chips of a simulated decode: share of a core")
-    with stage(None) as place, _playing(place, "decode", "galaxy"):
+    with demo_session(None) as session, _playing(session, "decode", "galaxy"):
         for key, view in enumerate(_VIEWS, 1):
-            with _window(place.path, folder) as window:
+            with _window(session.path, folder) as window:
                 window.wait_for(_chips_seen, "chips")
                 window.press(str(key))
                 cost = window.cost()
@@ -89,7 +89,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
         firsts, worked = [], []
         for _ in range(rounds):
             began = time.monotonic()
-            with _window(place.path, folder) as window:
+            with _window(session.path, folder) as window:
                 while not _chips_seen(window.screen.text):
                     window.read()
                 firsts.append(time.monotonic() - began)
@@ -190,15 +190,15 @@ def _opened(folder: Path, *command: str) -> Iterator[_Window]:
 
 
 @contextmanager
-def _playing(place: DemoSession, workload: str, devices: str) -> Iterator[None]:
+def _playing(session: DemoSession, workload: str, devices: str) -> Iterator[None]:
     """A workload that goes on at the pace of a demo."""
-    place.cast(workload, devices, parts_of(workload, devices), 1 << 40)
+    session.start_workers(workload, devices, parts_of(workload, devices), 1 << 40)
     ended = threading.Event()
 
     def play() -> None:
-        while not ended.wait(_STEP):
-            place.beat()
-            place.go_on()
+        while not ended.wait(_STEP_SECONDS):
+            session.finish_step()
+            session.start_step()
 
     thread = threading.Thread(target=play)
     thread.start()

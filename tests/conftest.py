@@ -26,9 +26,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import PATIENCE, LegacyClient, Server
 from ttmem.doctor import agent_checks as agent
-from ttmem.doctor import context as scene
+from ttmem.doctor import context, locate
 from ttmem.doctor import endpoints as places
-from ttmem.doctor import locate
 
 _KEPT = ("TTMEM_TESTS", "TTMEM_RENEW_SCREENS")
 _DROPPED = ("TT_", "TTNN_", "TTMEM_", "LC_", "XDG_", "PYTHON", "TEXTUAL_")  # how their names begin
@@ -124,7 +123,7 @@ def patient_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whom the checks of `ttmem doctor` ask may take as long as a busy machine needs."""
     for module in (agent, locate, places):
         monkeypatch.setattr(module, "_SECONDS", PATIENCE)
-    monkeypatch.setattr(scene, "_SNAPSHOT_SECONDS", PATIENCE)
+    monkeypatch.setattr(context, "_SNAPSHOT_SECONDS", PATIENCE)
 
 
 @pytest.fixture

@@ -190,10 +190,10 @@ WATCHED = """
 import sys
 from ttmem import cli
 from ttmem.run import launch
-from ttmem.run.session import Collector
+from ttmem.run.session import Session
 from ttmem.sources import process_lookup as processes
 
-find, turn, log = processes.device_users, Collector.turn, open(sys.argv.pop(1), "a", buffering=1)
+find, turn, log = processes.device_users, Session.turn, open(sys.argv.pop(1), "a", buffering=1)
 
 def found(pid, **more):
     looked_at = processes.descendants(pid)
@@ -206,7 +206,7 @@ def turned(collector):
     turn(collector)
     log.write(f"agents {len(collector.rings)} lost {collector.rings.counts()[1]}\\n")
 
-processes.device_users, launch._EARLY_LOOK_SECONDS, Collector.turn = found, 0.0, turned
+processes.device_users, launch._EARLY_LOOK_SECONDS, Session.turn = found, 0.0, turned
 sys.exit(cli.main())
 """
 

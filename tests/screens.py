@@ -115,7 +115,7 @@ def model_of(snapshot: Json, ascii: bool = False) -> Model:
 def phases(*paths: str | None, since: float, chip: str = "880001") -> Json:
     """As in the answer to /phases: these are open."""
     rows = [{"chip": chip, "pool": "dram"}]
-    found = [{"path": path, "since": since, "whole": True, "rows": rows} for path in paths]
+    found = [{"path": path, "since": since, "complete": True, "rows": rows} for path in paths]
     return {"processes": [{"pid": 7, "start": 1, "state": "tracked", "left_out": 0, "open": found, "ended": []}]}
 
 

@@ -58,3 +58,7 @@ def __getattr__(name: str) -> Any:
 
     value = globals()[name] = getattr(import_module(f"ttmem.collect.{_HOMES.get(name, 'memory')}"), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

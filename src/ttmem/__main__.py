@@ -1,8 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m ttmem` is `ttmem`."""
+"""The entry point: `ttmem` and `python -m ttmem`.
 
+Until the command line is read, Ctrl-C ends the process without a word, as it ends any program that does not handle it;
+Python would print a traceback of whatever was being imported.
+"""
+
+import signal
 import sys
 
-from ttmem.cli import main
+_INTERRUPT = signal.getsignal(signal.SIGINT)
+if _INTERRUPT is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-sys.exit(main())
+
+def start() -> int:
+    from ttmem.cli import main
+
+    signal.signal(signal.SIGINT, _INTERRUPT)
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(start())

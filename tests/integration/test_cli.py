@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mock.wheel import VERSION, wheel
 from tests.support import ROOT, LegacyClient, Server
 from ttmem.cli import COMMANDS
 
@@ -28,11 +30,66 @@ def test_help_and_version() -> None:
     shown = _ttmem("--help")
     assert shown.returncode == 0
     assert all(command in shown.stdout for command in COMMANDS)
-    assert re.fullmatch(r"ttmem \d+\.\d+\.\d+\n", _ttmem("--version").stdout)
+    assert re.fullmatch(
+        r"ttmem \d+\.\d+\.\d+\nagent /.*/libttmem_agent\.so\nttnn not installed in this Python; .*\n",
+        _ttmem("--version").stdout,
+    )
     assert _ttmem().returncode == 2
     assert _ttmem("help").stdout == shown.stdout
     asked = _ttmem("help", "smi")
     assert (asked.returncode, asked.stdout) == (0, _ttmem("smi", "--help").stdout)
+
+
+def test_the_version_names_what_it_found() -> None:
+    """The ttnn of a Python that has one, and the agent that a variable names."""
+    found = wheel("3.12")
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TTMEM_AGENT_LIBRARY": "/nonexistent.so"}
+    done = subprocess.run([found.python, "-m", "ttmem", "-V"], capture_output=True, text=True, timeout=60, env=env)
+    lines = done.stdout.splitlines()
+    assert lines[1] == "agent not installed; `ttmem doctor` says why"
+    assert re.fullmatch(rf"ttnn {re.escape(VERSION)}, /.*/ttnn", lines[2])
+
+
+@pytest.mark.parametrize("module", ["ttmem.__main__", "argparse", "ttmem.cli"])
+def test_an_early_interrupt_leaves_no_traceback(module: str) -> None:
+    """From the entry point on; what comes before is the interpreter's."""
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", str(Path(sys.executable).parent / "ttmem"), "doctor"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.rpartition("|")[2].strip() == module:
+                process.send_signal(signal.SIGINT)
+                break
+        said = process.stderr.read()
+    assert "Traceback" not in said
+    assert process.returncode in (-signal.SIGINT, 130)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_scripts_have_every_command(shell: str) -> None:
+    done = _ttmem("completion", shell)
+    assert done.returncode == 0
+    assert all(command in done.stdout for command in COMMANDS)
+
+
+def test_bash_completes_commands_and_options(folder: Path) -> None:
+    script = folder / "ttmem.bash"
+    script.write_text(_ttmem("completion", "bash").stdout)
+    ask = (
+        "source {script}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_TYPE=9;"
+        " COMP_LINE='{words}'; COMP_POINT=${{#COMP_LINE}}; _shtab_ttmem; echo ${{COMPREPLY[@]}}"
+    )
+    for words, expected in (
+        ("ttmem le", "leaks"),
+        ("ttmem run --fail", "--fail-on-leak"),
+        ("ttmem env --format k", "k8s"),
+    ):
+        done = subprocess.run(
+            ["bash", "-c", ask.format(script=script, words=words)], capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout.split() == [expected], done.stderr
 
 
 @pytest.mark.parametrize(

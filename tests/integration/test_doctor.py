@@ -388,10 +388,10 @@ def test_an_account_that_is_not_complete(server_: Server, legacy: Callable[..., 
     client.say(f"alloc 0 {MIB} 0 {BUFFER}")
     client.query(0)
     for share, level in ((None, "ok"), (1.0, "ok"), (0.9999999, "warning"), (0.75, "warning"), (0.0, "warning")):
-        scene = DoctorContext("/nowhere", at(server_))
-        assert scene.snapshot is not None
-        scene.snapshot["chips"][0]["memory"]["completeness"] = share
-        said = only(list(snapshot.losses(scene)))
+        context = DoctorContext("/nowhere", at(server_))
+        assert context.snapshot is not None
+        context.snapshot["chips"][0]["memory"]["completeness"] = share
+        said = only(list(snapshot.losses(context)))
         assert said.level == level
         assert "100 %" not in said.found
 
@@ -419,11 +419,11 @@ def test_what_all_workers_of_a_job_cannot_see_is_one_finding(
     for client in (legacy(server_), legacy(server_)):
         client.say(f"alloc 0 {MIB} 0 {BUFFER}")
         client.query(0)
-    scene = DoctorContext("/nowhere", at(server_))
-    assert scene.snapshot is not None
-    for process in scene.snapshot["processes"]:
+    context = DoctorContext("/nowhere", at(server_))
+    assert context.snapshot is not None
+    for process in context.snapshot["processes"]:
         process["sources"][0]["trouble"] = "no dataflow buffers\nno kernels"
-    said = [one.found for one in snapshot.agent_trouble(scene)]
+    said = [one.found for one in snapshot.agent_trouble(context)]
     assert [found.rpartition(": ")[2] for found in said] == ["no dataflow buffers", "no kernels"]
     assert all(found.count("pid ") == 2 for found in said)
 
@@ -517,8 +517,8 @@ def test_hook_by_hook(folder: Path, name: str, level: str, words: str) -> None:
 
 def test_the_proven_wheel() -> None:
     python = stock("3.12").python
-    scene = DoctorContext("/", {}, python=python)
-    (found,), (hooks,) = list(ttnn.ttnn(scene)), list(ttnn.hooks(scene))
+    context = DoctorContext("/", {}, python=python)
+    (found,), (hooks,) = list(ttnn.ttnn(context)), list(ttnn.hooks(context))
     assert (found.level, hooks.level) == ("ok", "ok")
     assert found.found.startswith("ttnn 0.81.1, ")
 

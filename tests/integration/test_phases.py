@@ -65,7 +65,7 @@ def test_the_server_and_the_workload_say_the_same(server: Server, client: Alloca
             free(client, 3, "l1")
         assert client.flush(PATIENCE)
         (still,) = phases(server)["open"]
-        assert (still["path"], still["whole"]) == ("decode", True)
+        assert (still["path"], still["complete"]) == ("decode", True)
         assert row(still)["peak"] == 4096 + (1 << 20)
     assert client.flush(PATIENCE)
     assert phases(server)["open"] == []
@@ -125,7 +125,7 @@ def test_a_server_that_is_restarted_in_a_phase(server: Server, client: Allocatio
             server.start()
             allocate(client, 3, 10)
             assert client.flush(PATIENCE)
-            assert [(e["path"], e["whole"]) for e in phases(server)["open"]] == [
+            assert [(e["path"], e["complete"]) for e in phases(server)["open"]] == [
                 ("decode", False), ("decode/attention", False),
             ]  # fmt: skip
     assert client.flush(PATIENCE)

@@ -144,11 +144,11 @@ def ran_text(bench: Bench, text: str) -> Ran:
     return done
 
 
-def test_the_most_scattered_is_the_worst_that_a_request_met(bench: Bench) -> None:
+def test_the_most_fragmented_is_the_worst_that_a_request_met(bench: Bench) -> None:
     done = ran_text(bench, SCATTERED)
     _, free, largest = json.loads(done.out.splitlines()[-1])  # ttnn's log comes before
     text = said(done)["fragmentation"]["text"]
-    assert f"L1 at its most scattered when some was asked for: {free} B free, the largest piece {largest} B" in text
+    assert f"L1 at its most fragmented, at a request: {free} B free, the largest piece {largest} B" in text
 
 
 def test_each_opening_by_its_own_sizes(bench: Bench) -> None:

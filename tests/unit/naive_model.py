@@ -144,7 +144,7 @@ class Open(NamedTuple):
     """A phase that has not ended: every total of its process as it was, and at most since."""
 
     path: str
-    whole: bool
+    complete: bool
     began: float
     begin: dict[Key, int]
     peak: dict[Key, int]
@@ -153,7 +153,7 @@ class Open(NamedTuple):
 class Run(NamedTuple):
     """A phase that ended."""
 
-    whole: bool
+    complete: bool
     seconds: float
     rows: Rows
 
@@ -448,8 +448,8 @@ class NaiveAccount:
         self._look(self._time)
         for other, ident in list(voice.party.phases):
             if other is voice and ident not in voice.renewed:
-                self._end_phase(voice, ident, whole=False)
-        unseen = [key for key, phase in voice.party.phases.items() if key[0] is voice and not phase.whole]
+                self._end_phase(voice, ident, complete=False)
+        unseen = [key for key, phase in voice.party.phases.items() if key[0] is voice and not phase.complete]
         for key in unseen:
             phase, now = voice.party.phases.pop(key), self._held(voice.party)
             voice.party.phases[key] = phase._replace(begin=now, peak=dict(now))
@@ -466,7 +466,7 @@ class NaiveAccount:
     def _on_ProcessExited(self, voice: Voice, event: ev.ProcessExited) -> None:
         party = voice.party
         for key in reversed(list(party.phases)):
-            self._end_phase(*key, whole=False)
+            self._end_phase(*key, complete=False)
         held = self.held_by(party)
         shares = {key: total for key, total in self._sums.items() if key[:2] == ("share", party)}
         self.departed.append(Picture(party, held, shares))
@@ -490,11 +490,11 @@ class NaiveAccount:
 
     def _on_PhaseEnded(self, voice: Voice, event: ev.PhaseEnded) -> None:
         if (voice, event.ident) in voice.party.phases:
-            self._end_phase(voice, event.ident, whole=True)
+            self._end_phase(voice, event.ident, complete=True)
 
-    def _end_phase(self, voice: Voice, ident: int, *, whole: bool) -> None:
+    def _end_phase(self, voice: Voice, ident: int, *, complete: bool) -> None:
         phase, party = voice.party.phases.pop((voice, ident)), voice.party
-        run = Run(whole and phase.whole, self._time - phase.began, self.rows(phase, party))
+        run = Run(complete and phase.complete, self._time - phase.began, self.rows(phase, party))
         party.runs.setdefault(phase.path, []).append(run)
 
     def _held(self, party: Party) -> dict[Key, int]:
@@ -515,7 +515,7 @@ class NaiveAccount:
         old = [item for item in self.held_by(party) if not item.waiting and item.born < self.seq]
         for key, phase in party.phases.items():
             now = self._sum_of(old)
-            party.phases[key] = phase._replace(whole=False, begin=now, peak=dict(now))
+            party.phases[key] = phase._replace(complete=False, begin=now, peak=dict(now))
 
     def _on_PeaksReset(self, voice: Voice | None, event: ev.PeaksReset) -> None:
         """Done in apply(), once the totals are known."""

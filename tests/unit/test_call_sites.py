@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which frame of a stack is the user's own line, and how it is written on a screen."""
+"""Which frame of a stack is the user's own line."""
 
 from __future__ import annotations
 
 import pytest
 
-from ttmem.account.call_sites import line_of, short
+from ttmem.account.call_sites import line_of
 
 MINE = "/home/me/model.py:42 forward"
 ABOVE = "/home/me/main.py:7 <module>"
@@ -46,23 +46,3 @@ def test_without_a_line_of_the_users_the_innermost_is_told() -> None:
     assert line_of(f"{inner}\n{outer}") == inner
     assert line_of(None) is None
     assert line_of("") is None
-
-
-@pytest.mark.parametrize(
-    ("line", "written"),
-    [
-        ("/home/me/models/llama/model.py:42 forward", "llama/model.py:42 forward"),
-        ("model.py:42 forward", "model.py:42 forward"),
-        ("/model.py:42 forward", "/model.py:42 forward"),
-        ("<string>:1 <module>", "<string>:1 <module>"),
-        ("/home/me/my models/two words.py:42 forward", "my models/two words.py:42 forward"),
-        ("/a b/c d/model.py:42 forward", "c d/model.py:42 forward"),
-        ("/home/me/a.py:3 b:4 c.py:5 f", "me/a.py:3 b:4 c.py:5 f"),
-        ("/home/me/model.py:42 odd/name", "me/model.py:42 odd/name"),
-        ("?:3 f", "?:3 f"),
-        ("no frame at all", "no frame at all"),
-        (None, None),
-    ],
-)
-def test_screens_have_the_end_of_the_path(line: str | None, written: str | None) -> None:
-    assert short(line) == written

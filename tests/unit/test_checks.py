@@ -57,11 +57,11 @@ def test_a_machine_in_a_folder_is_examined_whole(folder: Path) -> None:
         assert finding.todo is not None or finding.level in ("ok", "unknown")
 
 
-def talks(scene: DoctorContext) -> Iterator[Message]:
+def talks(context: DoctorContext) -> Iterator[Message]:
     yield ok("a", "fine")
 
 
-def stumbles(scene: DoctorContext) -> Iterator[Message]:
+def stumbles(context: DoctorContext) -> Iterator[Message]:
     yield warning("b", "odd", "mend it")
     raise RuntimeError("the ground was uneven")
 
@@ -96,14 +96,14 @@ BROKEN = finding("driver", broken("/sys", "a card and no driver", "load it"))
 )
 def test_verdict(found: list[Finding], code: int, line: str) -> None:
     assert exit_code(found) == code
-    assert verdict_line(found) == line
+    assert verdict_line(verdict(found)) == line
     assert sum(verdict(found).values()) == len(found)
 
 
 def test_text() -> None:
     evil = finding("untracked", warning("/proc", "pid 7 (\x1b[2J\udcff)", "kill it"))
     assert (
-        render([FINE, ODD, UNKNOWN, BROKEN, evil])
+        render(document([FINE, ODD, UNKNOWN, BROKEN, evil]))
         == """\
 BROKEN   driver
     looked at: /sys
@@ -129,7 +129,7 @@ ttmem doctor: 1 broken, 2 warnings, 1 fine, 1 not looked at"""
 
 def test_text_in_full() -> None:
     assert (
-        render([FINE, UNKNOWN], verbose=True)
+        render(document([FINE, UNKNOWN]), verbose=True)
         == """\
 OK       agent
     looked at: lib.so

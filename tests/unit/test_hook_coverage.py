@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ttmem.doctor.hook_coverage import IN_ITS_STEAD, MISSING, THERE, UNSEEN, Coverage, look
 from ttmem.doctor.required_symbols import BUFFER_FIELDS, required_symbols
-from ttmem.show.wheel_text import data, render, verdict_line
+from ttmem.show.wheel_text import render, verdict_line
 
 WANTED = required_symbols()
 HOOKS, CALLS, OLDER = WANTED.hooks, WANTED.calls, WANTED.older
@@ -85,7 +85,8 @@ def test_a_hook_that_is_not_called(folder: Path) -> None:
 
 def test_as_text_and_as_data(folder: Path) -> None:
     found = library(folder, ["dfb_placed", "statistics"], uncalled=["enqueue"])
-    text = render(found)
+    document = found.document()
+    text = render(document)
     lines = text.splitlines()
     assert lines[:7] == [
         found.library,
@@ -97,13 +98,12 @@ def test_as_text_and_as_data(folder: Path) -> None:
         "  not known: whether the account is complete: the agent cannot audit itself (no statistics)",
     ]
     assert "    statistics             MISSING" in lines
-    assert lines[-1] == verdict_line(found)
-    assert verdict_line(found) == (
+    assert lines[-1] == verdict_line(document)
+    assert verdict_line(document) == (
         "ttmem doctor --wheel: 4 of 5 tracked: buffers, circular buffers, scratchpads, kernels"
     )
     assert CALLS["statistics"] not in text
-    assert CALLS["statistics"] in render(found, verbose=True)
-    document = data(found)
+    assert CALLS["statistics"] in render(document, verbose=True)
     assert document["schema"] == "ttmem.wheel/1"
     assert [kinds["what"] for kinds in document["kinds"] if not kinds["tracked"]] == ["dataflow buffers"]
     states = {function["name"]: function["state"] for function in document["functions"]}

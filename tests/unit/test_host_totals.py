@@ -318,7 +318,7 @@ def test_l1_of_programs_that_take_turns_is_marked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("snapshot", "width", "whole"),
+    ("snapshot", "width", "in_full"),
     [
         (screen(boards=4, jobs={0: "session 1", 1: "session 2", 2: None, 3: None}), 100, False),
         (screen(boards=1, jobs={0: None}), 100, False),
@@ -329,8 +329,8 @@ def test_l1_of_programs_that_take_turns_is_marked() -> None:
     ],
     ids=["nothing to sum", "one board", "narrow", "only some chips", "not looked at", "an older server"],
 )
-def test_sums_that_are_not_shown(snapshot: Json, width: int, whole: bool) -> None:
-    assert table(snapshot, width, whole=whole) == []
+def test_sums_that_are_not_shown(snapshot: Json, width: int, in_full: bool) -> None:
+    assert table(snapshot, width, in_full=in_full) == []
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])

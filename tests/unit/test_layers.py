@@ -110,6 +110,21 @@ def test_imports_go_downwards(module: str) -> None:
     assert not wrong, f"{module} imports {wrong}, which stand above it or beside it"
 
 
+# A screen is made of documents. Beside them the dashboard reads /proc and keeps its settings in a file.
+SHOWN = {"", "model", "wire", "documents", "show"}  # "": the version
+NOT_DOCUMENTS = {
+    "ttmem.show.top.parts.process_tree": {"ttmem.sources.process_lookup"},
+    "ttmem.show.top.settings": {"ttmem.recording.output_files"},
+    "ttmem.show.top.signals": {"ttmem.sources.process_lookup"},
+}
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if layer(name) == "show"])
+def test_screens_are_made_of_documents(module: str) -> None:
+    ours = {other for other in imports_of(module) if other.split(".")[0] == "ttmem"}
+    assert {other for other in ours if layer(other) not in SHOWN} == NOT_DOCUMENTS.get(module, set())
+
+
 def closure(start: str) -> set[str]:
     """A module and all modules of ours that it imports, with the packages they lie in."""
     todo, done = [start], set()

@@ -304,12 +304,12 @@ class Both:
     def compare_phases(self) -> None:
         for party, process in self.processes.items():
             said = phases_json(process)
-            assert [(p["path"], p["whole"], rows_in(p["rows"])) for p in said["open"]] == [
-                (p.path, p.whole, self.model.rows(p, party)) for p in party.phases.values()
+            assert [(p["path"], p["complete"], rows_in(p["rows"])) for p in said["open"]] == [
+                (p.path, p.complete, self.model.rows(p, party)) for p in party.phases.values()
             ]
             for path in said["ended"]:
                 runs = party.runs[path["path"]]
-                assert (path["runs"], path["partial"]) == (len(runs), sum(not run.whole for run in runs))
+                assert (path["runs"], path["partial"]) == (len(runs), sum(not run.complete for run in runs))
                 assert path["seconds"] == sum(run.seconds for run in runs)
                 corners = {corner for run in runs for corner in run.rows}
                 assert rows_in(row["last"] | row for row in path["rows"]).keys() == corners

@@ -128,7 +128,7 @@ def test_a_loop_is_one_entry() -> None:
 def test_an_open_phase_is_shown_as_it_stands() -> None:
     run = Run().tell(buffer(1, 10), PhaseBegan(1, "load"), buffer(2, 90), Freed(0, DRAM, 2 << 12))
     (phase,) = run.json["open"]
-    assert (phase["path"], phase["since"], phase["whole"]) == ("load", 1.0, True)
+    assert (phase["path"], phase["since"], phase["complete"]) == ("load", 1.0, True)
     assert phase["rows"][0] == {
         "chip": "assumed:0", "pool": "dram", "begin": 10, "peak": 100, "end": 10, "delta": 0
     }  # fmt: skip

@@ -25,8 +25,10 @@ from tests.unit.test_verdicts import full as out_of_memory
 from ttmem.analyze.failure_types import Clash
 from ttmem.analyze.verdicts import verdict_on
 from ttmem.cli import import_, replay
+from ttmem.doctor.checks import document
 from ttmem.doctor.findings import Finding
 from ttmem.doctor.hook_coverage import Coverage, Function, Kinds
+from ttmem.documents import explanation, metal_reports
 from ttmem.documents.dump import kernels_text, remaining_text
 from ttmem.documents.leaks import leaks_text
 from ttmem.imports.detection import read as read_capture
@@ -118,7 +120,7 @@ def _dump(what: str) -> Any:
 
 DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
     "smi": (lambda: world(4).snapshot, lambda found, style: smi.render(found, style)),
-    "smi of one chip": (lambda: world(1).snapshot, lambda found, style: smi.render(found, style, whole=True)),
+    "smi of one chip": (lambda: world(1).snapshot, lambda found, style: smi.render(found, style, in_full=True)),
     "smi without a server": (lambda: world(0).snapshot, lambda found, style: smi.render(found, style)),
     "csv": (lambda: world(4).snapshot, lambda found, style: csv.rows(found).replace("\r\n", "\n")),
     "dump": (lambda: _dump("all"), lambda found, style: remaining_text(found)),
@@ -169,15 +171,15 @@ def test_reports(tmp_path: Path) -> None:
     from tests.unit.test_reports_text import SAMPLES
     from ttmem.sources.memory_reports import read
 
-    document = reports.document(read(str(SAMPLES)), HOSTILE, NOW, None, HOSTILE)
-    for field, hostile in poisoned(json.loads(json.dumps(document))):
+    found = metal_reports.document(read(str(SAMPLES)), HOSTILE, NOW, None, HOSTILE)
+    for field, hostile in poisoned(json.loads(json.dumps(found))):
         try:
             assert_printable(reports.render(hostile), field)
         except KeyError:
             assert field.rpartition(".")[2] in OURS, field
 
 
-# -- what is rendered from objects -------------------------------------------------------------------------------
+# -- documents that no server makes -------------------------------------------------------------------------------
 
 
 def _findings() -> list[Finding]:
@@ -186,7 +188,7 @@ def _findings() -> list[Finding]:
 
 @pytest.mark.parametrize("verbose", [True, False])
 def test_doctor(verbose: bool) -> None:
-    for field, hostile in poisoned(_findings()):
+    for field, hostile in poisoned(document(_findings())):
         if field.rpartition(".")[2] not in OURS:
             assert_printable(doctor.render(hostile, verbose=verbose), field)
 
@@ -197,7 +199,7 @@ def test_doctor_wheel(verbose: bool) -> None:
     coverage = Coverage(
         "/lib/libtt_metal.so", [Kinds("buffers", None), Kinds("kernels", "no x")], {"x": ["y"]}, functions
     )
-    for field, hostile in poisoned(coverage):
+    for field, hostile in poisoned(coverage.document()):
         if field.rpartition(".")[2] not in OURS:
             assert_printable(wheel.render(hostile, verbose=verbose), field)
 
@@ -223,11 +225,9 @@ def _reports(code: int) -> Iterator[Any]:
         one = one._replace(extra=extra._replace(stack=f"{HOSTILE}\n{HOSTILE}", shape=HOSTILE))
         refused = Failed(0, OUT_OF_MEMORY, HOSTILE, HOSTILE)
         story.tell(opened, 1, one, part(Kind.CB, 3, 8, HOSTILE), part(Kind.KERNEL, 4, 8, HOSTILE), refused)
-        yield story.report(code, {9: HOSTILE})
+        yield story.report(code, {9: HOSTILE}).document
         story.ends(opened)
-        report = story.report(code, {9: HOSTILE})
-        report.command = [HOSTILE]
-        yield report
+        yield {**story.report(code, {9: HOSTILE}).document, "command": [HOSTILE]}
 
 
 def test_explain() -> None:
@@ -235,11 +235,11 @@ def test_explain() -> None:
     account.l1(low, 100_000, tag=HOSTILE, shape=HOSTILE, stack=f"{HOSTILE}\n{HOSTILE}")
     account.apply(ProgramCompiled(0, 9, 0, 1234, HOSTILE))
     account.circular(9, N150.l1_base, 320_000, HOSTILE)
-    scene = account.scene
+    layout = account.layout
     for failure in (Clash(Kind.CB, 1234, GRID, low, low + 20_000), out_of_memory()):
-        verdict = verdict_on(failure, scene)._replace(tag=HOSTILE, line=HOSTILE)
+        verdict = verdict_on(failure, layout)._replace(tag=HOSTILE, line=HOSTILE)
         for style in STYLES:
-            text = explain.render([(HOSTILE, verdict)], 3, style)
+            text = explain.render(explanation.document("x.log", 3, [(HOSTILE, 1, verdict)]), style)
             assert_printable(text)
             assert "evil" in text
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from ttmem.account.ledger import Ledger
+from ttmem.documents.metal_reports import completeness, document, tracked
 from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.events import Allocated, DeviceOpened, Event, Extra, Freed, ProcessExited
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.show.reports_text import completeness, document, render, tracked
+from ttmem.show.reports_text import render
 from ttmem.sources.memory_reports import DETAILED, L1_SUMMARY, SUMMARY, read
 
 SAMPLES = Path(__file__).parent.parent / "data" / "memory_reports"

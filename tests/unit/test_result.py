@@ -8,7 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
+from ttmem.account.ledger import Ledger
+from ttmem.documents.run_document import BREAKDOWNS, LEAK, cause_of
 from ttmem.model.events import (
     Allocated,
     DeviceClosed,
@@ -24,9 +27,11 @@ from ttmem.model.events import (
 from ttmem.model.geometry import Arch, board_geometry
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import KERNEL_KINDS, KINDS, Confidence, Kind, Pool
+from ttmem.recording.moment import ProgramAtMoment
+from ttmem.run import result
 from ttmem.run import session as collect
 from ttmem.run.launch import Ended
-from ttmem.run.result import RunResult, cause_of
+from ttmem.run.result import RunResult, result_of
 from ttmem.run.session import Session
 from ttmem.show.run_text import render
 
@@ -66,7 +71,7 @@ class Story:
 
     def report(self, code: int = 0, unseen: dict[int, str] | None = None) -> RunResult:
         took = self.collector.clock.now() - self._began  # 10 s and what the test took
-        return RunResult(["python", "model.py"], Ended(code, took, unseen or {}), self.collector, "host")
+        return result_of(["python", "model.py"], Ended(code, took, unseen or {}), self.collector, "host")
 
 
 def buffer(kind: Kind, address: int, kib: int, tag: str | None = None) -> Allocated:
@@ -109,24 +114,26 @@ def test_causes(story: Story, kind: Kind) -> None:
 
 def test_leaks_are_tensors_only(told: Story) -> None:
     report = told.report()
-    assert [(allocation.kind, allocation.size) for allocation in report.leaks] == [(Kind.DRAM, 16 * KIB)]
-    assert [allocation.size // KIB for allocation in report.left] == [16, 8, 4, 1]
+    left = report.document["left"]
+    assert [(row["kind"], row["size"]) for row in left if row["cause"] == LEAK] == [("dram", 16 * KIB)]
+    assert (report.leaks, report.leaked_bytes) == (1, 16 * KIB)
+    assert [row["size"] // KIB for row in left] == [16, 8, 4, 1]
 
 
 def test_the_highest_of_a_pool_is_what_allocators_took(told: Story) -> None:
     report = told.report()
-    assert report.highest(Pool.DRAM) == 2 * 80 * KIB
-    assert report.highest(Pool.L1) == 2 * 32 * KIB
+    assert report.reserved_peaks[Pool.DRAM] == 2 * 80 * KIB
+    assert report.reserved_peaks[Pool.L1] == 2 * 32 * KIB
 
 
 def test_the_highest_is_that_of_one_chip(story: Story) -> None:
     for pid, kib in ((1, 10), (2, 30), (3, 20)):
         story.tell(story.process(pid, str(pid)), 1, buffer(Kind.DRAM, 0x1000, kib))
-    assert story.report().highest(Pool.DRAM) == 2 * 30 * KIB
+    assert story.report().reserved_peaks[Pool.DRAM] == 2 * 30 * KIB
 
 
 def test_the_data(told: Story) -> None:
-    data = told.report(7).data()
+    data = told.report(7).document
     assert json.loads(json.dumps(data)) == data
     assert (data["schema"], data["exit_code"], round(data["duration_s"])) == ("ttmem.run/1", 7, 10)
     assert data["command"] == ["python", "model.py"]
@@ -141,18 +148,65 @@ def test_the_data(told: Story) -> None:
     ]
 
 
+def test_the_document_has_the_figures_of_each_chip(told: Story) -> None:
+    (chip,) = told.report().document["chips"]
+    assert (chip["chip"], chip["board"], chip["arch"]) == ("4711", "n150", "wormhole_b0")
+    assert chip["kinds"] == {
+        "dram": {"peak": 80 * KIB, "end": 16 * KIB},
+        "l1": {"peak": 32 * KIB, "end": 0},
+        "l1_small": {"peak": KIB, "end": KIB},
+        "cb": {"peak": 8 * KIB, "end": 8 * KIB},
+        "kernel": {"peak": 4 * KIB, "end": 4 * KIB},
+    }
+    assert (chip["dram"]["reserved_peak"], chip["dram"]["reserved_end"]) == (160 * KIB, 32 * KIB)
+    assert (chip["l1"]["reserved_peak"], chip["l1"]["reserved_end"]) == (64 * KIB, 2 * KIB)
+    assert GEOMETRY is not None
+    assert chip["dram"]["buffer_capacity"] == GEOMETRY.dram_capacity
+
+
+def test_the_peak_is_broken_down_in_every_way_that_can_be_shown(told: Story) -> None:
+    document = told.report().document
+    assert list(document["breakdown"]) == list(BREAKDOWNS)
+    for by, rows in document["breakdown"].items():
+        assert sum(row["bytes"] for row in rows) == 120 * KIB
+        assert all(by in row for row in rows)
+    assert round(document["peak_time"] - document["started"], 1) == 2.5
+    assert round(document["ended"] - document["started"], 3) == round(document["duration_s"], 3)
+
+
+@pytest.mark.parametrize("by", BREAKDOWNS)
+def test_the_text_of_a_document_that_was_written_and_read(told: Story, by: str) -> None:
+    document = told.report().document
+    assert render(json.loads(json.dumps(document)), by) == render(document, by)
+
+
+def test_the_accounts_of_the_past_are_folded_once(told: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    folded: list[int] = []
+    fold = result.account_of
+
+    def counting(allocations: list[Allocation], programs: list[ProgramAtMoment]) -> Ledger:
+        folded.append(len(allocations))
+        return fold(allocations, programs)
+
+    monkeypatch.setattr(result, "account_of", counting)
+    report = told.report()
+    for by in BREAKDOWNS:
+        render(report.document, by)
+    assert len(folded) == 2, "the peak and the end"
+
+
 def test_processes_that_end_one_after_the_other_all_count(story: Story) -> None:
     for pid in (1, 2):
         source = story.process(pid)
         story.tell(source, pid, buffer(Kind.DRAM, 0x1000, 10 * pid))
         story.ends(source)
-    data = story.report().data()
+    data = story.report().document
     assert [(allocation["pid"], allocation["size"] // KIB) for allocation in data["left"]] == [(2, 20), (1, 10)]
     assert data["peak"]["chips"][0]["memory"]["dram"]["used"] == 20 * KIB
 
 
 def test_the_summary(told: Story) -> None:
-    assert render(told.report()).splitlines() == [
+    assert render(told.report().document).splitlines() == [
         "",
         "ttmem run: exit 0 after 10.0 s; 0 records, none lost; not audited",
         "",
@@ -191,7 +245,7 @@ def test_many_tensors_are_cut_short(story: Story) -> None:
     source = story.process(1)
     story.tell(source, 1, *(buffer(Kind.DRAM, 0x1000 * number, number) for number in range(1, 9)))
     story.ends(source)
-    lines = render(story.report()).splitlines()
+    lines = render(story.report().document).splitlines()
     at = lines.index("  tensors: 36.0 KiB in 8 buffers that nobody freed, largest:")
     assert [line.split()[0] for line in lines[at + 1 : at + 6]] == ["8.0", "7.0", "6.0", "5.0", "4.0"]
     assert lines[at + 6] == "    and 3 more, 6.0 KiB"
@@ -202,7 +256,7 @@ def test_what_leaks_in_a_loop_is_one_line(story: Story) -> None:
     story.tell(source, 1, *(buffer(Kind.DRAM, 0x1000 * number, 2, "ttnn.add") for number in range(1, 501)))
     story.tell(source, 2, buffer(Kind.DRAM, 0xA00000, 9, "ttnn.zeros"))
     story.ends(source)
-    lines = render(story.report()).splitlines()
+    lines = render(story.report().document).splitlines()
     at = lines.index("  tensors: 1009.0 KiB in 501 buffers that nobody freed, largest:")
     assert lines[at + 1 : at + 4] == [
         "    1000.0 KiB  DRAM buffer      500 x      ttnn.add",
@@ -217,7 +271,7 @@ def test_two_chips_that_are_no_mesh(story: Story) -> None:
     story.tell(source, 1, DeviceOpened(1, ChipInfo("9", board="n150", geometry=GEOMETRY)))
     story.tell(source, 2, buffer(Kind.DRAM, 0x7000, 64, "ttnn.ones")._replace(device=1))
     story.ends(source)
-    lines = render(story.report()).splitlines()
+    lines = render(story.report().document).splitlines()
     assert "      64.0 KiB  DRAM buffer      1 x        ttnn.ones  on each of 2 chips" in lines
 
 
@@ -226,8 +280,8 @@ def test_what_lies_inside_a_tensor_is_not_added(story: Story) -> None:
     story.tell(source, 1, buffer(Kind.L1, 0x1000, 10), part(Kind.CB, 3, 10, shared=True))
     story.ends(source)
     report = story.report()
-    assert "left at the end: 10.0 KiB in 2 allocations" in render(report)
-    assert report.data()["final"]["chips"][0]["memory"]["l1"]["cb"]["held"] == 0
+    assert "left at the end: 10.0 KiB in 2 allocations" in render(report.document)
+    assert report.document["final"]["chips"][0]["memory"]["l1"]["cb"]["held"] == 0
 
 
 def test_nothing_left(story: Story) -> None:
@@ -235,22 +289,22 @@ def test_nothing_left(story: Story) -> None:
     story.tell(source, 1, buffer(Kind.L1, 0x1000, 10), Freed(0, Kind.L1, 0x1000, 0, 0, 1))
     story.ends(source)
     report = story.report()
-    assert "left at the end: nothing" in render(report).splitlines()
-    assert (report.leaks, report.data()["left"], report.data()["final"]["chips"]) == ([], [], [])
+    assert "left at the end: nothing" in render(report.document).splitlines()
+    assert (report.leaks, report.document["left"], report.document["final"]["chips"]) == (0, [], [])
 
 
 def test_no_device(story: Story) -> None:
-    assert render(story.report(3)).splitlines()[1:] == [
+    assert render(story.report(3).document).splitlines()[1:] == [
         "ttmem run: exit 3 after 10.0 s; 0 records, none lost; not audited",
         *("", "No process of this command was seen to open a device.", "", "Anomalies: none"),
     ]
 
 
 def test_devices_that_nobody_could_see(story: Story) -> None:
-    lines = render(story.report(unseen={77: "python"})).splitlines()
+    lines = render(story.report(unseen={77: "python"}).document).splitlines()
     assert "Nothing was seen of the devices that were used." in lines
     assert lines[-1].startswith("pid 77 (python) used a device through tt-metal and the agent saw nothing of it:")
-    assert story.report(unseen={77: "python"}).data()["unseen"] == [{"pid": 77, "name": "python"}]
+    assert story.report(unseen={77: "python"}).document["unseen"] == [{"pid": 77, "name": "python"}]
 
 
 def test_trouble_and_losses_are_told(story: Story) -> None:
@@ -259,7 +313,7 @@ def test_trouble_and_losses_are_told(story: Story) -> None:
         source, 1, Sees(1, "no kernels: this wheel hides them\nno scratchpads"), buffer(Kind.DRAM, 1, 1), Lost(5)
     )
     story.collector.rings.lost = 5
-    lines = render(story.report()).splitlines()
+    lines = render(story.report().document).splitlines()
     assert lines[1] == "ttmem run: exit 0 after 10.0 s; 0 records, 5 lost; not audited"
     assert "Anomalies: dropped 5" in lines
     assert any(line.startswith("5 records were overwritten before they could be read") for line in lines)
@@ -286,7 +340,7 @@ def mesh(story: Story, chips: int) -> Source:
 def test_what_is_the_same_on_each_chip_of_a_mesh_is_told_once(story: Story) -> None:
     source = mesh(story, 32)
     story.ends(source)
-    lines = render(story.report()).splitlines()
+    lines = render(story.report().document).splitlines()
     assert lines[3].startswith("32 chips n150, the same on each: 4710, 4711, ")
     assert sum(line.lstrip().startswith("DRAM buffers ") for line in lines) == 1
     assert "all that was live on 32 chips at the peak of the buffers, 3.0 MiB after 2.00 s, by operation:" in lines
@@ -306,7 +360,7 @@ def test_the_routers_of_a_mesh_do_not_keep_its_chips_apart(story: Story) -> None
     for number in range(4):
         story.tell(source, 4, buffer(Kind.DRAM, 0x4000, 1, "ttnn.add")._replace(device=number))
     story.ends(source)
-    lines = render(story.report()).splitlines()
+    lines = render(story.report().document).splitlines()
     assert "4 chips n150, the same on each: 4710, 4711, 4712, 4713" in lines
     assert (
         "  fabric kernels             9.0 KiB     9.0 KiB   on the chip with most, 6.0 KiB on the one with least"
@@ -320,7 +374,7 @@ def test_a_chip_that_differs_is_told_by_itself(story: Story) -> None:
     source = mesh(story, 3)
     story.tell(source, 3, buffer(Kind.L1, 0x5000, 1)._replace(device=1))
     story.ends(source)
-    lines = render(story.report()).splitlines()
+    lines = render(story.report().document).splitlines()
     assert "2 chips n150, the same on each: 4710, 4712" in lines
     assert "chip 4711  n150" in lines
 
@@ -331,7 +385,7 @@ def test_more_than_there_is_says_why(story: Story) -> None:
     for allocator in (1, 2):
         extra = Extra(64 * 1_000_000, 0, allocator, "ttnn.ones")
         story.tell(source, 1, Allocated(0, Kind.L1, 499_136, 64 * 1_000_000, 0, 0, extra))
-    lines = render(story.report()).splitlines()
+    lines = render(story.report().document).splitlines()
     at = next(number for number, line in enumerate(lines) if "peak is 144 % of 85.0 MiB" in line)
     assert lines[at + 1].startswith("    That is more than there is: a mesh and each part of it have an allocator")
 
@@ -341,7 +395,7 @@ def test_a_group_too_wide_for_the_terminal(story: Story, monkeypatch: pytest.Mon
     source = story.process(1)
     kinds = (Kind.DRAM, Kind.L1, Kind.L1_SMALL)
     story.tell(source, 1, *(buffer(kind, 0x1000 * (kind + 1), 1, "ttnn.conv2d") for kind in kinds))
-    lines = render(story.report()).splitlines()
+    lines = render(story.report().document).splitlines()
     at = lines.index("     3.0 KiB       3 x  ttnn.conv2d")
     assert lines[at + 1].strip().startswith("dram 1.0 KiB, l1 1.0 KiB,")
     assert len(lines[at + 1]) <= 60
@@ -373,8 +427,10 @@ def test_what_is_thrown_for_other_reasons_is_no_refusal(story: Story, full: Sour
     other = Failed(0, "Failed to generate binaries for reader: Cannot open kernel source file", "ttnn.generic_op")
     story.tell(full, 2, other, refused(500_000), other)
     report = story.report()
-    assert (report.failed, len(report.data()["failures"])) == (1, 1)
-    assert "Memory was refused once, and the command went on; --json has why. out of memory: " in render(report)
+    assert (report.document["failed"], len(report.document["failures"])) == (1, 1)
+    assert "Memory was refused once, and the command went on; --json has why. out of memory: " in render(
+        report.document
+    )
 
 
 def test_the_last_of_many_refusals_is_looked_at_like_the_first(
@@ -383,9 +439,9 @@ def test_the_last_of_many_refusals_is_looked_at_like_the_first(
     monkeypatch.setattr(collect, "_EXPLAINING_SHARE", 1e9)  # as in a run in which they do not come all at once
     story.tell(full, 2, *(refused(500_000 + 32 * number) for number in range(collect._ALWAYS_EXPLAINED + 50)))
     report = story.report(1)
-    verdict = report.failures[-1].verdict
-    assert (verdict.tag, verdict.line, verdict.held) == ("ttnn.zeros", "model.py:7 forward", 1)
-    assert "  refused before that: 249 times; --json has the last 99" in render(report)
+    verdict = report.document["failures"][-1]["verdict"]
+    assert (verdict["operation"], verdict["line"], verdict["held"]) == ("ttnn.zeros", "model.py:7 forward", 1)
+    assert "  refused before that: 249 times; --json has the last 99" in render(report.document)
 
 
 def test_of_a_refusal_that_was_not_looked_at_it_is_said(
@@ -394,7 +450,7 @@ def test_of_a_refusal_that_was_not_looked_at_it_is_said(
     monkeypatch.setattr(collect, "_EXPLAINING_SHARE", 0.0)
     story.tell(full, 2, *(refused(500_000) for _ in range(collect._ALWAYS_EXPLAINED + 1)))
     report = story.report(1)
-    verdict = report.failures[-1].verdict
-    assert (verdict.tag, verdict.line) == ("ttnn.zeros", "model.py:7 forward")
-    assert verdict.unknown == (collect.NOT_LOOKED_AT,)
-    assert "under `ttmem run` the account does" not in render(report)
+    verdict = report.document["failures"][-1]["verdict"]
+    assert (verdict["operation"], verdict["line"]) == ("ttnn.zeros", "model.py:7 forward")
+    assert verdict["unknown"] == [collect.NOT_LOOKED_AT]
+    assert "under `ttmem run` the account does" not in render(report.document)

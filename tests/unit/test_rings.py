@@ -17,11 +17,11 @@ import pytest
 from tests.scripted_agent import BANKS, MESHES, SLOTS, START, Agent, Reader
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
+from ttmem.documents.run_document import cause_of
 from ttmem.ingest import rings
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.model.events import Allocated, Event, PhaseBegan, PhaseEnded, Sees
 from ttmem.model.kinds import Kind
-from ttmem.run.result import cause_of
 from ttmem.wire.agent_ring import (
     BINARY,
     WHOLESALE,

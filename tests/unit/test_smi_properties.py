@@ -122,8 +122,8 @@ def width_of(line: str) -> int:
 
 @settings(max_examples=80)
 @given(snapshots(), st.integers(60, 200), st.booleans(), st.booleans(), st.booleans())
-def test_every_screen(snapshot: Json, width: int, colour: bool, ascii: bool, whole: bool) -> None:
-    text = render(snapshot, Style(width, colour, ascii), whole=whole)
+def test_every_screen(snapshot: Json, width: int, colour: bool, ascii: bool, in_full: bool) -> None:
+    text = render(snapshot, Style(width, colour, ascii), in_full=in_full)
     plain = re.sub(r"\x1b\[[0-9]*m", "", text)
     assert (text == plain) or colour
     assert all(character.isprintable() or character == "\n" for character in plain)

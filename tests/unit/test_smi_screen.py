@@ -389,7 +389,7 @@ def test_of_many_different_amounts_the_largest_are_shown_and_the_others_summed()
     assert [title.split()[1] for title in titles] == ["28", "29", "30", "31"], "the fullest"
     assert "The 28 chips that are less full are left out here" in text
     snapshot = take_snapshot(account.ledger, time="", host="box", server=SERVER)
-    assert len(re.findall(r"^Chip \d", render(snapshot, whole=True), re.MULTILINE)) == 32, "as with -d"
+    assert len(re.findall(r"^Chip \d", render(snapshot, in_full=True), re.MULTILINE)) == 32, "as with -d"
 
 
 def test_chips_of_which_a_process_tells_nothing_are_in_no_sum() -> None:

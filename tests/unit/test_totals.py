@@ -70,8 +70,8 @@ class Recorder:
 
 def fold(stream: list[tuple[int, Act]], *, thin: bool) -> tuple[Ledger, TotalWithContents, Recorder]:
     """Three processes in turn; one that has exited is followed by another with the same pid."""
-    whole = TotalWithContents()
-    ledger = Ledger(whole=whole)
+    all_chips = TotalWithContents()
+    ledger = Ledger(all_chips=all_chips)
     recorder = Recorder(ledger)
     starts = [1, 1, 1]
     for number, (who, act) in enumerate(stream, 1):
@@ -85,7 +85,7 @@ def fold(stream: list[tuple[int, Act]], *, thin: bool) -> tuple[Ledger, TotalWit
         if thin:
             ledger.dead_allocations._cap = 0
             ledger.thin_dead_allocations(2)
-    return ledger, whole, recorder
+    return ledger, all_chips, recorder
 
 
 def released(source: Source, which: int) -> ev.Freed | None:
@@ -108,11 +108,11 @@ def described(allocations: set[Allocation]) -> list[tuple[object, ...]]:
 @LAW
 @given(STREAMS, st.booleans())
 def test_everything_live_at_the_peak_and_nothing_else(stream: list[tuple[int, Act]], thin: bool) -> None:
-    ledger, whole, recorder = fold(stream, thin=thin)
-    assert whole.peak.value == recorder.highest
+    ledger, all_chips, recorder = fold(stream, thin=thin)
+    assert all_chips.peak.value == recorder.highest
     if recorder.highest:
-        assert whole.peak.time == recorder.time
-        found = [allocation for allocation in whole.allocations(ledger.allocations()) if counts(allocation)]
+        assert all_chips.peak.time == recorder.time
+        found = [allocation for allocation in all_chips.allocations(ledger.allocations()) if counts(allocation)]
         assert len(found) == len(set(found)), "one allocation twice"
         assert described(set(found)) == described(recorder.live)
         assert set(found) == recorder.live
@@ -121,11 +121,11 @@ def test_everything_live_at_the_peak_and_nothing_else(stream: list[tuple[int, Ac
 @LAW
 @given(STREAMS)
 def test_the_total_is_that_of_the_live_buffers(stream: list[tuple[int, Act]]) -> None:
-    ledger, whole, _ = fold(stream, thin=False)
+    ledger, all_chips, _ = fold(stream, thin=False)
     live = [allocation for allocation in ledger.allocations() if counts(allocation)]
-    assert whole.total.used == sum(allocation.counted for allocation in live if allocation.kind in ON_CHIP)
-    assert whole.beside.used == sum(allocation.counted for allocation in live if allocation.kind not in ON_CHIP)
-    assert whole.total.count + whole.beside.count == len(live)
+    assert all_chips.total.used == sum(allocation.counted for allocation in live if allocation.kind in ON_CHIP)
+    assert all_chips.beside.used == sum(allocation.counted for allocation in live if allocation.kind not in ON_CHIP)
+    assert all_chips.total.count + all_chips.beside.count == len(live)
 
 
 def test_a_peak_that_a_parts_end_cannot_touch() -> None:
@@ -139,8 +139,8 @@ def test_a_peak_that_a_parts_end_cannot_touch() -> None:
         (0, ev.Allocated(0, Kind.DRAM, 2, 32, 0, 0, ev.Extra(64, 0, 1))),
         (0, ev.ProcessExited()),
     ]
-    ledger, whole, _ = fold(stream, thin=False)
-    assert {(allocation.kind, allocation.size) for allocation in whole.allocations(ledger.allocations())} == {
+    ledger, all_chips, _ = fold(stream, thin=False)
+    assert {(allocation.kind, allocation.size) for allocation in all_chips.allocations(ledger.allocations())} == {
         (Kind.CB, 999),
         (Kind.DRAM, 64),
     }
@@ -152,8 +152,8 @@ def test_what_went_before_a_higher_peak_is_no_part_of_it() -> None:
         (0, Release(0)),
         (0, ev.Allocated(0, Kind.L1, 2, 128, 0, 0, ev.Extra(64, 0, 1))),
     ]
-    ledger, whole, _ = fold(stream, thin=False)
-    assert [allocation.address for allocation in whole.allocations(ledger.allocations())] == [2]
+    ledger, all_chips, _ = fold(stream, thin=False)
+    assert [allocation.address for allocation in all_chips.allocations(ledger.allocations())] == [2]
 
 
 def test_an_equal_height_later_is_no_new_peak() -> None:
@@ -162,6 +162,6 @@ def test_an_equal_height_later_is_no_new_peak() -> None:
         (0, ev.Freed(0, Kind.L1, 1, 64, 0, 1)),
         (1, ev.Allocated(0, Kind.L1, 2, 64, 0, 0, ev.Extra(64, 0, 1))),
     ]
-    ledger, whole, _ = fold(stream, thin=False)
-    assert [allocation.address for allocation in whole.allocations(ledger.allocations())] == [1]
-    assert whole.peak.time == 1.0
+    ledger, all_chips, _ = fold(stream, thin=False)
+    assert [allocation.address for allocation in all_chips.allocations(ledger.allocations())] == [1]
+    assert all_chips.peak.time == 1.0

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 from collections.abc import Callable
 from typing import Any
@@ -21,10 +20,10 @@ from tests.unit.test_snapshot import Account
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.uncertainty import added
-from ttmem.cli import run as run_command
 from ttmem.doctor.snapshot_checks import losses
 from ttmem.documents.dump import DumpBuilder, remaining_text
 from ttmem.documents.leaks import leaks_text
+from ttmem.documents.metal_reports import tracked
 from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.events import Allocated, Audited, DeviceOpened, Event, Extra, Freed, ProcessExited, Uncertain
 from ttmem.model.geometry import BOARDS
@@ -33,8 +32,8 @@ from ttmem.model.kinds import Kind
 from ttmem.model.uncertain_reasons import REASONS
 from ttmem.model.validation import MAX_COUNT
 from ttmem.recording.event_file import EventFileReader, EventFileWriter
+from ttmem.run.budget_verdicts import Limits, judge
 from ttmem.server import metrics
-from ttmem.show.reports_text import tracked
 from ttmem.show.run_text import render as render_run
 from ttmem.show.smi_screen import render as render_smi
 from ttmem.show.text import Style
@@ -264,17 +263,17 @@ def test_leaks(held: bool) -> None:
 
 
 @pytest.fixture
-def verdict(story: Story, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:  # noqa: F811
-    def say(code: int = 0, **options: Any) -> tuple[int, str]:
+def verdict(story: Story) -> Callable[..., tuple[int, str]]:  # noqa: F811
+    def judged(code: int = 0, **limits: Any) -> tuple[int, str]:
         story.collector.rings.records = 1
-        asked = argparse.Namespace(**{"fail_on_leak": False, "max_l1": None, "max_dram": None, **options})
-        return run_command._verdict(asked, story.report(code)), capsys.readouterr().err
+        lines, exit_code = judge(story.report(code), Limits(**limits))
+        return exit_code, "\n".join(lines)
 
-    return say
+    return judged
 
 
 @EACH
-@pytest.mark.parametrize("options", [{"fail_on_leak": True}, {"max_l1": 0}, {"max_dram": 0}, {"max_dram": 1 << 40}])
+@pytest.mark.parametrize("options", [{"no_leaks": True}, {"l1_bytes": 0}, {"dram_bytes": 0}, {"dram_bytes": 1 << 40}])
 def test_a_run(story: Story, verdict: Any, reason: str, options: Json) -> None:  # noqa: F811
     """5, whatever else was found, and also of a process that has exited."""
     source = story.process(1)
@@ -297,12 +296,12 @@ def test_the_summary_of_a_run(story: Story, share: float | None, beside: str) ->
     story.collector.rings._completeness = [share] if share is not None else []
     story.ends(source)
     report = story.report()
-    lines = render_run(report).splitlines()
+    lines = render_run(report.document).splitlines()
     assert lines[1].endswith(f"; {beside}uncertain: replaced 143, failures 1")
     assert "left at the end: nothing (uncertain: replaced 143, failures 1)" in lines
     assert "100 %" not in "\n".join(lines)
     assert f"uncertain: replaced 143: {REASONS['replaced']}" in joined("\n".join(lines))
-    data = report.data()
+    data = report.document
     assert data["completeness"] == (None if share == 1.0 else share)
     assert data["uncertain"] == [{"reason": "replaced", "count": 143}, {"reason": "failures", "count": 1}]
 
@@ -311,7 +310,7 @@ def test_the_pictures_of_a_run_have_it_too(story: Story) -> None:  # noqa: F811
     source = story.process(1)
     story.tell(source, 1, buffer(Kind.DRAM, 0x1000, 10), Uncertain("replaced", 143))
     story.ends(source)
-    data = story.report().data()
+    data = story.report().document
     for name in ("peak", "final"):
         assert data[name]["processes"][0]["uncertain"] == [{"reason": "replaced", "count": 143}]
         assert data[name]["chips"][0]["memory"]["uncertain"][0]["count"] == 143

@@ -31,7 +31,7 @@ from ttmem.analyze.failure_types import (
     TraceFull,
     TraceOverlap,
 )
-from ttmem.analyze.process_layout import ProcessLayout, scene_of
+from ttmem.analyze.process_layout import ProcessLayout, layout_of
 from ttmem.analyze.verdicts import Advice, Verdict, verdict_on
 from ttmem.documents import explanation as data
 from ttmem.documents.explanation_text import headline, sentences
@@ -69,8 +69,8 @@ class Account:
         self.apply(Allocated(0, Kind.CB, start, size * 64, program, extra=Extra(cores=mask_of([GRID]), tag=tag)))
 
     @property
-    def scene(self) -> ProcessLayout:
-        found = scene_of(self.ledger.chips["77"], self.source.process)
+    def layout(self) -> ProcessLayout:
+        found = layout_of(self.ledger.chips["77"], self.source.process)
         assert found is not None
         return found
 
@@ -81,7 +81,7 @@ def advice(verdict: Verdict, what: str) -> Advice:
 
 
 def text(verdict: Verdict) -> str:
-    return render([("x", verdict)], 1, Style(width=1000))
+    return render(data.document("x.log", 1, [("x", 1, verdict)]), Style(width=1000))
 
 
 def full(**more: Any) -> OutOfMemory:
@@ -104,12 +104,12 @@ def account() -> Account:
 
 
 def test_who_is_in_the_way(account: Account) -> None:
-    verdict = verdict_on(full(), account.scene)
+    verdict = verdict_on(full(), account.layout)
     assert (verdict.why, verdict.asked, verdict.there, verdict.missing) == (v.FRAGMENTED, 400_000, 300_000, 100_000)
     assert [block.tag for block in verdict.holders] == ["ttnn.matmul", "ttnn.zeros"]
     found = advice(verdict, v.FREE)
     assert [block.tag for block in found.blocks] == ["ttnn.matmul"]
-    assert found.gives == 300_000 + account.scene.blocks[1].per_bank
+    assert found.gives == 300_000 + account.layout.blocks[1].per_bank
     shown = text(verdict)
     assert "450016 B of 1360544 B are free, but the largest piece has 300000 B: fragmented" in shown
     assert "ttnn.zeros, [1, 1, 8, 8] bfloat16, me/model.py:7 load" in shown
@@ -117,7 +117,7 @@ def test_who_is_in_the_way(account: Account) -> None:
 
 def test_an_account_that_disagrees_is_not_used(account: Account) -> None:
     account.l1(N150.l1_base + 64, 32)  # nobody freed this, says the account; the message knows better
-    verdict = verdict_on(full(), account.scene)
+    verdict = verdict_on(full(), account.layout)
     assert (verdict.holders, verdict.why) == ((), v.FRAGMENTED)
     assert "allocated of a bank: 910560 B by the account, 910528 B by the message" in text(verdict)
     assert not [one for one in verdict.advice if one.blocks]
@@ -126,9 +126,9 @@ def test_an_account_that_disagrees_is_not_used(account: Account) -> None:
 def test_the_allocator_that_the_message_is_of(account: Account) -> None:
     """A part of a mesh has its own, with the same addresses."""
     account.l1(TOP - 64, 64, allocator=2)
-    assert verdict_on(full(), account.scene).held == 2
+    assert verdict_on(full(), account.layout).held == 2
     part = full(allocated=64, free=BANK - 64, largest=BANK - 64)._replace(per_bank=BANK)
-    verdict = verdict_on(part, account.scene)
+    verdict = verdict_on(part, account.layout)
     assert (verdict.held, verdict.unknown) == (1, ())
 
 
@@ -136,13 +136,13 @@ def test_another_process_on_the_chip_does_not_matter(account: Account) -> None:
     other = account.ledger.source(0.0, ProcessInfo(43, 1), "agent", Confidence.EXACT)
     account.ledger.apply(0.0, other, DeviceOpened(0, ChipInfo("77", geometry=N150)))
     account.ledger.apply(0.0, other, Allocated(0, Kind.L1, TOP - 640, 640 * 64, extra=Extra(640 * 64)))
-    assert verdict_on(full(), account.scene).unknown == ()
+    assert verdict_on(full(), account.layout).unknown == ()
 
 
 def test_another_chip_of_the_process_does_not_matter(account: Account) -> None:
     account.apply(DeviceOpened(1, ChipInfo("78", geometry=N150)))
     account.apply(Allocated(1, Kind.L1, TOP - 640, 640 * 64, extra=Extra(640 * 64, allocator=1)))
-    assert verdict_on(full(), account.scene).unknown == ()
+    assert verdict_on(full(), account.layout).unknown == ()
 
 
 def test_as_much_is_free_as_was_asked_for() -> None:
@@ -167,7 +167,7 @@ def test_no_more_cores_are_advised_than_any_chip_has() -> None:
 
 def test_without_an_account_only_the_message() -> None:
     verdict = verdict_on(full())
-    assert (verdict.why, verdict.unknown) == (v.FRAGMENTED, (v.NO_SCENE,))
+    assert (verdict.why, verdict.unknown) == (v.FRAGMENTED, (v.NO_LAYOUT,))
     assert advice(verdict, v.SMALLER).value == 300_000
     old = verdict_on(OutOfMemory(Kind.L1, 64 * 64, 64, 64))
     assert (old.why, old.advice) == (v.NOT_KNOWN, ())
@@ -178,9 +178,9 @@ def test_without_an_account_only_the_message() -> None:
 
 def test_an_old_message_with_an_account_has_its_numbers(account: Account) -> None:
     old = OutOfMemory(Kind.L1, 400_000 * 64, 64, 400_000)
-    verdict = verdict_on(old, account.scene)
+    verdict = verdict_on(old, account.layout)
     assert (verdict.why, verdict.free, verdict.there) == (v.FRAGMENTED, 450_016, 300_000)
-    dram = verdict_on(OutOfMemory(Kind.DRAM, 12 * 64, 12, 64), account.scene)
+    dram = verdict_on(OutOfMemory(Kind.DRAM, 12 * 64, 12, 64), account.layout)
     assert "where the banks begin" in dram.unknown[0]
 
 
@@ -210,7 +210,7 @@ def test_l1_small_counts_the_gap_at_its_bottom() -> None:
     account = Account()
     account.l1(N150.l1_size - 32768 + 4096, 32768 - 4096, Kind.L1_SMALL)
     failure = OutOfMemory(Kind.L1_SMALL, 8 * 5000, 8, 5000, 32768, 32768 - 4096, 4096, 4096)
-    verdict = verdict_on(failure, account.scene)
+    verdict = verdict_on(failure, account.layout)
     assert advice(verdict, v.SMALL_SIZE)[1:4] == (32768 - 4096 + 5024, 5024 - 4096, v.EXACT)
     assert [one.what for one in verdict.advice] == [v.SMALL_SIZE]
     assert "what clear_program_cache() would give back" in text(verdict)
@@ -223,7 +223,7 @@ def test_a_clash(account: Account) -> None:
     account.circular(9, N150.l1_base, 200_000)
     account.circular(9, N150.l1_base + 200_000, 120_000)
     failure = Clash(Kind.CB, 1234, GRID, low, low + 20_000)
-    verdict = verdict_on(failure, account.scene)
+    verdict = verdict_on(failure, account.layout)
     assert verdict.wall is not None
     assert verdict.wall.tag == "ttnn.matmul"
     assert [piece.end for piece in verdict.pieces] == [N150.l1_base + 200_000, low + 20_000]
@@ -235,7 +235,7 @@ def test_a_clash(account: Account) -> None:
 
 
 def test_a_clash_with_a_buffer_nobody_knows(account: Account) -> None:
-    verdict = verdict_on(Clash(Kind.DFB, 1, GRID, 200_000, 200_001), account.scene)
+    verdict = verdict_on(Clash(Kind.DFB, 1, GRID, 200_000, 200_001), account.layout)
     assert verdict.wall is None
     assert "whose the L1 buffer at 200000 is: the account has none there" in text(verdict)
 
@@ -243,15 +243,15 @@ def test_a_clash_with_a_buffer_nobody_knows(account: Account) -> None:
 def test_l1_small_in_use_is_not_given_away(account: Account) -> None:
     account.l1(N150.l1_size - 32768, 32, Kind.L1_SMALL)
     low = N150.l1_base + 300_000
-    verdict = verdict_on(Clash(Kind.CB, 1, GRID, low, low + 32), account.scene)
+    verdict = verdict_on(Clash(Kind.CB, 1, GRID, low, low + 32), account.layout)
     assert not [one for one in verdict.advice if one.what == v.SMALL_SIZE]
 
 
 def test_regions(account: Account) -> None:
-    trace = verdict_on(TraceFull(1_000_000, 1, 500_000), account.scene)
+    trace = verdict_on(TraceFull(1_000_000, 1, 500_000), account.layout)
     assert (trace.missing, advice(trace, v.TRACE_SIZE)[1:4]) == (500_000, (1_000_000, 90112, v.AT_LEAST))
     assert "trace_region_size=1000000 or more, which takes 90112 B of every bank" in text(trace)
-    ring = verdict_on(RingFull(80_000, 70_656, "TENSIX"), account.scene)
+    ring = verdict_on(RingFull(80_000, 70_656, "TENSIX"), account.layout)
     assert advice(ring, v.WORKER_SIZE).value == N150.l1_size - N150.map_end - 80_000
     assert verdict_on(RingFull(80_000, 70_656, "ACTIVE_ETH")).advice == ()
     assert "get_max_worker_l1_unreserved_size() - 80000" in text(verdict_on(RingFull(80_000, 70_656, "TENSIX")))
@@ -263,17 +263,17 @@ def test_kernel_binaries_go_with_the_cache(account: Account) -> None:
     extra = Extra(600_000 * 12, allocator=1, binary=True)
     account.apply(Allocated(0, Kind.DRAM, base, 600_000 * 12, extra=extra))
     failure = OutOfMemory(Kind.DRAM, 500_000 * 12, 12, 500_000, bank, 600_000, 400_000, 400_000)
-    assert f"clear_program_cache() frees the buffer at {base}" in text(verdict_on(failure, account.scene))
+    assert f"clear_program_cache() frees the buffer at {base}" in text(verdict_on(failure, account.layout))
 
 
 def test_sub_device_managers(account: Account) -> None:
-    verdict = verdict_on(CutsInto(300_032, 300_000), account.scene)
+    verdict = verdict_on(CutsInto(300_032, 300_000), account.layout)
     assert [block.tag for block in advice(verdict, v.FREE).blocks] == ["ttnn.matmul"]
 
 
 def test_an_operation_that_finds_too_little_room(account: Account) -> None:
     low = N150.l1_base + 300_000
-    verdict = verdict_on(TooLittleL1("ttnn.slice", 320_000, 300_000, BELOW), account.scene)
+    verdict = verdict_on(TooLittleL1("ttnn.slice", 320_000, 300_000, BELOW), account.layout)
     assert (verdict.why, verdict.missing, verdict.unknown) == (v.TOO_FULL, 20_000, ())
     found = advice(verdict, v.FREE)
     assert [block.address for block in found.blocks] == [low]
@@ -284,7 +284,7 @@ def test_an_operation_that_finds_too_little_room(account: Account) -> None:
     )
     assert f"free at least the buffer at {low}" in shown
     # More than there would be without any buffer: nothing to free.
-    verdict = verdict_on(TooLittleL1("ttnn.slice", BANK + 1, 300_000, BELOW), account.scene)
+    verdict = verdict_on(TooLittleL1("ttnn.slice", BANK + 1, 300_000, BELOW), account.layout)
     assert (verdict.why, [one.what for one in verdict.advice]) == (v.TOO_LARGE, [v.SHRINK])
     assert f"without any L1 buffer there are {BANK} B" in text(verdict)
 
@@ -296,23 +296,23 @@ def test_an_operation_that_finds_too_little_room(account: Account) -> None:
 )  # fmt: skip
 def test_an_operations_account_must_agree(account: Account, counts: str, have: int, agrees: bool) -> None:
     need = None if counts == FREE_IN_BANK else 320_000
-    verdict = verdict_on(TooLittleL1("ttnn.slice", need, have, counts), account.scene)
+    verdict = verdict_on(TooLittleL1("ttnn.slice", need, have, counts), account.layout)
     assert bool(verdict.holders) == agrees
     assert ("the account is of something else" in text(verdict)) == (not agrees)
     assert any(one.what == v.FREE for one in verdict.advice) == agrees
 
 
 def test_what_freeing_does_not_help_is_not_advised(account: Account) -> None:
-    fixed = verdict_on(TooLittleL1("ttnn.concat", 1_600_000, 1_393_312, FIXED), account.scene)
+    fixed = verdict_on(TooLittleL1("ttnn.concat", 1_600_000, 1_393_312, FIXED), account.layout)
     assert (fixed.why, [one.what for one in fixed.advice]) == (v.TOO_LARGE, [v.SHRINK])
     assert "never takes more than 1393312 B: no other buffer matters" in text(fixed)
-    strange = verdict_on(TooLittleL1("moe_fused_swiglu", 1_600_000, 1_393_312), account.scene)
+    strange = verdict_on(TooLittleL1("moe_fused_swiglu", 1_600_000, 1_393_312), account.layout)
     assert (strange.why, [one.what for one in strange.advice]) == (v.NOT_KNOWN, [v.SHRINK])
     assert "whether freeing L1 would help" in text(strange)
 
 
 def test_without_any_buffer_there_is_nothing_to_free() -> None:
-    empty = Account().scene
+    empty = Account().layout
     for failure in (TooLittleL1("x", 2 * BANK, BANK, BELOW), TooLittleL1("x", None, BANK, FREE_IN_BANK)):
         verdict = verdict_on(failure, empty)
         assert (verdict.why, verdict.holders) == (v.TOO_LARGE, ())
@@ -335,7 +335,7 @@ def test_at_the_moment(account: Account) -> None:
     # A device that nobody told of: only the message counts.
     alone = verdict_at(Failed(7, message), Ledger().source(0.0, ProcessInfo(1, 1), "agent", Confidence.EXACT).process)
     assert alone is not None
-    assert alone.unknown == (v.NO_SCENE,)
+    assert alone.unknown == (v.NO_LAYOUT,)
 
 
 numbers = st.integers(0, 1 << 40)
@@ -365,7 +365,7 @@ def test_whatever_it_says_there_is_an_answer(failure: Failure, known: bool) -> N
     """No number of a message, possible or not, makes it fall over, or leaves a None in a sentence."""
     account = Account()
     account.l1(TOP - 6400, 6400)
-    verdict = verdict_on(failure, account.scene if known else None)
+    verdict = verdict_on(failure, account.layout if known else None)
     shown = text(verdict)
     assert "None" not in shown
     assert printable(headline(verdict)) in shown

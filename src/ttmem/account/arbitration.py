@@ -134,9 +134,9 @@ class _Reassignment:
                 allocation.born = self._seq
         pool = POOL_OF[kind]
         leaf.chain = (leaf, share.pools[pool], share.chip.kinds[kind], share.chip.pools[pool])
-        whole = share.chip.whole
-        if whole is not None:
-            leaf.chain += (whole.total if kind in _ALLOCATED else whole.beside,)
+        all_chips = share.chip.all_chips
+        if all_chips is not None:
+            leaf.chain += (all_chips.total if kind in _ALLOCATED else all_chips.beside,)
         for total in leaf.chain[1:]:
             total.merge(leaf)
             self._grown.append(total)

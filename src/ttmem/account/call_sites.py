@@ -11,11 +11,10 @@ from ttmem.model.kinds import KERNEL_KINDS
 
 # ttnn itself, installed or in a checkout of tt-metal; whose line called it is what people want to know.
 _NOT_THEIRS = re.compile(r"(?:^|/)(?:site|dist)-packages/ttnn/|/ttnn/ttnn/|^<frozen ")
-_FRAME = re.compile(r"(.*)(:\d+ .*)", re.DOTALL)  # a path may have spaces
-_KEPT = 65_536
+_KEPT_STACKS = 65_536
 
 
-@lru_cache(maxsize=_KEPT)  # few stacks, many allocations
+@lru_cache(maxsize=_KEPT_STACKS)  # few stacks, many allocations
 def line_of(stack: str | None) -> str | None:
     """The innermost frame that is not ttnn's own; if all are, the innermost.
 
@@ -26,19 +25,6 @@ def line_of(stack: str | None) -> str | None:
         return None
     frames = stack.split("\n")
     return next((frame for frame in frames if not _NOT_THEIRS.search(frame)), frames[0])
-
-
-@lru_cache(maxsize=_KEPT)
-def short(line: str | None) -> str | None:
-    """A line without most of its path, for screens.
-
-    >>> short("src/models/llama/model.py:42 forward")
-    'llama/model.py:42 forward'
-    """
-    if line is None:
-        return None
-    frame = _FRAME.fullmatch(line)
-    return line if frame is None else "/".join(frame[1].split("/")[-2:]) + frame[2]
 
 
 def operation_of(allocation: Allocation) -> str | None:

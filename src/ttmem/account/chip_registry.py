@@ -12,11 +12,11 @@ from ttmem.model.identity import ChipInfo, assumed_chip_id
 class Chips(dict[str, Chip]):
     """Chips by id, up to a limit."""
 
-    def __init__(self, limit: int, whole: TotalWithContents | None) -> None:
-        """``whole`` is a total in which the buffers of all of them are to count."""
+    def __init__(self, limit: int, all_chips: TotalWithContents | None) -> None:
+        """``all_chips`` is a total in which the buffers of every chip are counted."""
         super().__init__()
         self._limit = limit
-        self._whole = whole
+        self._all_chips = all_chips
 
     def has_room_for(self, chip_id: str) -> bool:
         return chip_id in self or len(self) < self._limit
@@ -60,6 +60,6 @@ class Chips(dict[str, Chip]):
     def _named(self, info: ChipInfo, user: int | None) -> Chip:
         chip = self.get(info.id)
         if chip is None:
-            chip = self[info.id] = Chip(info, self._whole)
+            chip = self[info.id] = Chip(info, self._all_chips)
             chip.named_by = user
         return chip

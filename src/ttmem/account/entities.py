@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 class Chip:
     """One chip: its totals by kind and by pool, and which program ran last on which core."""
 
-    __slots__ = ("covered", "found", "geometry", "holdings", "info", "kinds", "launched", "named_by", "pools",
-                 "resident", "whole")  # fmt: skip
+    __slots__ = ("all_chips", "covered", "found", "geometry", "holdings", "info", "kinds", "launched", "named_by",
+                 "pools", "resident")  # fmt: skip
 
-    def __init__(self, info: ChipInfo, whole: TotalWithContents | None = None) -> None:
+    def __init__(self, info: ChipInfo, all_chips: TotalWithContents | None = None) -> None:
         self.info = info
         self.found = False  # is it one of the machine's own, or did only a process name it
         self.named_by: int | None = None  # the user whose process named it first
-        self.whole = whole  # over all chips, if somebody wants to know what was live at the peak
+        self.all_chips = all_chips  # the total over all chips, if one is kept
         # Live geometry if a process told it, else the table's figures for the board.
         self.geometry: Geometry | None = info.geometry or board_geometry(info.board, info.arch)
         self.kinds = [Total() for _ in KINDS]

@@ -76,11 +76,11 @@ class Ledger(AccountState):
     def __init__(
         self,
         limits: Limits = Limits(),
-        whole: TotalWithContents | None = None,
+        all_chips: TotalWithContents | None = None,
         failure_observer: FailureObserver | None = None,
     ) -> None:
-        """``whole`` is a total of the caller's in which the buffers of all chips are to count."""
-        super().__init__(limits, whole, failure_observer)
+        """``all_chips`` is a total of the caller's in which the buffers of every chip are counted."""
+        super().__init__(limits, all_chips, failure_observer)
         self._max_size = limits.size
         self._max_allocations = limits.allocations_per_process
 

@@ -46,14 +46,14 @@ class Run(NamedTuple):
 
 
 class Phase:
-    """One run that has not ended. ``whole`` is false if its begin was not seen."""
+    """One run that has not ended. ``complete`` is false if its begin was not seen."""
 
-    __slots__ = ("began", "begin", "path", "peaks", "whole")
+    __slots__ = ("began", "begin", "complete", "path", "peaks")
 
-    def __init__(self, path: str, began: float, whole: bool, begin: list[int]) -> None:
+    def __init__(self, path: str, began: float, complete: bool, begin: list[int]) -> None:
         self.path = path
         self.began = began
-        self.whole = whole
+        self.complete = complete
         self.begin = begin
         # By number of the corner, how high it was until the next phase began; what is not here was at begin's height.
         self.peaks: dict[int, int] = {}
@@ -65,7 +65,7 @@ class Phase:
                 mine[number] = high
 
     def begin_anew(self, begin: list[int]) -> None:
-        self.whole = False
+        self.complete = False
         self.begin = begin
         self.peaks = {}
 
@@ -138,7 +138,7 @@ class Phases:
                 return
             path = self.ended[phase.path] = PhasePath()
         path.runs += 1
-        path.partial += not (seen and phase.whole)
+        path.partial += not (seen and phase.complete)
         path.seconds += time - phase.began
         path.since, path.until = phase.began, time
         missing = len(run.end) - len(path.peak)
@@ -179,7 +179,7 @@ class Phases:
 
     def begin_anew(self, source: Source) -> None:
         """What a source holds is known again: the phases of which it did not see the begin begin now."""
-        found = [(key, phase) for key, phase in self.open.items() if key[0] is source and not phase.whole]
+        found = [(key, phase) for key, phase in self.open.items() if key[0] is source and not phase.complete]
         if found:
             self.turn()
         for key, phase in found:
@@ -285,7 +285,7 @@ def phase_entries(
     for key, phase in list(phases.open.items()):
         if phases.open.get(key) is phase:
             path = phase.path if visible else None
-            yield "open", {"path": path, "since": phase.began, "whole": phase.whole}, phases.rows(phase)
+            yield "open", {"path": path, "since": phase.began, "complete": phase.complete}, phases.rows(phase)
     for name, done in list(phases.ended.items()):
         entry = {
             "path": name if visible else None,

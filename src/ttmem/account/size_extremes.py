@@ -26,10 +26,10 @@ class LeastHeadroom(NamedTuple):
 class Sizes:
     """Of one allocator."""
 
-    def __init__(self, geometry: Geometry | None = None, unit: int | None = None, whole: bool = True) -> None:
+    def __init__(self, geometry: Geometry | None = None, unit: int | None = None, complete: bool = True) -> None:
         self.geometry = geometry  # as the device was opened with; it may be opened anew with other sizes
         self.unit = unit  # what sizes in a bank are rounded up to
-        self.whole = whole  # False: something was there that was not told, as in a forked child
+        self.complete = complete  # False: there were allocations that were not reported, as in a forked child
         self.numbers: tuple[int, ...] = ()  # Metal's, of the chips that it rules
         self.lowest_small: int | None = None
         self.more_small = self.more_trace = False  # was asked for than there was

@@ -47,13 +47,13 @@ class AccountState:
     def __init__(
         self,
         limits: Limits = Limits(),
-        whole: TotalWithContents | None = None,
+        all_chips: TotalWithContents | None = None,
         failure_observer: FailureObserver | None = None,
     ) -> None:
-        """``whole`` is a total of the caller's in which the buffers of all chips are to count."""
+        """``all_chips`` is a total of the caller's in which the buffers of every chip are counted."""
         self.limits = limits
         self.seq = 0  # of the event that was applied last
-        self.chips = Chips(limits.chips, whole)
+        self.chips = Chips(limits.chips, all_chips)
         self.processes: dict[tuple[int, int | None, int], Process] = {}
         self.departed: deque[Process] = deque()
         self.dead_allocations = DeadProcesses(limits.dead_allocations)

@@ -247,18 +247,18 @@ class TotalWithContents:
 class _CompanionTotal(Total):
     """Counts for itself, but what leaves it is remembered with another total's peak."""
 
-    __slots__ = ("_whole",)
+    __slots__ = ("_other",)
 
-    def __init__(self, whole: Total) -> None:
+    def __init__(self, other: Total) -> None:
         super().__init__()
-        self._whole = whole
+        self._other = other
         self.watch = 1 << 62  # whether an allocation was part of the peak is for that peak to say
 
     def rise(self, used: int, seq: int, time: float) -> None:
         self.high = used
 
     def leave(self, allocation: Allocation) -> None:
-        self._whole.peak.leave(allocation)
+        self._other.peak.leave(allocation)
 
     def keep(self, dead: DeadAllocations, kind: int) -> None:
-        self._whole.keep(dead, kind)
+        self._other.keep(dead, kind)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Process
 from ttmem.analyze.failure_messages import parse
-from ttmem.analyze.process_layout import scene_of
+from ttmem.analyze.process_layout import layout_of
 from ttmem.analyze.verdicts import Verdict, verdict_on
 from ttmem.model.events import Failed
 
@@ -22,7 +22,7 @@ def verdict_at(event: Failed, process: Process) -> Verdict | None:
         return None
     named = process.numbers.get(event.device) if event.device is not None else None
     chips = [named] if named is not None else list(dict.fromkeys(process.numbers.values()))
-    scenes = [scene_of(chip, process) for chip in chips]
-    found = [verdict_on(failure, scene) for scene in scenes] or [verdict_on(failure)]
+    layouts = [layout_of(chip, process) for chip in chips]
+    found = [verdict_on(failure, layout) for layout in layouts] or [verdict_on(failure)]
     best = min(found, key=lambda verdict: len(verdict.unknown))
     return best._replace(tag=event.tag, line=line_of(event.stack))

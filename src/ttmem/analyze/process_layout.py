@@ -164,7 +164,7 @@ class ProcessLayout(NamedTuple):
         return next((one for one in reversed(self.programs) if one.metal_id == metal_id), None)
 
 
-def scene_of(chip: Chip, process: Process) -> ProcessLayout | None:
+def layout_of(chip: Chip, process: Process) -> ProcessLayout | None:
     """What the account knows of a process on a chip; None if the sizes of the chip are not known.
 
     Another process on the chip has allocators of its own, which know nothing of this one's.

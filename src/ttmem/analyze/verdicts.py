@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a refusal and what was live then to a verdict: what was asked, what there was, who is in the way, what would do.
 
-Every number is exact, or a bound that is called one. Without a scene only the message's own numbers are used, and the
+Every number is exact, or a bound that is called one. Without a layout only the message's own numbers are used, and the
 verdict says what is not known.
 """
 
@@ -61,7 +61,7 @@ EXACT = "exact"
 AT_LEAST = "at least"
 AT_MOST = "at most"
 
-NO_SCENE = "who holds the memory: a message does not tell; under `ttmem run` the account does"
+NO_LAYOUT = "who holds the memory: a message does not tell; under `ttmem run` the account does"
 UNHEARD = "who holds the memory: a message does not tell, nor does `ttmem run`, as an operation refused by itself"
 
 
@@ -102,28 +102,28 @@ class Verdict(NamedTuple):
         return None if self.asked is None or self.there is None else self.asked - self.there
 
 
-def verdict_on(failure: Failure, scene: ProcessLayout | None = None) -> Verdict:
-    """The verdict on a refusal; ``scene`` is what was live at that moment, if that is known."""
+def verdict_on(failure: Failure, layout: ProcessLayout | None = None) -> Verdict:
+    """The verdict on a refusal; ``layout`` is what was live at that moment, if that is known."""
     if isinstance(failure, OutOfMemory):
-        return _out_of_memory(failure, scene)
+        return _out_of_memory(failure, layout)
     if isinstance(failure, Clash):
-        return _clash(failure, scene)
+        return _clash(failure, layout)
     if isinstance(failure, PastEndOfL1):
-        return _beyond(failure, scene)
+        return _beyond(failure, layout)
     if isinstance(failure, TooLittleL1):
-        return _no_room(failure, scene)
+        return _no_room(failure, layout)
     if isinstance(failure, RingFull):
-        return _ring(failure, scene)
+        return _ring(failure, layout)
     if isinstance(failure, TraceFull):
-        return _trace(failure, scene)
-    return _other(failure, scene)
+        return _trace(failure, layout)
+    return _other(failure, layout)
 
 
 # -- out of memory ---------------------------------------------------------------------------------------------------
 
 
-def _out_of_memory(failure: OutOfMemory, scene: ProcessLayout | None) -> Verdict:
-    bank, unknown = _bank_of(failure, scene)
+def _out_of_memory(failure: OutOfMemory, layout: ProcessLayout | None) -> Verdict:
+    bank, unknown = _bank_of(failure, layout)
     size = failure.bank_size if failure.bank_size is not None else bank.size if bank else None
     free = failure.free if failure.free is not None else bank.free if bank else None
     largest = failure.largest_window if failure.largest_window is not None else failure.largest
@@ -145,17 +145,17 @@ def _out_of_memory(failure: OutOfMemory, scene: ProcessLayout | None) -> Verdict
     else:
         if bank is not None and not failure.dependent:
             advice += _freeing(bank, failure)
-        advice += _fitting(failure, largest, scene)
+        advice += _fitting(failure, largest, layout)
     if failure.dependent:
         unknown.append("which buffers of other allocators (sub-devices, single cores) are in the way")
     return verdict._replace(advice=tuple(advice), unknown=tuple(unknown))
 
 
-def _bank_of(failure: OutOfMemory, scene: ProcessLayout | None) -> tuple[Bank | None, list[str]]:
+def _bank_of(failure: OutOfMemory, layout: ProcessLayout | None) -> tuple[Bank | None, list[str]]:
     """The bank that was full, if the account's agrees with the message; else why it is of no use."""
-    if scene is None:
-        return None, [NO_SCENE]
-    bank = scene.bank(failure.kind, failure.bank_size, failure.allocated)
+    if layout is None:
+        return None, [NO_LAYOUT]
+    bank = layout.bank(failure.kind, failure.bank_size, failure.allocated)
     if bank is None:
         return None, ["where the banks begin: the message of this release does not tell their size"]
     compared = (
@@ -204,24 +204,24 @@ def _after(bank: Bank, gone: tuple[Block, ...], per_bank: int) -> Bank:
     return left._replace(blocks=tuple(sorted((*left.blocks, new), key=lambda block: block.address)))
 
 
-def _fitting(failure: OutOfMemory, largest: int | None, scene: ProcessLayout | None) -> list[Advice]:
+def _fitting(failure: OutOfMemory, largest: int | None, layout: ProcessLayout | None) -> list[Advice]:
     """What would have fitted as allocations were."""
     if largest is None:
         return []
     advice = []
     if largest > 0:
         advice.append(Advice(SMALLER, largest, largest * failure.banks))
-    cores = scene.geometry.cores if scene is not None else None
+    cores = layout.geometry.cores if layout is not None else None
     if failure.kind is Kind.L1 and largest > 0 and is_sharded(failure, cores) is not False:
         enough = -(-failure.size // largest)
         if failure.banks < enough <= (cores or _MOST_CORES):
             advice.append(Advice(MORE_CORES, enough, -(-failure.size // enough), AT_LEAST))
-    if failure.kind is Kind.L1 and scene is not None:
+    if failure.kind is Kind.L1 and layout is not None:
         # Where DRAM begins only its own messages tell: above its lowest buffer it surely goes on to the top.
-        top = scene.geometry.dram_bank_size - scene.geometry.trace_size
-        lowest = min((block.address for block in scene.blocks if block.kind is Kind.DRAM), default=None)
-        bank = None if lowest is None else scene.bank(Kind.DRAM, top - lowest)
-        need = -(-failure.size // scene.geometry.dram_banks)
+        top = layout.geometry.dram_bank_size - layout.geometry.trace_size
+        lowest = min((block.address for block in layout.blocks if block.kind is Kind.DRAM), default=None)
+        bank = None if lowest is None else layout.bank(Kind.DRAM, top - lowest)
+        need = -(-failure.size // layout.geometry.dram_banks)
         if bank is not None and bank.largest >= need:
             advice.append(Advice(USE_DRAM, need, bank.largest, AT_LEAST))
     return advice
@@ -259,17 +259,17 @@ def _small_size(failure: OutOfMemory, size: int | None, bank: Bank | None) -> Ad
 # -- circular and dataflow buffers -----------------------------------------------------------------------------------
 
 
-def _clash(failure: Clash, scene: ProcessLayout | None) -> Verdict:
+def _clash(failure: Clash, layout: ProcessLayout | None) -> Verdict:
     over = failure.end - failure.floor
     verdict = Verdict(failure, CLASH, failure.end, failure.floor)
     shrink = Advice(SHRINK, over)
     if failure.service:
         return verdict._replace(advice=(shrink,), unknown=("what the runtime keeps on its service cores",))
-    if scene is None:
-        return verdict._replace(advice=(shrink,), unknown=(NO_SCENE,))
-    program = scene.program(failure.program)
+    if layout is None:
+        return verdict._replace(advice=(shrink,), unknown=(NO_LAYOUT,))
+    program = layout.program(failure.program)
     verdict = verdict._replace(program=program, pieces=_pieces(program, failure.cores))
-    bank = scene.bank(Kind.L1)
+    bank = layout.bank(Kind.L1)
     wall = next((block for block in bank.blocks if block.address == failure.floor), None) if bank else None
     if bank is None or wall is None:
         return verdict._replace(
@@ -277,10 +277,10 @@ def _clash(failure: Clash, scene: ProcessLayout | None) -> Verdict:
         )
     gone = blockers.below(bank, failure.end)
     advice = _making_way(bank, gone, failure.end)
-    small = scene.bank(Kind.L1_SMALL)
+    small = layout.bank(Kind.L1_SMALL)
     if small is not None and small.size:
         # Every L1 buffer lies as far below the region of L1_SMALL as it did: they all rise with its start.
-        less = round_up(over, scene.unit)
+        less = round_up(over, layout.unit)
         spare = small.gaps[0][1] - small.base if small.gaps and small.gaps[0][0] == small.base else 0
         if less <= spare:
             advice.append(
@@ -311,26 +311,26 @@ def _pieces(program: ProgramLayout | None, cores: CoreRange) -> tuple[ProgramBuf
     return () if program is None else tuple(piece for piece in program.pieces if piece.cores & mask)
 
 
-def _beyond(failure: PastEndOfL1, scene: ProcessLayout | None) -> Verdict:
+def _beyond(failure: PastEndOfL1, layout: ProcessLayout | None) -> Verdict:
     over = failure.end - failure.l1_size
     # The message does not name the program; the one that was laid out last and reaches there is it.
     found = None
-    if scene is not None:
+    if layout is not None:
         found = next(
-            (one for one in reversed(scene.programs)
+            (one for one in reversed(layout.programs)
              if any(piece.end == failure.end for piece in _pieces(one, failure.cores))), None,
         )  # fmt: skip
     return Verdict(
         failure, BEYOND, failure.end, failure.l1_size, size=failure.l1_size, program=found,
         pieces=_pieces(found, failure.cores), advice=(Advice(SHRINK, over, basis=AT_LEAST),),
-        unknown=(NO_SCENE,) if scene is None else (),
+        unknown=(NO_LAYOUT,) if layout is None else (),
     )  # fmt: skip
 
 
 # -- operations that reckon by themselves -----------------------------------------------------------------------------
 
 
-def _no_room(failure: TooLittleL1, scene: ProcessLayout | None) -> Verdict:
+def _no_room(failure: TooLittleL1, layout: ProcessLayout | None) -> Verdict:
     over = None if failure.need is None else failure.need - failure.have
     shrink = () if over is None else (Advice(SHRINK, over, basis=AT_LEAST),)
     why = TOO_LARGE if failure.counts == FIXED else TOO_FULL if failure.counts is not None else NOT_KNOWN
@@ -339,18 +339,18 @@ def _no_room(failure: TooLittleL1, scene: ProcessLayout | None) -> Verdict:
         return verdict._replace(size=failure.have)
     if failure.counts is None:
         return verdict._replace(unknown=("what it counts as being there, and so whether freeing L1 would help",))
-    if scene is None:
+    if layout is None:
         return verdict._replace(unknown=(UNHEARD,))
     if failure.counts == FREE_IN_BANK:
-        return _no_slice(failure, scene, verdict)
-    return _no_height(failure, scene, verdict)
+        return _no_slice(failure, layout, verdict)
+    return _no_height(failure, layout, verdict)
 
 
-def _no_slice(failure: TooLittleL1, scene: ProcessLayout, verdict: Verdict) -> Verdict:
+def _no_slice(failure: TooLittleL1, layout: ProcessLayout, verdict: Verdict) -> Verdict:
     """It did not fit into all that is free, be it in one piece or not."""
-    empty = scene.bank(Kind.L1, allocated=0)
+    empty = layout.bank(Kind.L1, allocated=0)
     assert empty is not None  # of L1 all is known
-    bank = scene.bank(Kind.L1, allocated=empty.size - failure.have)
+    bank = layout.bank(Kind.L1, allocated=empty.size - failure.have)
     assert bank is not None
     if bank.free != failure.have:
         return verdict._replace(unknown=(_of_something_else("free in a bank", bank.free, failure.have),))
@@ -362,9 +362,9 @@ def _no_slice(failure: TooLittleL1, scene: ProcessLayout, verdict: Verdict) -> V
     return verdict._replace(advice=(Advice(FREE, held, bank.size, AT_MOST, bank.blocks, note=note),))
 
 
-def _no_height(failure: TooLittleL1, scene: ProcessLayout, verdict: Verdict) -> Verdict:
+def _no_height(failure: TooLittleL1, layout: ProcessLayout, verdict: Verdict) -> Verdict:
     """Its circular or dataflow buffers, from the base of L1 on, would not end below the lowest L1 buffer."""
-    bank = scene.bank(Kind.L1)
+    bank = layout.bank(Kind.L1)
     assert bank is not None
     assert failure.need is not None
     if not bank.blocks:
@@ -384,10 +384,10 @@ def _no_height(failure: TooLittleL1, scene: ProcessLayout, verdict: Verdict) -> 
 # -- regions that are sized when the device is opened -----------------------------------------------------------------
 
 
-def _ring(failure: RingFull, scene: ProcessLayout | None) -> Verdict:
+def _ring(failure: RingFull, layout: ProcessLayout | None) -> Verdict:
     advice = []
     if failure.core_type == "TENSIX":
-        geometry = scene.geometry if scene is not None else None
+        geometry = layout.geometry if layout is not None else None
         value = None if geometry is None else geometry.l1_size - geometry.map_end - failure.size
         advice.append(Advice(WORKER_SIZE, value, failure.size - failure.ring))
     return Verdict(
@@ -396,16 +396,16 @@ def _ring(failure: RingFull, scene: ProcessLayout | None) -> Verdict:
     )  # fmt: skip
 
 
-def _trace(failure: TraceFull, scene: ProcessLayout | None) -> Verdict:
+def _trace(failure: TraceFull, layout: ProcessLayout | None) -> Verdict:
     per_bank = None
-    if scene is not None:
-        per_bank = round_up(-(-failure.size // scene.geometry.dram_banks), _TRACE_STEP)
+    if layout is not None:
+        per_bank = round_up(-(-failure.size // layout.geometry.dram_banks), _TRACE_STEP)
     note = "each trace is rounded up to whole pages in every bank, so several may need a little more"
     advice = Advice(TRACE_SIZE, failure.size, per_bank, AT_LEAST, note=note)
     return Verdict(failure, TOO_SMALL, failure.size, failure.region, size=failure.region, advice=(advice,))
 
 
-def _other(failure: TraceOverlap | BelowLimit | ArenaFull | CutsInto, scene: ProcessLayout | None) -> Verdict:
+def _other(failure: TraceOverlap | BelowLimit | ArenaFull | CutsInto, layout: ProcessLayout | None) -> Verdict:
     if isinstance(failure, TraceOverlap):
         mark = max(m for m in (failure.allocated, failure.freed, failure.other, 0) if m is not None)
         advice = Advice(TRACE_SIZE, note="any that holds the traces: they then have a region of their own")
@@ -416,9 +416,9 @@ def _other(failure: TraceOverlap | BelowLimit | ArenaFull | CutsInto, scene: Pro
         return Verdict(failure, why, failure.size, size=room, unknown=("what else is in the arena",))
     if isinstance(failure, BelowLimit):
         return Verdict(failure, TOO_FULL, failure.limit, failure.address, unknown=("how large the buffer is",))
-    bank = scene.bank(Kind.L1) if scene is not None else None
+    bank = layout.bank(Kind.L1) if layout is not None else None
     # The address counts from the base of the bank, as in all block tables.
     gone = () if bank is None else blockers.below(bank, bank.base + failure.size)
     advice_ = (Advice(FREE, sum(b.per_bank for b in gone), failure.size, blocks=gone),) if gone else ()
-    unknown = (NO_SCENE,) if scene is None else ()
+    unknown = (NO_LAYOUT,) if layout is None else ()
     return Verdict(failure, OVERLAP, failure.size, failure.address, held=len(gone), advice=advice_, unknown=unknown)

@@ -18,7 +18,7 @@ from ttmem.model.printable import printable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 COMMANDS = {
     "demo": "everything at once on simulated devices: a server, a workload, the snapshot",
@@ -34,6 +34,7 @@ COMMANDS = {
     "leaks": "what is still held and why, with an exit code for CI",
     "replay": "fold a recorded event file again",
     "import": "what ttnn itself recorded (graph captures, reports) as an event file",
+    "completion": "print a completion script for bash, zsh or tcsh",
 }
 _MODULES = {"import": "import_"}  # where the command's name is a word of Python
 
@@ -79,9 +80,9 @@ class UsageError(CommandError):
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] in (["--version"], ["-V"]):
-        from ttmem import __version__
+        from ttmem.cli.version import version_text
 
-        return _say(f"ttmem {__version__}", 0)
+        return _say(version_text(), 0)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -90,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"ttmem: there is no command {name!r}; {_meant(name)}", file=sys.stderr)
         return 2
-    module = import_module(f"ttmem.cli.{_MODULES.get(name, name)}")
+    module = _module(name)
     parser = _Parser(prog=f"ttmem {name}", description=module.__doc__, formatter_class=_Formatter)
     module.add_arguments(parser)
     wrong: int = getattr(module, "ERROR", 1)
@@ -118,6 +119,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return wrong
     except Exception as error:
         return _internal(name, error, wrong)
+
+
+def full_parser() -> argparse.ArgumentParser:
+    """One parser with all commands, for completion scripts and the manual page; `main` makes only the one it needs."""
+    parser = _Parser(prog="ttmem", description="Where every byte of a Tenstorrent accelerator's memory goes.")
+    parser.add_argument("-V", "--version", action="store_true", help="print the versions of ttmem, its agent and ttnn")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command_name")
+    for name, summary in COMMANDS.items():
+        module = _module(name)
+        module.add_arguments(
+            commands.add_parser(name, help=summary, description=module.__doc__, formatter_class=_Formatter)
+        )
+    return parser
+
+
+def _module(name: str) -> Any:
+    return import_module(f"ttmem.cli.{_MODULES.get(name, name)}")
 
 
 def _parsed(parser: argparse.ArgumentParser, rest: list[str]) -> argparse.Namespace:
@@ -180,6 +198,6 @@ def _meant(name: str) -> str:
 
 def _help() -> str:
     lines = ["usage: ttmem COMMAND [options]", "", "Where every byte of a Tenstorrent accelerator's memory goes.", ""]
-    lines += [f"  {name:8} {text}" for name, text in COMMANDS.items()]
+    lines += [f"  {name:10} {text}" for name, text in COMMANDS.items()]
     lines += ["", "`ttmem COMMAND --help` explains a command."]
     return "\n".join(lines)

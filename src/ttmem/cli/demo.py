@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ttmem.cli import CommandError
-from ttmem.demo.stage import DemoSession, StageError, Worker, stage
+from ttmem.demo.demo_session import DemoError, DemoSession, Worker, demo_session
 from ttmem.model.printable import printable
 from ttmem.model.units import human
 from ttmem.show.smi_screen import render
@@ -28,8 +28,8 @@ from ttmem.sim.workloads import WORKLOADS, parts_of
 from ttmem.wire.api_client import ApiError
 from ttmem.wire.endpoint import api_path
 
-_TICK = 0.05  # seconds from a step of a live workload to the next
-_FOREVER = 1 << 40
+_STEP_SECONDS = 0.05  # from a step of a live workload to the next
+_ENDLESS_ROUNDS = 1 << 40
 _NOTICE_SECONDS = 5.0
 
 
@@ -68,16 +68,16 @@ def _seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     live = not (args.once or args.json) and _can_draw()
     path = args.socket or os.environ.get("TTMEM_SOCKET") or None
-    _leave_in_order()
+    _end_on_signals()
     try:
-        with stage(path, args.devices if live else None) as place:
-            return _play(args, place, live)
-    except (StageError, ApiError) as error:
+        with demo_session(path, args.devices if live else None) as session:
+            return _run_workload(args, session, live)
+    except (DemoError, ApiError) as error:
         raise CommandError(str(error)) from None
 
 
 def _can_draw() -> bool:
-    """Is there all that the dashboard needs? What a user could add is told."""
+    """Is there all that the dashboard needs? Prints what the user could install."""
     streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last one
     if not all(stream is not None and stream.isatty() for stream in streams):
         return False
@@ -89,133 +89,133 @@ def _can_draw() -> bool:
     return True
 
 
-def _leave_in_order() -> None:
+def _end_on_signals() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+        signal.signal(number, _end_on_signal)
 
 
-def _leave(number: int, frame: object) -> None:
-    """End as if asked to, so that nothing is left behind."""
+def _end_on_signal(number: int, frame: object) -> None:
+    """Raise, so that context managers stop the server and the workers."""
     raise SystemExit(128 + number)
 
 
-def _play(args: argparse.Namespace, place: DemoSession, live: bool) -> int:
+def _run_workload(args: argparse.Namespace, session: DemoSession, live: bool) -> int:
     entry = WORKLOADS[args.workload]
     endless = entry.endless and (live or args.seconds is not None)
     parts = parts_of(args.workload, args.devices)
     started = time.monotonic()
-    place.cast(args.workload, args.devices, parts, _FOREVER if endless else entry.rounds)
-    snapshot = _watch(place, args) if live else _run(place, args.seconds)
+    session.start_workers(args.workload, args.devices, parts, _ENDLESS_ROUNDS if endless else entry.rounds)
+    snapshot = _watch(session, args) if live else _run(session, args.seconds)
     took = time.monotonic() - started
     if args.json:
         json.dump(snapshot, sys.stdout)
         print()
-        place.dismiss()
+        session.stop_workers()
         return 0
     print(render(snapshot, style_of(sys.stdout)))
     print()
     processes = "one process" if parts == 1 else f"{parts} processes"
     print(f"{args.workload} on simulated {args.devices} devices, {processes}, {took:.1f} s")
-    _tell_the_end(place, snapshot)
+    _print_end(session, snapshot)
     return 0
 
 
-def _run(place: DemoSession, seconds: float | None) -> dict[str, Any]:
+def _run(session: DemoSession, seconds: float | None) -> dict[str, Any]:
     """All steps, and the snapshot of the moment when every process holds all it will hold, or has died."""
     deadline = None if seconds is None else time.monotonic() + seconds
     snapshot = None
-    while place.acting:
-        place.beat()
+    while session.running:
+        session.finish_step()
         late = deadline is not None and time.monotonic() >= deadline
-        if late or not place.busy:
-            if place.acting:
-                snapshot = place.snapshot()
+        if late or not session.busy:
+            if session.running:
+                snapshot = session.snapshot()
             break
-        place.go_on()
+        session.start_step()
         if deadline is not None:
-            time.sleep(_TICK)
-    return snapshot or _after_death(place)
+            time.sleep(_STEP_SECONDS)
+    return snapshot or _after_exit(session)
 
 
-class _Going(threading.Thread):
-    """Lets the workload go on at its pace while somebody looks at it, and keeps what went wrong."""
+class _WorkloadThread(threading.Thread):
+    """Runs the workload step by step behind the dashboard, and keeps the error if it fails."""
 
-    def __init__(self, place: DemoSession, seconds: float | None) -> None:
+    def __init__(self, session: DemoSession, seconds: float | None) -> None:
         super().__init__(daemon=True, name="workload")
         self.trouble: Exception | None = None
-        self._place = place
+        self._session = session
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._left = threading.Event()
+        self._stopping = threading.Event()
 
     def run(self) -> None:
         try:
-            while not self._left.wait(_TICK):
-                self._place.beat()
-                self._place.go_on()
+            while not self._stopping.wait(_STEP_SECONDS):
+                self._session.finish_step()
+                self._session.start_step()
         except Exception as error:
             self.trouble = error
 
-    def over(self) -> bool:
-        """Is there nothing more to be seen? A workload that has ended may be looked at as long as one likes."""
+    def has_ended(self) -> bool:
+        """Should the dashboard end? Not if the workload has: its last state may be looked at."""
         return self.trouble is not None or (self._deadline is not None and time.monotonic() >= self._deadline)
 
-    def says(self) -> str:
-        return f"simulated: {_last_words(self._place.workers[0])}"
+    def status(self) -> str:
+        return f"simulated: {_last_step(self._session.workers[0])}"
 
-    def leave(self) -> None:
-        self._left.set()
+    def stop(self) -> None:
+        self._stopping.set()
         self.join(_NOTICE_SECONDS)  # no longer: a worker that is stopped must not keep us
 
 
-def _watch(place: DemoSession, args: argparse.Namespace) -> dict[str, Any]:
+def _watch(session: DemoSession, args: argparse.Namespace) -> dict[str, Any]:
     """Live: the dashboard, until q."""
-    going = _Going(place, args.seconds)
-    going.start()
+    workload = _WorkloadThread(session, args.seconds)
+    workload.start()
     try:
         from ttmem.show.top.start import start
 
         code = start(
-            api=api_path(place.path),
-            readonly=not place.private,  # on our own server there is nothing to end but our own workers
-            remember=os.path.join(place.folder, "top.json"),  # what is chosen here is not remembered
-            host=going,
+            api=api_path(session.path),
+            readonly=not session.private,  # on our own server there is nothing to end but our own workers
+            remember=os.path.join(session.folder, "top.json"),  # what is chosen here is not remembered
+            host=workload,
         )
     finally:
-        _leave_in_order()  # the dashboard had the signals
-        going.leave()
-    if going.trouble is not None:
-        raise going.trouble
+        _end_on_signals()  # the dashboard had the signals
+        workload.stop()
+    if workload.trouble is not None:
+        raise workload.trouble
     if code:
         raise SystemExit(code)
-    return place.snapshot() if place.acting else _after_death(place)
+    return session.snapshot() if session.running else _after_exit(session)
 
 
-def _after_death(place: DemoSession) -> dict[str, Any]:
+def _after_exit(session: DemoSession) -> dict[str, Any]:
     """The snapshot once the server has noticed that the processes are gone."""
-    gone = {worker.pid for worker in place.workers}
+    gone = {worker.pid for worker in session.workers}
     deadline = time.monotonic() + _NOTICE_SECONDS
     while True:
-        snapshot = place.snapshot()
+        snapshot = session.snapshot()
         if not any(p["pid"] in gone and p["state"] != "exited" for p in snapshot["processes"]):
             return snapshot
         if time.monotonic() > deadline:
-            raise CommandError(f"the server did not notice the deaths within {_NOTICE_SECONDS:g} s")
+            raise CommandError(f"the server did not notice the exits within {_NOTICE_SECONDS:g} s")
         time.sleep(0.002)
 
 
-def _tell_the_end(place: DemoSession, snapshot: dict[str, Any]) -> None:
+def _print_end(session: DemoSession, snapshot: dict[str, Any]) -> None:
     """What each process did last, and what is left when all have ended."""
-    for worker in place.workers:
-        print(f"  pid {worker.pid}: {printable(_last_words(worker))}")
-    place.dismiss()
-    after = _after_death(place)
-    pids = {worker.pid for worker in place.workers}
+    for worker in session.workers:
+        print(f"  pid {worker.pid}: {printable(_last_step(worker))}")
+    session.stop_workers()
+    after = _after_exit(session)
+    pids = {worker.pid for worker in session.workers}
     left = sum(size for p in after["processes"] if p["pid"] in pids and p["state"] != "exited" for size in _sizes(p))
     freed = sum(size for p in snapshot["processes"] if p["pid"] in pids for size in _sizes(p))
     print(f"After they had ended: {human(freed)} were given back, {human(left)} are left.")
 
 
-def _last_words(worker: Worker) -> str:
+def _last_step(worker: Worker) -> str:
     code = worker.process.poll()
     if code is not None and code < 0:
         return f"killed by {signal.Signals(-code).name}"

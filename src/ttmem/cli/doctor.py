@@ -17,13 +17,12 @@ import sys
 
 from ttmem.agent import AgentMissing
 from ttmem.cli import complain
-from ttmem.doctor.checks import document, examine, exit_code
+from ttmem.doctor.checks import document, examine
 from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.elf import NotALibrary
 from ttmem.doctor.hook_coverage import look
 from ttmem.doctor.wheel_checks import find
 from ttmem.show.doctor_text import render
-from ttmem.show.wheel_text import data
 from ttmem.show.wheel_text import render as wheel_text
 
 ERROR = 2  # 1 is for warnings
@@ -57,9 +56,10 @@ def _interpreter(text: str) -> str:
 def run(args: argparse.Namespace) -> int:
     if args.wheel is not None:
         return _wheel(args)
-    found = examine(DoctorContext(args.root, os.environ, api=args.api, python=args.python))
-    print(json.dumps(document(found)) if args.json else render(found, verbose=args.verbose))
-    return exit_code(found)
+    found = document(examine(DoctorContext(args.root, os.environ, api=args.api, python=args.python)))
+    print(json.dumps(found) if args.json else render(found, verbose=args.verbose))
+    code: int = found["verdict"]["exit_code"]
+    return code
 
 
 def _wheel(args: argparse.Namespace) -> int:
@@ -70,5 +70,6 @@ def _wheel(args: argparse.Namespace) -> int:
     except (OSError, NotALibrary, AgentMissing) as error:
         complain(f"ttmem doctor: --wheel: {error}")
         return ERROR
-    print(json.dumps(data(coverage)) if args.json else wheel_text(coverage, verbose=args.verbose))
+    found = coverage.document()
+    print(json.dumps(found) if args.json else wheel_text(found, verbose=args.verbose))
     return 0 if len(coverage.tracked) == len(coverage.kinds) else 1 if coverage.tracked else ERROR

@@ -67,7 +67,8 @@ def _by(args: argparse.Namespace) -> int:
 
 
 def _reports(args: argparse.Namespace) -> int:
-    from ttmem.show.reports_text import document, render
+    from ttmem.documents.metal_reports import document
+    from ttmem.show.reports_text import render
     from ttmem.sources.memory_reports import ReportError, read
 
     try:

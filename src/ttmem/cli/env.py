@@ -4,6 +4,7 @@
   eval "$(ttmem env)"                 this shell and everything started from it
   ttmem env --format systemd          lines for a unit file
   docker run $(ttmem env --format docker) IMAGE …
+  ttmem env --format k8s              parts of a pod's specification
 
 A process inherits them through exec, so vLLM's workers, torchrun's and MPI's ranks report each for itself.
 """
@@ -11,38 +12,43 @@ A process inherits them through exec, so vLLM's workers, torchrun's and MPI's ra
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
+from collections.abc import Callable
 
 from ttmem.agent import AgentMissing, require
 from ttmem.cli import CommandError
+from ttmem.cli.options import add_stacks, stack_frames
 from ttmem.run.environment import variables
 from ttmem.wire.endpoint import default_path, search_paths
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    forms = ("shell", "systemd", "docker")
-    parser.add_argument("--format", choices=forms, default="shell", help="how to write them (default: shell)")
+    parser.add_argument("--format", choices=_FORMATS, default="shell", help="how to write them (default: shell)")
     parser.add_argument("--socket", metavar="PATH", help="the server's socket (default: the first that exists)")
+    add_stacks(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     path = args.socket or next((path for path in search_paths() if os.path.exists(path)), default_path())
     try:
-        found = variables(os.environ, socket=os.path.abspath(path))
+        found = variables(os.environ, socket=os.path.abspath(path), stacks=stack_frames(args))
     except AgentMissing as error:
         raise CommandError(str(error)) from None
     for name, value in found.items():
         if not value.isprintable():  # it could neither be shown nor be written in all of these forms
             raise CommandError(f"{name} would have control characters in it: {value}; choose another path")
-    if args.format == "docker":
-        print(" ".join(_docker(found)))
-    for name, value in found.items():
-        if args.format == "shell":
-            print(f"export {name}={shlex.quote(value)}")
-        elif args.format == "systemd":
-            print(f'Environment="{_quoted(f"{name}={value}")}"')
+    print("\n".join(_FORMATS[args.format](found)))
     return 0
+
+
+def _shell(found: dict[str, str]) -> list[str]:
+    return [f"export {name}={shlex.quote(value)}" for name, value in found.items()]
+
+
+def _systemd(found: dict[str, str]) -> list[str]:
+    return [f'Environment="{_quoted(f"{name}={value}")}"' for name, value in found.items()]
 
 
 def _quoted(text: str) -> str:
@@ -52,8 +58,40 @@ def _quoted(text: str) -> str:
 
 def _docker(found: dict[str, str]) -> list[str]:
     """The container must see the library and the socket under the same paths, and the host's pids."""
-    library = str(require())
-    folder = os.path.dirname(found["TTMEM_SOCKET"])
+    library, folder = _shared_paths(found)
     options = ["--pid=host", f"--volume={library}:{library}:ro", f"--volume={folder}:{folder}"]
     options += [f"--env={name}={value}" for name, value in found.items()]
-    return [shlex.quote(option) for option in options]
+    return [" ".join(shlex.quote(option) for option in options)]
+
+
+def _k8s(found: dict[str, str]) -> list[str]:
+    """The same for a pod. JSON is YAML, so its quotes are right for every path."""
+    library, folder = _shared_paths(found)
+    lines = ["# Parts of a pod's spec: merge them into yours, and do the first container's for each.", "hostPID: true"]
+    lines += ["containers:", "- name: NAME", "  env:"]
+    for name, value in found.items():
+        lines += [f"  - name: {name}", f"    value: {_json(value.replace('$(', '$$('))}"]  # $(NAME) is replaced there
+    lines += ["  volumeMounts:"]
+    lines += ["  - name: ttmem-agent", f"    mountPath: {_json(library)}", "    readOnly: true"]
+    lines += ["  - name: ttmem-socket", f"    mountPath: {_json(folder)}"]
+    lines += ["volumes:"]
+    lines += ["- name: ttmem-agent", f"  hostPath: {{path: {_json(library)}, type: File}}"]
+    lines += ["- name: ttmem-socket", f"  hostPath: {{path: {_json(folder)}, type: Directory}}"]
+    return lines
+
+
+def _shared_paths(found: dict[str, str]) -> tuple[str, str]:
+    """The agent's library, and the folder of the server's socket."""
+    return str(require()), os.path.dirname(found["TTMEM_SOCKET"])
+
+
+def _json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+_FORMATS: dict[str, Callable[[dict[str, str]], list[str]]] = {
+    "shell": _shell,
+    "systemd": _systemd,
+    "docker": _docker,
+    "k8s": _k8s,
+}

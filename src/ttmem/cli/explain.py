@@ -23,7 +23,7 @@ from ttmem.analyze.failure_messages import WHAT
 from ttmem.analyze.log_scanner import KEPT, LogScan
 from ttmem.analyze.verdicts import Verdict, verdict_on
 from ttmem.cli import CommandError
-from ttmem.documents import explanation as data
+from ttmem.documents import explanation
 from ttmem.ingest.clock import rfc3339
 from ttmem.model.events import Failed
 from ttmem.model.printable import printable
@@ -32,7 +32,7 @@ from ttmem.show.explain_text import render
 from ttmem.show.text import style_of
 
 ERROR = 2
-_PIECE = 1 << 18
+_PIECE_BYTES = 1 << 18
 
 Found = tuple[str, int, Verdict]  # where, how often, what
 
@@ -40,7 +40,7 @@ Found = tuple[str, int, Verdict]  # where, how often, what
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a log or an event file; - for a log on standard input")
     parser.add_argument("--all", action="store_true", help="explain every failure, not only the last")
-    parser.add_argument("--json", action="store_true", help=f'as data, schema "{data.SCHEMA}"')
+    parser.add_argument("--json", action="store_true", help=f'as data, schema "{explanation.SCHEMA}"')
     parser.add_argument("--ascii", action="store_true", help="nothing but ASCII")
     parser.add_argument("--no-color", action="store_true", help="no colours (so also with NO_COLOR, and in a pipe)")
 
@@ -55,26 +55,18 @@ def run(args: argparse.Namespace) -> int:
     except EventFileError as error:
         raise CommandError(f"{name}: {error}") from None
     shown = found if args.all else found[-1:]
+    document = explanation.document(name, len(found) + dropped, shown)
     if args.json:
-        print(json.dumps(_document(name, shown, len(found) + dropped)))
+        print(json.dumps(document))
     elif not found:
         print(f"ttmem explain: no failure in {printable(name)}; these are looked for:")
         print(*(f"  {what}" for what in WHAT), sep="\n")
     else:
         style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
-        print(render([(where, verdict) for where, _, verdict in shown], len(found) + dropped, style))
+        print(render(document, style))
         if dropped and args.all:
             print(f"ttmem explain: only the last {KEPT} different failures were kept", file=sys.stderr)
     return 0 if found else 1
-
-
-def _document(name: str, shown: list[Found], failures: int) -> data.Json:
-    return {
-        "schema": data.SCHEMA,
-        "file": name,
-        "failures": failures,
-        "explained": [{"where": where, "times": times, **data.verdict(verdict)} for where, times, verdict in shown],
-    }
 
 
 def _read(file: BinaryIO) -> tuple[list[Found], int]:
@@ -87,7 +79,7 @@ def _read(file: BinaryIO) -> tuple[list[Found], int]:
         return _of_events(file)
     scan = LogScan()
     scan.feed(head)
-    while piece := file.read(_PIECE):
+    while piece := file.read(_PIECE_BYTES):
         scan.feed(piece)
     scan.end()
     return [(f"line {one.line}", one.times, verdict_on(one.failure)) for one in scan.mentions], scan.dropped

@@ -19,8 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ttmem.account.call_sites import short
 from ttmem.cli import CommandError
+from ttmem.documents.common_text import short_line
 from ttmem.imports.detection import find, read
 from ttmem.imports.graph import NotACapture
 from ttmem.imports.import_result import summary, write
@@ -132,4 +132,4 @@ def _table(rows: list[tuple[Any, str, Any]], style: Style) -> list[str]:
 
 
 def _made_in(total: dict[str, Any]) -> str:
-    return ", ".join(filter(None, (total["peak_operation"], short(total["peak_line"])))) or "-"
+    return ", ".join(filter(None, (total["peak_operation"], short_line(total["peak_line"])))) or "-"

@@ -12,10 +12,10 @@ import sys
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ttmem.account.call_sites import short
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.breakdown import Breakdown
 from ttmem.cli import CommandError, complain
+from ttmem.documents.common_text import short_line
 from ttmem.documents.peaks import peaks
 from ttmem.documents.snapshot import take_snapshot
 from ttmem.ingest.clock import rfc3339
@@ -111,7 +111,7 @@ def _peaks(found: list[dict[str, Any]], style: Style) -> str:
                 "" if item["kind"] in _IN_THE_RING else f" at {item['address']}"
             )  # kernels have no address of their own
             text = f"{human(item['size'])}{where}{' in an L1 buffer, which is counted' if item['shared'] else ''}"
-            words = text, item["cores"], item["tag"], item["shape"], short(item["line"])
+            words = text, item["cores"], item["tag"], item["shape"], short_line(item["line"])
             lines += wrap(", ".join(filter(None, words)), style, "    ", "  ")
         if len(one["largest"]) > _LISTED:
             lines.append(f"  and {len(one['largest']) - _LISTED} smaller ones, which --json has")

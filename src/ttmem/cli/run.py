@@ -18,23 +18,23 @@ import json
 import os
 import socket
 import sys
+from typing import Any
 
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError
-from ttmem.model.kinds import Pool
+from ttmem.cli.options import add_stacks, stack_frames
+from ttmem.documents.run_document import BREAKDOWNS
 from ttmem.model.printable import printable
-from ttmem.model.uncertain_reasons import counts_text
-from ttmem.model.units import human, parse
+from ttmem.model.units import parse
 from ttmem.recording.output_files import RUN_REPORT, open_report, overwrite
+from ttmem.run.budget_verdicts import Limits, judge
 from ttmem.run.launch import LaunchError
 from ttmem.run.launch import run as launch
-from ttmem.run.result import RunResult
+from ttmem.run.result import result_of
 from ttmem.run.session import Session
 from ttmem.show.run_text import render
 
-LEAKED, OVER_BUDGET, NOT_SEEN = 3, 4, 5
-BY = ("op", "line", "shape", "kind", "program")
-DEPTH = 24
+Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,12 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail-on-leak", action="store_true", help="exit 3 if tensors are left when the devices close")
     parser.add_argument("--max-l1", metavar="SIZE", type=_size, help="exit 4 if buffers took more L1 on a chip")
     parser.add_argument("--max-dram", metavar="SIZE", type=_size, help="exit 4 if buffers took more DRAM on a chip")
-    parser.add_argument("--stacks", action="store_true", help="take the Python stack and tensor shape of each buffer")
+    add_stacks(parser)
     parser.add_argument(
-        "--depth", type=_depth, default=DEPTH, metavar="N", help=f"frames of a stack, 1 to 64 (default {DEPTH})"
-    )
-    parser.add_argument(
-        "--by", choices=BY, help="put what was live at the peak together by this (default: line with --stacks, else op)"
+        "--by",
+        choices=BREAKDOWNS,
+        help="put what was live at the peak together by this (default: line with --stacks, else op)",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
@@ -64,12 +63,6 @@ def _size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _depth(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 64:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of frames from 1 to 64")
-    return int(text)
-
-
 def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
@@ -78,24 +71,25 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--json and --record name the same file, {args.json}")
     out = _open_report(args.json) if args.json else None
     gc.set_threshold(10_000, 5, 1_000_000)  # as the server does, and for the same reason
-    with _collector(args.record) as collector:
+    with _session(args.record) as session:
         try:
-            stacks = args.depth if args.stacks else None
-            ended = launch(command, collector, os.environ, args.socket, stacks=stacks)
+            ended = launch(command, session, os.environ, args.socket, stacks=stack_frames(args))
         except AgentMissing as error:
             raise CommandError(str(error)) from None
         except LaunchError as error:
             _warn(str(error))
             return 127 if isinstance(error.__cause__, FileNotFoundError) else 126
-        report = RunResult(command, ended, collector, socket.gethostname())
-        written = out is None or _write(out, args.json, report)
+        result = result_of(command, ended, session, socket.gethostname())
+    written = out is None or _write(out, args.json, result.document)
     if not args.quiet:
-        by = args.by or ("line" if args.stacks else "op")
-        _say(render(report, by))
-    return _verdict(args, report) or (0 if written else 1)
+        _print(render(result.document, args.by or ("line" if args.stacks else "op")))
+    verdicts = judge(result, Limits(args.fail_on_leak, args.max_dram, args.max_l1))
+    for line in verdicts.lines:
+        _warn(line)
+    return verdicts.exit_code or (0 if written else 1)
 
 
-def _collector(record: str | None) -> Session:
+def _session(record: str | None) -> Session:
     try:
         return Session(_warn, record)
     except OSError as error:
@@ -110,12 +104,11 @@ def _open_report(path: str) -> int:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _write(out: int, path: str, report: RunResult) -> bool:
-    """What the command ended with is not forgotten because a disk is full."""
+def _write(out: int, path: str, document: Json) -> bool:
+    """Did it succeed? If not, as on a full disk, the exit code is still the command's."""
     try:
-        data = report.data()
         with overwrite(out) as file:
-            json.dump(data, file)
+            json.dump(document, file)
             file.write("\n")
     except OSError as error:
         _warn(f"cannot write {path}: {error.strerror}")
@@ -123,37 +116,11 @@ def _write(out: int, path: str, report: RunResult) -> bool:
     return True
 
 
-def _verdict(args: argparse.Namespace, report: RunResult) -> int:
-    """One line a verdict; the command's own failure comes first."""
-    code = 0
-    limits = ((Pool.DRAM, args.max_dram), (Pool.L1, args.max_l1))
-    asked = args.fail_on_leak or any(limit is not None for _, limit in limits)
-    if asked and (report.dropped or report.ended.unseen or report.completeness not in (None, 1.0) or report.troubles):
-        _warn("verdict: the run was not seen completely")
-        code = NOT_SEEN
-    elif asked and not report.events:
-        _warn("verdict: no device was seen to be opened, so nothing can be said of it")
-        code = NOT_SEEN
-    for pool, limit in limits:
-        highest = report.highest(pool)
-        if limit is not None and highest > limit:
-            _warn(f"verdict: {pool.name} peak {human(highest)} ({highest} B) is over the budget of {human(limit)}")
-            code = OVER_BUDGET
-    leaks, size = len(report.leaks) + report.earlier[0], sum(t.size for t in report.leaks) + report.earlier[1]
-    if args.fail_on_leak and leaks:
-        _warn(f"verdict: tensors were left: {leaks}, {human(size)}")
-        code = LEAKED
-    if asked and report.uncertain:  # what was found above may be wrong, too
-        _warn(f"verdict: the result is uncertain: the agent counted {counts_text(report.uncertain)}")
-        code = NOT_SEEN
-    return report.ended.exit_code or code
-
-
 def _warn(text: str) -> None:
-    _say(printable(f"ttmem run: {text}"))
+    _print(printable(f"ttmem run: {text}"))
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     """If nobody takes it (a pipe that was closed, a full disk), the exit code is still the command's."""
     try:
         print(text, file=sys.stderr, flush=True)

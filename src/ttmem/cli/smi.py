@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ttmem.show.local_snapshot import LocalSnapshot
+    from ttmem.documents.local_snapshot import LocalSnapshot
 
     Json = dict[str, Any]
 
@@ -117,7 +117,7 @@ class _View:
         from ttmem.show.text import style_of
 
         style = style_of(sys.stdout, ascii=self._args.ascii, colour=not self._args.no_color)
-        return self._shown(lambda snapshot: render(snapshot, style, whole=bool(self._wanted)))
+        return self._shown(lambda snapshot: render(snapshot, style, in_full=bool(self._wanted)))
 
     def _shown(self, form: Callable[[Json], str]) -> str:
         """A new snapshot in some form."""
@@ -162,7 +162,7 @@ class _Look:
         from ttmem.wire.api_client import ApiError, NoServer, OutOfReach, get_document
 
         if self._api is not None:
-            from ttmem.show.local_snapshot import takes_events
+            from ttmem.documents.local_snapshot import takes_events
 
             if why := takes_events(self._api):
                 raise CommandError(why)
@@ -181,7 +181,7 @@ class _Look:
 
     def _alone(self, account: Json | None) -> Json:
         """What we see of the machine ourselves, with a server's account if there is one."""
-        from ttmem.show.local_snapshot import LocalSnapshot, no_account
+        from ttmem.documents.local_snapshot import LocalSnapshot, no_account
 
         self._look = self._look or LocalSnapshot(self._root)
         return self._look.snapshot(account or no_account(*self._absent), self._with_umd if self._umd else None)

@@ -133,7 +133,7 @@ class AllocationClient:
         """A kernel was loaded: ``size`` is its binary times its cores; type 0 application, 1 fabric, 2 dispatch."""
         if self._enabled:
             try:
-                kind = KERNEL_KINDS[_whole(kernel_type)]
+                kind = KERNEL_KINDS[_integer(kernel_type)]
             except Exception:
                 self._rejected += 1
                 return
@@ -238,7 +238,7 @@ class AllocationClient:
             device, address, program, allocator = index(device), index(address), index(program), index(allocator)
             if not (0 <= device < 1 << 31 and 0 <= address < _MAX and 0 <= program < _MAX and 0 <= allocator < 1 << 32):
                 raise ValueError
-            cores = _whole(cores, _CORES)
+            cores = _integer(cores, _CORES)
         except Exception:
             self._rejected += 1
             return
@@ -263,7 +263,7 @@ def _kind(kind: Kind | int | str) -> Kind:
     return KINDS[number]
 
 
-def _whole(value: int, end: int = _MAX) -> int:
+def _integer(value: int, end: int = _MAX) -> int:
     """The number itself, if it is one that can be written; a float is none."""
     number = index(value)
     if not 0 <= number < end:
@@ -273,14 +273,14 @@ def _whole(value: int, end: int = _MAX) -> int:
 
 def _plain(value: Any) -> Any:
     """A field of an event: text, a chip or nothing as it is, and else a number."""
-    return value if value is None or isinstance(value, (str, ChipInfo)) else _whole(value, _CORES)
+    return value if value is None or isinstance(value, (str, ChipInfo)) else _integer(value, _CORES)
 
 
 def _extra(reserved: int | None, cores: int, allocator: int, tag: str | None, shared: bool, system: bool) -> Extra:
     if tag is not None and not isinstance(tag, str):
         raise TypeError
     return Extra(
-        None if reserved is None else _whole(reserved), _whole(cores, _CORES), _whole(allocator, 1 << 32), tag,
+        None if reserved is None else _integer(reserved), _integer(cores, _CORES), _integer(allocator, 1 << 32), tag,
         bool(shared), system=bool(system),
     )  # fmt: skip
 

@@ -69,7 +69,7 @@ class _Held:
     def __init__(self) -> None:
         self.cbs: dict[tuple[int, int], int] = {}  # bytes by address and cores
         self.kernels: dict[int, _Loaded] = {}
-        self.whole = False  # was more than these reported of it, so that its end must be, too?
+        self.end_reported = False  # must its end be reported? So if more than these was reported of it
 
 
 def devices_of(device: Device) -> Sequence[Chip]:
@@ -232,7 +232,7 @@ class GraphTracker:
             return
         cores = cores_or_none(core_range)
         for one in devices_of(device):
-            self._held(one, program).whole = True
+            self._held(one, program).end_reported = True
             self.client.report_dfb_allocation(
                 device_id=one.id, size=size * cores.bit_count(), dfb_id=address, program=program, cores=cores,
                 shared=borrows_memory, tag=tag,
@@ -246,7 +246,7 @@ class GraphTracker:
             return
         cores = cores_or_none(core_range)
         for one in devices_of(device):
-            self._held(one, program).whole = True
+            self._held(one, program).end_reported = True
             self.client.report_scratchpad_allocation(
                 device_id=one.id, size=size * cores.bit_count(), address=address, program=program, cores=cores, tag=tag
             )
@@ -305,7 +305,7 @@ class GraphTracker:
     def track_program_compiled(self, program: int, device: Device, *, ring: int = 0, tag: str | None = None) -> None:
         """A program exists and needs so many bytes of a core's kernel ring."""
         for one in devices_of(device):
-            self._held(one, program).whole = True
+            self._held(one, program).end_reported = True
             self.client.report_program_compiled(device_id=one.id, program=program, ring=ring, metal_id=program, tag=tag)
 
     @_guarded
@@ -327,7 +327,7 @@ class GraphTracker:
                 for kernel in list(held.kernels):
                     self._unload(one, kernel, program)
                 del self._programs[one.id, program]
-                if held.whole:
+                if held.end_reported:
                     self.client.report_program_destroyed(device_id=one.id, program=program)
 
     # -- cores ---------------------------------------------------------------------------------------------------

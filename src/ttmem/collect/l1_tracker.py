@@ -37,7 +37,7 @@ class L1Tracker:
     """
 
     def __init__(self, device: int = 0, client: AllocationClient | bool | None = None) -> None:
-        self.device = _whole("device", device)
+        self.device = _integer("device", device)
         self.client = client if isinstance(client, AllocationClient) else _shared_client() if client else None
         self.cb_total = 0
         self.kernel_est = 0
@@ -149,13 +149,13 @@ def _shared_client() -> AllocationClient:
 
 def _cb(num_tiles: int, tile_size: int, cores: Cores | None) -> tuple[tuple[int, int], int]:
     """What tells a circular buffer from others, and its bytes."""
-    each = _whole("num_tiles", num_tiles) * _whole("tile_size", tile_size)
+    each = _integer("num_tiles", num_tiles) * _integer("tile_size", tile_size)
     mask = _mask(cores)
     return (each, mask), each * (mask.bit_count() or 1)
 
 
 def _kernel(num_cores: int, cores: Cores | None) -> tuple[tuple[int, int], int]:
-    count, mask = _whole("num_cores", num_cores), _mask(cores)
+    count, mask = _integer("num_cores", num_cores), _mask(cores)
     if mask:
         if count not in (1, mask.bit_count()):
             raise ValueError(f"num_cores is {count} but cores has {mask.bit_count()}; give only one of them")
@@ -163,7 +163,7 @@ def _kernel(num_cores: int, cores: Cores | None) -> tuple[tuple[int, int], int]:
     return (count, mask), count * KERNEL_BYTES
 
 
-def _whole(name: str, value: int) -> int:
+def _integer(name: str, value: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:

@@ -65,12 +65,12 @@ def max_memory_reserved(device: int | None = None, kind: str | None = None) -> i
 
 def reset_peak_memory_stats(device: int | None = None) -> None:
     """Let the maxima of a device, or of all and of all together, start anew from what is allocated now."""
-    _recorder().reset(_whole(device))
+    _recorder().reset(_device_number(device))
 
 
 def memory_summary(device: int | None = None) -> str:
     """All of it as a table."""
-    device = _whole(device)
+    device = _device_number(device)
     recorder = _recorder()
     readings = recorder.read()
     lines = [f"memory of process {os.getpid()} by the {recorder.name}; peaks are {_PEAKS[recorder.name]}"]
@@ -172,7 +172,7 @@ class phase:
 
     def _stretch(self, kind: str | None, device: int | None) -> PhaseFigures | None:
         """None before it ended, without a meter, and of a kind that the meter does not see."""
-        kind, device = _known(kind), _whole(device)
+        kind, device = _known(kind), _device_number(device)
         found = self._stretches.get((device, kind))
         if found is None and (None, kind) in self._stretches:
             return PhaseFigures(0, 0, 0)  # nothing of that kind was ever on that device
@@ -281,7 +281,7 @@ def _known(kind: str | None) -> str:
     return kind
 
 
-def _whole(device: int | None) -> int | None:
+def _device_number(device: int | None) -> int | None:
     try:
         return None if device is None else operator.index(device)
     except TypeError:
@@ -289,7 +289,7 @@ def _whole(device: int | None) -> int | None:
 
 
 def _reading(device: int | None, kind: str | None) -> Reading:
-    kind, device = _known(kind), _whole(device)
+    kind, device = _known(kind), _device_number(device)
     recorder = _recorder()
     readings = recorder.read()
     found = readings.get((device, kind))

@@ -25,15 +25,15 @@ print(version().decode())
 """
 
 
-def agent(scene: DoctorContext) -> Iterator[Message]:
+def agent(context: DoctorContext) -> Iterator[Message]:
     """Would `ttmem run` work?"""
     try:
-        loaded = preload(scene.env)
+        loaded = preload(context.env)
         hooks = required_symbols().hooks
     except AgentMissing as missing:
         yield broken(NAME, str(missing), "as it says; until then only programs that report by themselves are seen")
         return
-    path = str(library(scene.env))
+    path = str(library(context.env))
     try:
         found = elf.read(path, hooks.values())
         machine = elf.machine_of("/proc/self/exe")
@@ -50,22 +50,22 @@ def agent(scene: DoctorContext) -> Iterator[Message]:
     lacking = sorted(name for name, symbol in hooks.items() if symbol not in found.defined)
     if lacking:
         yield warning(path, f"it does not stand in for {', '.join(lacking)}: it is of another version", _BUILD)
-    yield _load(path, loaded, scene)
+    yield _load(path, loaded, context)
 
 
-def _load(path: str, loaded: str, scene: DoctorContext) -> Message:
-    looked = f"LD_PRELOAD={path} {scene.python}"
-    env = {**scene.env, "LD_PRELOAD": loaded, "TTMEM_AGENT": "0", "LC_ALL": "C"}
+def _load(path: str, loaded: str, context: DoctorContext) -> Message:
+    looked = f"LD_PRELOAD={path} {context.python}"
+    env = {**context.env, "LD_PRELOAD": loaded, "TTMEM_AGENT": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            [scene.python, "-I", "-S", "-c", _ASK], env=env, capture_output=True, text=True, errors="replace",
+            [context.python, "-I", "-S", "-c", _ASK], env=env, capture_output=True, text=True, errors="replace",
             timeout=_SECONDS, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return unknown(looked, f"it could not be tried: {error}")
     version = done.stdout.strip()
     if not version and done.returncode == 0:  # an interpreter would have complained, or not have started
-        why = f"it could not be tried: {scene.python} is no interpreter"
+        why = f"it could not be tried: {context.python} is no interpreter"
         return unknown(looked, why, "name one with --python PATH")
     if not version:
         # A preloaded library that lacks a library, or a version of one, ends the program; other faults are ignored.

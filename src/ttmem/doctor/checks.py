@@ -49,12 +49,12 @@ CHECKS: dict[str, Callable[[DoctorContext], Iterator[Message]]] = {
 }
 
 
-def examine(scene: DoctorContext) -> list[Finding]:
+def examine(context: DoctorContext) -> list[Finding]:
     """What all checks find. One that fails says so, and the others go on."""
     found: list[Finding] = []
     for name, check in CHECKS.items():
         try:
-            for said in check(scene):  # one by one: what was said before it failed is kept
+            for said in check(context):  # one by one: what was said before it failed is kept
                 found += [Finding(name, *said)]
         except Exception as error:
             reason = f"the check itself failed: {type(error).__name__}: {error}"

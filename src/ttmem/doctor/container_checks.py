@@ -16,11 +16,11 @@ _MARKS = ("docker", "kubepods", "containerd", "libpod", "lxc", "crio")
 _SHARE = "docker run $(ttmem env --format docker) ..."
 
 
-def container(scene: DoctorContext) -> Iterator[Message]:
+def container(context: DoctorContext) -> Iterator[Message]:
     """Are we in a container, and what of the machine can be seen from inside?"""
-    sign = _sign(scene)
-    foreign = {int(kmd): number for kmd, number in scene.machine["foreign"].items() if number}
-    pids = _is_first(scene, "pid")
+    sign = _sign(context)
+    foreign = {int(kmd): number for kmd, number in context.machine["foreign"].items() if number}
+    pids = _is_first(context, "pid")
     if sign is None and pids is not False and not foreign:
         yield ok("/.dockerenv, /run/.containerenv, cgroups, namespaces", "not in a container")
         return
@@ -34,16 +34,16 @@ def container(scene: DoctorContext) -> Iterator[Message]:
             f"{where}: processes outside cannot be seen, and show as pid 0{hidden}",
             "start the container with `--pid=host`, or run ttmem on the host",
         )
-    if _is_first(scene, "ipc") is False:
+    if _is_first(context, "ipc") is False:
         fine = False
         yield warning(
             "/proc/self/ns/ipc", f"{where}: /dev/shm is its own, so tt-metal's counters of others are not in it",
             "start the container with `--ipc=host`, or run ttmem on the host",
         )  # fmt: skip
-    if sign and all(place.state == places.NOTHING for place in scene.places):
+    if sign and all(place.state == places.NOTHING for place in context.places):
         fine = False
         yield warning(
-            some([place.path for place in scene.places]), f"{where}: no server's socket is mounted here",
+            some([place.path for place in context.places]), f"{where}: no server's socket is mounted here",
             f"if one runs on the host: `{_SHARE}` mounts its folder and sets TTMEM_SOCKET",
         )  # fmt: skip
     if fine:
@@ -51,24 +51,24 @@ def container(scene: DoctorContext) -> Iterator[Message]:
         yield ok("/.dockerenv, cgroups, namespaces", f"{where}; {shared}")
 
 
-def _sign(scene: DoctorContext) -> str | None:
+def _sign(context: DoctorContext) -> str | None:
     """What gives a container away."""
     for file in ("/.dockerenv", "/run/.containerenv"):
-        if os.path.exists(scene.path(file)):
+        if os.path.exists(context.path(file)):
             return file
     for name in ("container", "KUBERNETES_SERVICE_HOST"):
-        if scene.env.get(name):
+        if context.env.get(name):
             return f"${name}"
     for file in ("/proc/self/cgroup", "/proc/1/cgroup"):
-        mark = next((mark for mark in _MARKS if mark in (scene.read(file) or "")), None)
+        mark = next((mark for mark in _MARKS if mark in (context.read(file) or "")), None)
         if mark is not None:
             return f"{mark} in {file}"
     return None
 
 
-def _is_first(scene: DoctorContext, kind: str) -> bool | None:
+def _is_first(context: DoctorContext, kind: str) -> bool | None:
     """Are we in the namespace that the machine started in? None if that cannot be seen."""
     try:
-        return os.readlink(scene.path(f"/proc/self/ns/{kind}")) == _FIRST[kind]
+        return os.readlink(context.path(f"/proc/self/ns/{kind}")) == _FIRST[kind]
     except OSError:
         return None

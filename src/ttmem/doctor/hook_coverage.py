@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent would see with a libtt_metal.so, function by function, told from the file alone."""
+"""Which functions that the agent hooks or calls a libtt_metal.so has, read from the file alone."""
 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ttmem.doctor import elf
 from ttmem.doctor.findings import some
 from ttmem.doctor.required_symbols import BUFFER_FIELDS, RequiredSymbols, required_symbols
 
+SCHEMA = "ttmem.wheel/1"
 THERE, IN_ITS_STEAD, MISSING, UNSEEN = "there", "stood in for", "missing", "not called"
 _OLD = "it is older than 0.75, and what it says of programs was never compared with anything"
 
@@ -31,6 +32,8 @@ class Kinds(NamedTuple):
 
 
 class Coverage(NamedTuple):
+    """The kinds of memory that would be tracked with a library, and the functions they need."""
+
     library: str
     kinds: list[Kinds]
     unknown: dict[str, list[str]]
@@ -44,6 +47,16 @@ class Coverage(NamedTuple):
     def named(self, state: str) -> list[str]:
         """The functions that are in that state."""
         return [function.name for function in self.functions if function.state == state]
+
+    def document(self) -> dict[str, Any]:
+        """As data, schema "ttmem.wheel/1"."""
+        return {
+            "schema": SCHEMA,
+            "library": self.library,
+            "kinds": [{"what": what, "tracked": reason is None, "reason": reason} for what, reason in self.kinds],
+            "unknown": self.unknown,
+            "functions": [function._asdict() for function in self.functions],
+        }
 
 
 def look(path: str) -> Coverage:

@@ -28,20 +28,20 @@ _STATES = {
 }
 
 
-def driver(scene: DoctorContext) -> Iterator[Message]:
+def driver(context: DoctorContext) -> Iterator[Message]:
     """Is the driver loaded, and new enough to tell what we want to know?"""
     where = "/sys/module/tenstorrent"
-    if not scene.listed("/sys"):
+    if not context.listed("/sys"):
         yield unknown(
             "/sys", "there is no /sys here, as in a container that was given none",
             "run `ttmem doctor` on the host, or start the container with /sys",
         )  # fmt: skip
         return
-    version = scene.read(f"{where}/version")
-    if not os.path.isdir(scene.path(where)):
-        yield _no_driver(scene)
+    version = context.read(f"{where}/version")
+    if not os.path.isdir(context.path(where)):
+        yield _no_driver(context)
         return
-    chips = scene.machine["chips"]
+    chips = context.machine["chips"]
     if not chips:
         yield broken(
             where, f"tt-kmd {version or 'of an unknown version'} is loaded and has no chip",
@@ -57,9 +57,9 @@ def driver(scene: DoctorContext) -> Iterator[Message]:
         yield warning(f"{where}/version", f"{found} lacks {lacking}", "update tt-kmd to 2.7.0 or later")
 
 
-def _no_driver(scene: DoctorContext) -> Message:
-    slots = scene.listed("/sys/bus/pci/devices") or []
-    cards = [slot for slot in slots if scene.read(f"/sys/bus/pci/devices/{slot}/vendor") == _TENSTORRENT]
+def _no_driver(context: DoctorContext) -> Message:
+    slots = context.listed("/sys/bus/pci/devices") or []
+    cards = [slot for slot in slots if context.read(f"/sys/bus/pci/devices/{slot}/vendor") == _TENSTORRENT]
     if cards:
         return broken(
             "/sys/module/tenstorrent and /sys/bus/pci/devices",
@@ -78,9 +78,9 @@ def _numbers(version: str | None) -> tuple[int, ...] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def chips(scene: DoctorContext) -> Iterator[Message]:
+def chips(context: DoctorContext) -> Iterator[Message]:
     """Do the chips answer?"""
-    found = scene.machine["chips"]
+    found = context.machine["chips"]
     bad = [chip for chip in found if chip["telemetry"]["state"] in _STATES]
     for chip in bad:
         yield broken(
@@ -94,11 +94,11 @@ def chips(scene: DoctorContext) -> Iterator[Message]:
         )
 
 
-def device_files(scene: DoctorContext) -> Iterator[Message]:
+def device_files(context: DoctorContext) -> Iterator[Message]:
     """Has every chip its file in /dev, may we use it, and is there a chip behind every file?"""
     folder = "/dev/tenstorrent"
-    expected = {chip["kmd"] for chip in scene.machine["chips"] if chip["telemetry"]["state"] != "gone"}
-    present = {int(name) for name in scene.listed(folder) or [] if name.isdecimal()}
+    expected = {chip["kmd"] for chip in context.machine["chips"] if chip["telemetry"]["state"] != "gone"}
+    present = {int(name) for name in context.listed(folder) or [] if name.isdecimal()}
     missing, extra = sorted(expected - present), sorted(present - expected)
     if missing:
         yield broken(
@@ -112,7 +112,7 @@ def device_files(scene: DoctorContext) -> Iterator[Message]:
         )  # fmt: skip
     modes: dict[tuple[bool, int], list[str]] = {}
     for number in sorted(expected & present):
-        access = _access(scene, f"{folder}/{number}")
+        access = _access(context, f"{folder}/{number}")
         if access != (True, 0o666):
             modes.setdefault(access, []).append(f"{folder}/{number}")
     for (ours, mode), paths in modes.items():
@@ -126,17 +126,17 @@ def device_files(scene: DoctorContext) -> Iterator[Message]:
         yield ok(folder, files if expected else "none, and no chip that wants one")
 
 
-def _access(scene: DoctorContext, path: str) -> tuple[bool, int]:
+def _access(context: DoctorContext, path: str) -> tuple[bool, int]:
     """May we use it, and what others may: asked of the kernel. Opening it would wake the chip and make us a holder."""
-    where = scene.path(path)
+    where = context.path(path)
     return os.access(where, os.R_OK | os.W_OK), stat.S_IMODE(os.stat(where).st_mode) & 0o666
 
 
-def hugepages(scene: DoctorContext) -> Iterator[Message]:
+def hugepages(context: DoctorContext) -> Iterator[Message]:
     """Without an IOMMU tt-metal exchanges data with a chip through pages of 1 GiB, at least one for each chip."""
-    bare = [chip for chip in scene.machine["chips"] if not _translated(scene, chip)]
+    bare = [chip for chip in context.machine["chips"] if not _translated(context, chip)]
     if not bare:
-        chips = len(scene.machine["chips"])
+        chips = len(context.machine["chips"])
         why = f"the IOMMU translates for {count(chips, 'chip')}" if chips else "there is no chip"
         yield ok("iommu_group/type of each chip", f"{why}, so none are needed")
         return
@@ -144,9 +144,9 @@ def hugepages(scene: DoctorContext) -> Iterator[Message]:
         "install tenstorrent-tools (tt-system-tools), whose service makes 4 pages for each chip and mounts them; or "
         "switch the IOMMU on (intel_iommu=on, amd_iommu=on) and do without"
     )
-    total, free = scene.number(f"{_HUGEPAGES}/nr_hugepages"), scene.number(f"{_HUGEPAGES}/free_hugepages")
+    total, free = context.number(f"{_HUGEPAGES}/nr_hugepages"), context.number(f"{_HUGEPAGES}/free_hugepages")
     have = f"{count(len(bare), 'chip')} without IOMMU, {count(total or 0, 'page')} of 1 GiB"
-    mounted = _mounted(scene)
+    mounted = _mounted(context)
     if total is None:
         yield broken(_HUGEPAGES, "this kernel has no pages of 1 GiB, and the IOMMU is off", setup)
     elif total == 0:
@@ -162,14 +162,14 @@ def hugepages(scene: DoctorContext) -> Iterator[Message]:
         yield ok(_HUGEPAGES, f"{have}, {'?' if free is None else free} of them free, mounted on {_MOUNT}")
 
 
-def _translated(scene: DoctorContext, chip: Json) -> bool:
+def _translated(context: DoctorContext, chip: Json) -> bool:
     """As UMD finds it out: DMA or DMA-FQ; an identity mapping does not count."""
-    kind = scene.read(f"/sys/class/tenstorrent/tenstorrent!{chip['kmd']}/device/iommu_group/type")
+    kind = context.read(f"/sys/class/tenstorrent/tenstorrent!{chip['kmd']}/device/iommu_group/type")
     return kind is not None and kind.startswith("DMA")
 
 
-def _mounted(scene: DoctorContext) -> bool:
-    for line in (scene.read("/proc/mounts") or "").splitlines():
+def _mounted(context: DoctorContext) -> bool:
+    for line in (context.read("/proc/mounts") or "").splitlines():
         fields = line.split()
         if len(fields) >= 4 and fields[1] == _MOUNT and fields[2] == "hugetlbfs":
             return bool({"pagesize=1024M", "pagesize=1G"} & set(fields[3].split(",")))

@@ -13,10 +13,10 @@ from ttmem.doctor.findings import Message, broken, count, ok, some, warning
 from ttmem.wire.endpoint import LEGACY_PATH
 
 
-def server(scene: DoctorContext) -> Iterator[Message]:
+def server(context: DoctorContext) -> Iterator[Message]:
     """Does a server answer, and is it of this version?"""
-    place = scene.server
-    looked = some([one.path for one in scene.places])
+    place = context.server
+    looked = some([one.path for one in context.places])
     if place is not None and place.health is not None:
         health = place.health
         found = f"ttmem {health['version']}, pid {health['pid']}, of uid {place.user_id}, on {place.path}"
@@ -28,8 +28,8 @@ def server(scene: DoctorContext) -> Iterator[Message]:
         else:
             yield ok(looked, f"{found}, {count(health['clients'], 'client')}, {count(health['events'], 'event')}")
         return
-    stuck = next((one for one in scene.places if one.state == places.SILENT), None)
-    shut = next((one for one in scene.places if one.state == places.CLOSED), None)
+    stuck = next((one for one in context.places if one.state == places.SILENT), None)
+    shut = next((one for one in context.places if one.state == places.CLOSED), None)
     if stuck is not None:
         pid = stuck.pid or "PID"
         yield broken(stuck.path, stuck.why or "it does not answer", f"is it stopped? `kill -CONT {pid}`, or restart it")
@@ -38,8 +38,8 @@ def server(scene: DoctorContext) -> Iterator[Message]:
             shut.path, f"a server may be there: {shut.why}",
             "ask its operator for its group (`ttmem serve --group NAME`), or start one of your own: `ttmem serve`",
         )  # fmt: skip
-    elif scene.elsewhere:
-        other = scene.elsewhere[0].path
+    elif context.elsewhere:
+        other = context.elsewhere[0].path
         yield warning(
             looked, f"no server answers there; one does on {other}, where you do not look",
             "unset TTMEM_SOCKET and TTMEM_API, or leave --api out",
@@ -51,11 +51,11 @@ def server(scene: DoctorContext) -> Iterator[Message]:
         )  # fmt: skip
 
 
-def sockets(scene: DoctorContext) -> Iterator[Message]:
+def sockets(context: DoctorContext) -> Iterator[Message]:
     """Is somebody, or something, on a path where programs look for the server?"""
-    problems = [said for place in scene.places if (said := _problem(place, alone=scene.server is None)) is not None]
+    problems = [said for place in context.places if (said := _problem(place, alone=context.server is None)) is not None]
     yield from problems
-    answering = [place for place in (*scene.places, *scene.elsewhere) if place.health is not None]
+    answering = [place for place in (*context.places, *context.elsewhere) if place.health is not None]
     if len(answering) > 1:
         paths = [place.path for place in answering]
         yield warning(
@@ -63,7 +63,7 @@ def sockets(scene: DoctorContext) -> Iterator[Message]:
             f"stop the others, or choose one for programs and screens alike: TTMEM_SOCKET={paths[0]}",
         )  # fmt: skip
     elif not problems:
-        yield ok(some([place.path for place in scene.places]), "nobody else is there")
+        yield ok(some([place.path for place in context.places]), "nobody else is there")
 
 
 def _problem(place: Place, *, alone: bool) -> Message | None:
@@ -91,11 +91,11 @@ def _problem(place: Place, *, alone: bool) -> Message | None:
     return None
 
 
-def legacy_socket(scene: DoctorContext) -> Iterator[Message]:
+def legacy_socket(context: DoctorContext) -> Iterator[Message]:
     """Programs built with the proof of concept know one path only."""
-    path = scene.path(LEGACY_PATH)
+    path = context.path(LEGACY_PATH)
     found = listener(path, named=True)
-    ours = scene.server.pid if scene.server is not None else None
+    ours = context.server.pid if context.server is not None else None
     lost = "programs built with the proof of concept report there, and not to ttmem"
     if found.state == places.NOTHING:
         yield ok(path, "nobody is there; only programs built with the proof of concept need it")

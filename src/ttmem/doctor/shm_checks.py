@@ -16,16 +16,16 @@ _FULL = 1 << 20  # a file for each of 32 chips, and UMD's locks
 _SUMS = ("dram", "l1", "l1_small", "trace")
 
 
-def shm(scene: DoctorContext) -> Iterator[Message]:
+def shm(context: DoctorContext) -> Iterator[Message]:
     """Is it there, in memory, writable, and is there room?"""
-    path = scene.path(_FOLDER)
+    path = context.path(_FOLDER)
     if not os.path.isdir(path):
         yield broken(
             _FOLDER, "it does not exist, so tt-metal can neither lock a device nor count",
             f"`sudo mount -t tmpfs tmpfs {_FOLDER} -o mode=1777`",
         )  # fmt: skip
         return
-    mount = _mount(scene)
+    mount = _mount(context)
     fine = True
     if mount is not None and mount[0] != "tmpfs":
         fine = False
@@ -36,7 +36,7 @@ def shm(scene: DoctorContext) -> Iterator[Message]:
     if not os.access(path, os.W_OK | os.X_OK):
         fine = False
         yield broken(_FOLDER, "you may not write there, and tt-metal must", f"`sudo chmod 1777 {_FOLDER}`")
-    room = scene.statvfs(path)
+    room = context.statvfs(path)
     total, free = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
     if mount is not None and mount[1] is not None:
         total = mount[1]
@@ -57,10 +57,10 @@ def shm(scene: DoctorContext) -> Iterator[Message]:
         yield ok(_FOLDER, f"{'a tmpfs' if mount else 'there'}, writable, {sizes}")
 
 
-def _mount(scene: DoctorContext) -> tuple[str, int | None] | None:
+def _mount(context: DoctorContext) -> tuple[str, int | None] | None:
     """(type, size if it has a limit) of what is mounted there last; None if nothing is."""
     found = None
-    for line in (scene.read("/proc/mounts") or "").splitlines():
+    for line in (context.read("/proc/mounts") or "").splitlines():
         fields = line.split()
         if len(fields) >= 4 and fields[1] == _FOLDER:
             sizes = [option[5:] for option in fields[3].split(",") if option.startswith("size=")]
@@ -71,9 +71,9 @@ def _mount(scene: DoctorContext) -> tuple[str, int | None] | None:
     return found
 
 
-def shm_files(scene: DoctorContext) -> Iterator[Message]:
+def shm_files(context: DoctorContext) -> Iterator[Message]:
     """tt-metal's counters: whose can be read, and what do the dead still hold in them?"""
-    files: list[Json] = scene.machine["shm"]
+    files: list[Json] = context.machine["shm"]
     pattern = f"{_FOLDER}/tt_device_*_memory"
     unreadable = [file for file in files if file["state"] == "unreadable"]
     odd = [file for file in files if file["state"] not in ("ok", "unreadable", "unready")]
@@ -97,7 +97,7 @@ def shm_files(scene: DoctorContext) -> Iterator[Message]:
             "start the next job with `ttmem run`, which needs no slot; when nobody uses the chip, remove the file",
         )  # fmt: skip
     if not files:
-        state = next(source for source in scene.machine["sources"] if source["name"] == "shm")
+        state = next(source for source in context.machine["sources"] if source["name"] == "shm")
         if state["state"] == "unreadable":
             yield unknown(pattern, f"cannot be looked at: {state['detail']}")
         else:

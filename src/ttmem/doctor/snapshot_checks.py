@@ -17,29 +17,29 @@ _TIMES = 100
 _SMALL = 1 << 20  # an allocation
 
 
-def _tracked(scene: DoctorContext) -> list[Json] | None:
+def _tracked(context: DoctorContext) -> list[Json] | None:
     """The processes that report; None if no server can be asked."""
-    if scene.snapshot is None:
+    if context.snapshot is None:
         return None
-    return [process for process in scene.snapshot["processes"] if process["state"] == "tracked"]
+    return [process for process in context.snapshot["processes"] if process["state"] == "tracked"]
 
 
-def _nobody(scene: DoctorContext, route: str) -> Message:
-    return unknown(route, "no server to ask" if scene.server is None else "the server did not answer in time")
+def _nobody(context: DoctorContext, route: str) -> Message:
+    return unknown(route, "no server to ask" if context.server is None else "the server did not answer in time")
 
 
 def _name(process: Json) -> str:
     return f"pid {process['pid'] or '?'} ({process['name'] or '?'})"
 
 
-def silent_clients(scene: DoctorContext) -> Iterator[Message]:
+def silent_clients(context: DoctorContext) -> Iterator[Message]:
     """Who is connected and has not reported anything?"""
-    tracked = _tracked(scene)
-    if tracked is None or scene.server is None or scene.server.health is None:
-        yield _nobody(scene, "/processes")
+    tracked = _tracked(context)
+    if tracked is None or context.server is None or context.server.health is None:
+        yield _nobody(context, "/processes")
         return
     silent = [process for process in tracked if not process["allocations"] and not process["chips"]]
-    clients = scene.server.health["clients"]
+    clients = context.server.health["clients"]
     for process in silent:
         sources = some([source["name"] for source in process["sources"]]) or "none"
         yield warning(
@@ -57,11 +57,11 @@ def silent_clients(scene: DoctorContext) -> Iterator[Message]:
         yield ok("/processes", f"{count(len(tracked), 'process reports', 'processes report')}{more}")
 
 
-def agent_trouble(scene: DoctorContext) -> Iterator[Message]:
+def agent_trouble(context: DoctorContext) -> Iterator[Message]:
     """What do the sources themselves say that they cannot see?"""
-    tracked = _tracked(scene)
+    tracked = _tracked(context)
     if tracked is None:
-        yield _nobody(scene, "/processes")
+        yield _nobody(context, "/processes")
         return
     troubled: dict[tuple[str, str], list[str]] = {}  # the workers of one job have the same
     for process in tracked:
@@ -77,12 +77,12 @@ def agent_trouble(scene: DoctorContext) -> Iterator[Message]:
         yield ok("/processes", "no source complains")
 
 
-def losses(scene: DoctorContext) -> Iterator[Message]:
+def losses(context: DoctorContext) -> Iterator[Message]:
     """Did events get lost or refused, and does the account agree with the allocators?"""
-    if scene.snapshot is None:
-        yield _nobody(scene, "/snapshot")
+    if context.snapshot is None:
+        yield _nobody(context, "/snapshot")
         return
-    odd = scene.snapshot["anomalies"]
+    odd = context.snapshot["anomalies"]
     if odd["dropped"]:
         yield warning(
             "/snapshot", f"{count(odd['dropped'], 'event was', 'events were')} dropped: peaks in between may be missed",
@@ -93,13 +93,13 @@ def losses(scene: DoctorContext) -> Iterator[Message]:
             "/snapshot", f"{count(odd['rejected'], 'record was', 'records were')} refused as senseless",
             "the server's standard error says which and why; client and server may be of different versions",
         )  # fmt: skip
-    partial = [chip for chip in scene.snapshot["chips"] if _share(chip) < 1.0]
+    partial = [chip for chip in context.snapshot["chips"] if _share(chip) < 1.0]
     for chip in partial:
         yield warning(
             "/snapshot", f"{name_of(chip)}: {complete(_share(chip))} of what the allocators say is tracked",
             "start the program anew with `ttmem run`: what was allocated before the agent came is not known",
         )  # fmt: skip
-    uncertain = [process for process in scene.snapshot["processes"] if process["uncertain"]]
+    uncertain = [process for process in context.snapshot["processes"] if process["uncertain"]]
     for process in uncertain:
         yield warning(
             "/snapshot", f"{_name(process)}: uncertain: its agent counted {meanings_text(process['uncertain'])}",
@@ -114,11 +114,11 @@ def _share(chip: Json) -> float:
     return 1.0 if share is None else share
 
 
-def per_core_only(scene: DoctorContext) -> Iterator[Message]:
+def per_core_only(context: DoctorContext) -> Iterator[Message]:
     """A patched tt-metal reports code that it writes to cores in one place, and buffers in another that may be off."""
-    tracked = _tracked(scene)
+    tracked = _tracked(context)
     if tracked is None:
-        yield _nobody(scene, "/allocations")
+        yield _nobody(context, "/allocations")
         return
     # Only such a tt-metal names allocations by core; and to list allocations costs the server more than its totals do.
     bare = [
@@ -127,7 +127,7 @@ def per_core_only(scene: DoctorContext) -> Iterator[Message]:
         if process["allocations"]
         and process["pid"] is not None
         and any(source["name"] == "legacy" for source in process["sources"])
-        if _single_cores(scene.ask(f"/allocations?pid={process['pid']}&limit={_LISTED}"))
+        if _single_cores(context.ask(f"/allocations?pid={process['pid']}&limit={_LISTED}"))
     ]
     for process in bare:
         yield warning(
@@ -147,12 +147,12 @@ def _single_cores(listed: Json | None) -> bool:
     )
 
 
-def amounts(scene: DoctorContext) -> Iterator[Message]:
+def amounts(context: DoctorContext) -> Iterator[Message]:
     """If L1 shows KBs: is that all the workload ever took?"""
-    if scene.snapshot is None:
-        yield _nobody(scene, "/snapshot")
+    if context.snapshot is None:
+        yield _nobody(context, "/snapshot")
         return
-    chips = scene.snapshot["chips"]
+    chips = context.snapshot["chips"]
     lean = [chip for chip in chips if _in_dram(chip["memory"])]
     if lean:
         dram, l1 = sum(chip["memory"]["dram"]["used"] for chip in lean), max(c["memory"]["l1"]["peak"] for c in lean)
@@ -162,7 +162,7 @@ def amounts(scene: DoctorContext) -> Iterator[Message]:
             "the workload keeps its tensors in DRAM; nothing is wrong, unless it should use L1 (memory_config)",
         )  # fmt: skip
     else:
-        yield ok("/snapshot", _in_sum(chips, _tracked(scene) or []))
+        yield ok("/snapshot", _in_sum(chips, _tracked(context) or []))
 
 
 def _in_dram(memory: Json) -> bool:

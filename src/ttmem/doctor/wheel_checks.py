@@ -17,18 +17,18 @@ _PYTHONS = ("3.10", "3.12")  # that there are wheels for
 _PROVEN = "use a ttnn that ttmem is proven with: 0.81.1, or one that docs/compatibility.md has as exact"
 
 
-def ttnn(scene: DoctorContext) -> Iterator[Message]:
+def ttnn(context: DoctorContext) -> Iterator[Message]:
     """Is ttnn there?"""
-    found = scene.wheel
+    found = context.wheel
     if isinstance(found, str):
-        yield unknown(scene.python, f"that interpreter cannot be asked: {found}", "name another with --python PATH")
+        yield unknown(context.python, f"that interpreter cannot be asked: {found}", "name another with --python PATH")
         return
-    looked = f"{scene.python} (Python {found.python})"
+    looked = f"{context.python} (Python {found.python})"
     if found.folder is None:
         wheels = "" if found.python in _PYTHONS else f"; there are wheels for Python {' and '.join(_PYTHONS)} only"
         yield unknown(looked, f"no ttnn there{wheels}", "name the interpreter of your program with --python PATH")
         return
-    library = library_of(found.folder, scene.env)
+    library = library_of(found.folder, context.env)
     if library is None:
         yield warning(
             found.folder, f"ttnn {found.version or ''} has no libtt_metal.so where one is expected",
@@ -71,12 +71,12 @@ def find(path: str, env: Mapping[str, str]) -> str:
     return library
 
 
-def hooks(scene: DoctorContext) -> Iterator[Message]:
+def hooks(context: DoctorContext) -> Iterator[Message]:
     """Hook by hook: what would the agent see with the libraries that are installed or in use?"""
     libraries: dict[tuple[int, int], str] = {}
-    found = scene.wheel
-    installed = library_of(found.folder, scene.env) if isinstance(found, Wheel) and found.folder else None
-    for path in [installed, *(user.metal for user in scene.users)]:
+    found = context.wheel
+    installed = library_of(found.folder, context.env) if isinstance(found, Wheel) and found.folder else None
+    for path in [installed, *(user.metal for user in context.users)]:
         try:
             status = os.stat(path or "")
             libraries.setdefault((status.st_dev, status.st_ino), path or "")

@@ -19,35 +19,35 @@ SHM_VARIABLE = "TT_METAL_SHM_TRACKING_DISABLED"
 _RUN = "start it with `ttmem run -- COMMAND`, or with the variables of `ttmem env`"
 
 
-def _hidden(scene: DoctorContext) -> Iterator[Message]:
+def _hidden(context: DoctorContext) -> Iterator[Message]:
     """What could not be looked into, once for all checks of processes."""
-    stuck = [user.label for user in scene.users if user.hangs]
+    stuck = [user.label for user in context.users if user.hangs]
     if stuck:
         yield unknown(
             "/proc/*/environ and maps", f"{some(stuck)} cannot be looked into: its memory is locked, it may hang",
             "`sudo cat /proc/PID/stack` says where in the kernel, `dmesg | grep tenstorrent` why",
         )  # fmt: skip
-    shut = [user.label for user in scene.users if not user.hangs and (user.environ is None or user.agent is None)]
+    shut = [user.label for user in context.users if not user.hangs and (user.environ is None or user.agent is None)]
     if shut:
         yield unknown("/proc/*/environ and maps", f"you may not look into {some(shut)}", "run as that user or as root")
-    state = next(source for source in scene.machine["sources"] if source["name"] == "processes")
+    state = next(source for source in context.machine["sources"] if source["name"] == "processes")
     if state["state"] == "incomplete":
         yield unknown("who holds a device", str(state["detail"]))
 
 
-def untracked(scene: DoctorContext) -> Iterator[Message]:
+def untracked(context: DoctorContext) -> Iterator[Message]:
     """Who uses a device and does not report?"""
     looked = "/proc/*/maps of who uses a device"
-    yield from _hidden(scene)
-    silent = [user for user in scene.users if user.agent is not None and user.pid not in scene.reporting]
+    yield from _hidden(context)
+    silent = [user for user in context.users if user.agent is not None and user.pid not in context.reporting]
     bare = [user.label for user in silent if not user.agent]
     if bare:
         yield warning(looked, f"without the agent, and nobody reports for it: {some(bare)}", _RUN)
     for user in silent:
-        if user.agent and scene.snapshot is not None:
+        if user.agent and context.snapshot is not None:
             yield warning(looked, f"{user.label} has the agent loaded, and the server hears nothing of it", _mute(user))
-    reporting = [user for user in scene.users if user.pid in scene.reporting]
-    loaded = [user for user in silent if user.agent and scene.snapshot is None]
+    reporting = [user for user in context.users if user.pid in context.reporting]
+    loaded = [user for user in silent if user.agent and context.snapshot is None]
     if not silent or loaded == silent:
         parts = [
             f"{count(len(reporting), 'process reports', 'processes report')}" if reporting else "",
@@ -56,7 +56,7 @@ def untracked(scene: DoctorContext) -> Iterator[Message]:
             else "",
         ]
         told = "; ".join(part for part in parts if part)
-        if told or not any(_hidden(scene)):
+        if told or not any(_hidden(context)):
             yield ok(looked, told or "no process uses a device")
 
 
@@ -73,17 +73,17 @@ def _mute(user: User) -> str:
     )
 
 
-def tracking_variable(scene: DoctorContext) -> Iterator[Message]:
+def tracking_variable(context: DoctorContext) -> Iterator[Message]:
     """Is TT_ALLOC_TRACKING_ENABLED exactly "1", in time, and does the program know it at all?"""
     patched: dict[tuple[int, int], bool] = {}
     problems: dict[tuple[str, str], list[str]] = {}
-    for user in scene.users:
-        problem = _variable_of(user, scene, patched)
+    for user in context.users:
+        problem = _variable_of(user, context, patched)
         if problem is not None:
             problems.setdefault(problem, []).append(user.label)
     for (sentence, todo), labels in problems.items():
         yield warning("/proc/*/environ", f"{some(labels)}: {sentence}", todo)
-    ours = scene.env.get(ENABLE_VARIABLE)
+    ours = context.env.get(ENABLE_VARIABLE)
     if ours not in (None, "1"):
         yield warning(f"{ENABLE_VARIABLE} here", *_inexact(ours))
     elif not problems:
@@ -99,9 +99,9 @@ def _inexact(value: str | None) -> tuple[str, str]:
     )
 
 
-def _variable_of(user: User, scene: DoctorContext, patched: dict[tuple[int, int], bool]) -> tuple[str, str] | None:
+def _variable_of(user: User, context: DoctorContext, patched: dict[tuple[int, int], bool]) -> tuple[str, str] | None:
     """What is wrong with a process, and what to do about it."""
-    if user.environ is None or user.agent or user.pid in scene.reporting:
+    if user.environ is None or user.agent or user.pid in context.reporting:
         return None
     value = user.environ.get(ENABLE_VARIABLE)
     if value not in (None, "1"):
@@ -131,13 +131,13 @@ def _knows(metal: str | None, patched: dict[tuple[int, int], bool]) -> bool | No
         return None
 
 
-def shm_tracking(scene: DoctorContext) -> Iterator[Message]:
+def shm_tracking(context: DoctorContext) -> Iterator[Message]:
     """Are tt-metal's own counters switched off?"""
-    off = [user.label for user in scene.users if (user.environ or {}).get(SHM_VARIABLE, "").startswith("1")]
+    off = [user.label for user in context.users if (user.environ or {}).get(SHM_VARIABLE, "").startswith("1")]
     todo = f"start it without {SHM_VARIABLE}; or with `ttmem run`, which does not need them"
     if off:
         yield warning("/proc/*/environ", f"{some(off)} was started with {SHM_VARIABLE}: tt-metal counts nothing", todo)
-    if scene.env.get(SHM_VARIABLE, "").startswith("1"):
+    if context.env.get(SHM_VARIABLE, "").startswith("1"):
         yield warning(f"{SHM_VARIABLE} here", "it is set: a program you start now is not counted by tt-metal", todo)
     elif not off:
         yield ok(SHM_VARIABLE, "not set, here or where a device is used")

@@ -1,20 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts as data: schema "ttmem.explain/1"."""
+"""Explanations of failed allocations as data: schema "ttmem.explain/1"."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ttmem.analyze.failure_types import Failure
 from ttmem.analyze.process_layout import Block, ProgramBuffer
 from ttmem.analyze.verdicts import Advice, Verdict
-from ttmem.documents.explanation_text import advice_text, headline
+from ttmem.documents.explanation_text import advice_text, headline, sentences
 from ttmem.model.core_sets import CoreRange, format_ranges, ranges_of
 from ttmem.model.kinds import Kind
 
 SCHEMA = "ttmem.explain/1"
 
 Json = dict[str, Any]
+
+
+def document(file: str, failures: int, explained: Iterable[tuple[str, int, Verdict]]) -> Json:
+    """Explanations of failures in a file: where each was found, how often, and its verdict.
+
+    ``failures`` is the number of different failures, explained here or not.
+    """
+    return {
+        "schema": SCHEMA,
+        "file": file,
+        "failures": failures,
+        "explained": [{"where": where, "times": times, **verdict(found)} for where, times, found in explained],
+    }
 
 
 def verdict(found: Verdict) -> Json:
@@ -37,6 +51,7 @@ def verdict(found: Verdict) -> Json:
         "parts": [_piece(piece) for piece in found.pieces],
         "advice": [_advice(advice, found) for advice in found.advice],
         "unknown": list(found.unknown),
+        "sections": [{"heading": heading, "lines": lines} for heading, lines in sentences(found)],
     }
 
 

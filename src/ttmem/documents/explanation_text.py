@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from ttmem.account.call_sites import short
 from ttmem.analyze import verdicts as v
 from ttmem.analyze.failure_types import (
     FIXED,
@@ -22,6 +21,7 @@ from ttmem.analyze.failure_types import (
 from ttmem.analyze.hold_reasons import Cause
 from ttmem.analyze.process_layout import Block, ProgramBuffer
 from ttmem.analyze.verdicts import Advice, Verdict
+from ttmem.documents.common_text import short_line
 from ttmem.model.core_sets import CoreRange
 from ttmem.model.kinds import Kind
 from ttmem.model.units import human
@@ -79,7 +79,7 @@ def sentences(verdict: Verdict) -> list[tuple[str, list[str]]]:
 
 def _where(verdict: Verdict) -> list[str]:
     found = verdict.failure
-    lines = [", ".join(filter(None, (verdict.tag, short(verdict.line))))] if verdict.tag or verdict.line else []
+    lines = [", ".join(filter(None, (verdict.tag, short_line(verdict.line))))] if verdict.tag or verdict.line else []
     if isinstance(found, (Clash, PastEndOfL1)):
         operation = f" {verdict.program.tag}" if verdict.program is not None and verdict.program.tag else ""
         program = f"program {found.program}{operation}" if isinstance(found, Clash) else operation.strip()
@@ -155,7 +155,7 @@ def _who(verdict: Verdict) -> list[str]:
 
 def block_text(block: Block) -> str:
     """A buffer, where it lies, and whose it is."""
-    whose = ", ".join(filter(None, (block.tag, block.shape, short(block.line), _CAUSES.get(block.cause))))
+    whose = ", ".join(filter(None, (block.tag, block.shape, short_line(block.line), _CAUSES.get(block.cause))))
     size = f"{block.per_bank} B" + (f" ({human(block.per_bank)})" if block.per_bank >= 1024 else "")
     return f"{block.address} to {block.end}: {size} {block.kind.name} {whose}".rstrip()
 

@@ -110,7 +110,7 @@ def check_replaceable(path: str, kind: FileKind) -> None:
         os.close(fd)
 
 
-def write_whole(path: str, text: str, mode: int = 0o644) -> None:
+def write_atomically(path: str, text: str, mode: int = 0o644) -> None:
     """Put a new file in the place of whatever has that name: a link or a pipe is replaced, and never written to."""
     folder, name = os.path.split(path)
     fd, scratch = tempfile.mkstemp(prefix=f".{name}.", dir=folder or ".")

@@ -28,7 +28,7 @@ class AgentListener:
         self._closing = closing
 
     def opened(self, mesh: Mesh, geometry: Geometry, before: int) -> Sizes | None:
-        sizes = Sizes(geometry, mesh.banks[_L1].unit, whole=not before)
+        sizes = Sizes(geometry, mesh.banks[_L1].unit, complete=not before)
         if mesh.mesh_id != NO_MESH_ID:
             sizes.has_bank(_DRAM, mesh.dram_base, mesh.banks[_DRAM].size)
             sizes.has_bank(_L1, mesh.l1_base, mesh.banks[_L1].size)

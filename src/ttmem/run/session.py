@@ -54,8 +54,8 @@ class Session:
 
     def __init__(self, warn: Callable[[str], None], record: str | None = None) -> None:
         self.clock = Clock()
-        self.whole = TotalWithContents()
-        self.ledger = Ledger(whole=self.whole, failure_observer=self._failed)
+        self.all_chips = TotalWithContents()
+        self.ledger = Ledger(all_chips=self.all_chips, failure_observer=self._failed)
         sink = Sink(self.ledger, now=self.clock.now, warn=warn)
         self._recording = None if record is None else Recorder(record, sink, warn)
         self.agents: list[AgentListener] = []
@@ -103,8 +103,10 @@ class Session:
         self.rings.end()
 
     def at_peak(self) -> list[Allocation]:
-        """Everything that was live when the buffers of all chips together were largest."""
-        return [allocation for allocation in self.whole.allocations(self.ledger.allocations()) if counts(allocation)]
+        """Everything that was live when the buffers of all chips together were most."""
+        return [
+            allocation for allocation in self.all_chips.allocations(self.ledger.allocations()) if counts(allocation)
+        ]
 
     def left(self) -> list[Allocation]:
         """What each process held when it began to close its devices, or when it ended."""

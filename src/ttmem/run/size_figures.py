@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ttmem.account.call_sites import line_of, short
+from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Chip
 from ttmem.account.size_extremes import Sizes
 from ttmem.analyze.sizing import BankFreeSpace, Figures, SizingLine, advise
+from ttmem.documents.common_text import short_line
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.run.agent_listener import AgentListener
 from ttmem.wire.agent_ring import Ring
@@ -37,7 +38,7 @@ def _merged(agent: AgentListener) -> list[Sizes]:
     """The sizes of complete accounts. Chips that were opened again with the same sizes are one entry."""
     found: dict[tuple[object, ...], Sizes] = {}
     for sizes in agent.sizes:
-        if sizes.whole and not agent.lost:
+        if sizes.complete and not agent.lost:
             found.setdefault((sizes.numbers, sizes.geometry), Sizes(sizes.geometry, sizes.unit)).merge(sizes)
     return list(found.values())
 
@@ -73,4 +74,4 @@ def _name(ring: Ring, blob: int) -> str | None:
         cause = ring.cause(blob)
     except ValueError:  # the memory is closed
         return None
-    return " ".join(filter(None, (cause.tag, short(line_of(cause.stack))))) or None
+    return " ".join(filter(None, (cause.tag, short_line(line_of(cause.stack))))) or None

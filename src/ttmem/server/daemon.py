@@ -30,7 +30,7 @@ from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import Pool
 from ttmem.model.printable import printable
 from ttmem.model.units import human
-from ttmem.recording.output_files import write_whole
+from ttmem.recording.output_files import write_atomically
 from ttmem.recording.recorder import Recorder
 from ttmem.server.current_snapshot import AccountSnapshots, CurrentSnapshot
 from ttmem.server.dumps import Dumps
@@ -306,7 +306,7 @@ class Server:
     def _write_pid(self) -> None:
         path = beside(self.options.socket, ".pid")
         try:
-            write_whole(path, f"{os.getpid()}\n")
+            write_atomically(path, f"{os.getpid()}\n")
         except OSError as error:
             self.warn(f"cannot write {path}: {error.strerror}; going on without it")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ttmem.account.call_sites import short
+from ttmem.documents.common_text import short_line
 from ttmem.model.printable import printable, printable_data
 from ttmem.model.units import human
 
@@ -33,7 +33,7 @@ def rows(breakdown: Iterable[Json], by: str) -> Iterator[str]:
     """A line for each row, and for stacks one for each further frame."""
     for row in breakdown:
         key = row[by] and str(row[by])
-        frames = key.split("\n") if by == "stack" and key else [short(key) if by == "line" else key]
+        frames = key.split("\n") if by == "stack" and key else [short_line(key) if by == "line" else key]
         first, *rest = (frame and printable(frame) for frame in frames)
         sizes = printable_data(row["kinds"]).items()
         kinds = ", ".join(f"{kind} {human(size)}" for kind, size in sizes if by != "kind")

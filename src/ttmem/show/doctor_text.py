@@ -1,47 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings of the doctor as text: problems first and in full, the rest in a line each, then one verdict to grep for."""
+"""The doctor's document as text: problems first and in full, one line for each other finding, then the verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
-from ttmem.doctor.checks import verdict
-from ttmem.doctor.findings import LEVELS, Finding
 from ttmem.model.printable import printable
 
-_PROBLEMS = LEVELS[:2]
+_PROBLEMS = ("broken", "warning")
+
+Json = dict[str, Any]
 
 
-def render(found: Sequence[Finding], *, verbose: bool = False) -> str:
-    """``verbose`` shows in full what is fine, too."""
+def render(document: Json, *, verbose: bool = False) -> str:
+    """The text of a document with schema "ttmem.doctor/1"; ``verbose`` shows all findings in full."""
+    found = document["findings"]
     lines: list[str] = []
     for level in _PROBLEMS:
         for finding in found:
-            if finding.level == level:
+            if finding["level"] == level:
                 lines += [*_in_full(finding), ""]
-    rest = [finding for finding in found if finding.level not in _PROBLEMS]
+    rest = [finding for finding in found if finding["level"] not in _PROBLEMS]
     for finding in rest:
         lines += [*_in_full(finding), ""] if verbose else [_in_short(finding)]
     if rest and not verbose:
         lines.append("")
-    return "\n".join([*map(printable, lines), verdict_line(found)])
+    return "\n".join([*map(printable, lines), verdict_line(document["verdict"])])
 
 
-def verdict_line(found: Sequence[Finding]) -> str:
-    counts = verdict(found)
+def verdict_line(counts: Json) -> str:
+    """How many findings there are of each level, in one line."""
     warnings = f"{counts['warning']} warning{'' if counts['warning'] == 1 else 's'}"
     missed = f", {counts['unknown']} not looked at" if counts["unknown"] else ""
     return f"ttmem doctor: {counts['broken']} broken, {warnings}, {counts['ok']} fine{missed}"
 
 
-def _in_full(finding: Finding) -> list[str]:
+def _in_full(finding: Json) -> list[str]:
     lines = [
-        f"{finding.level.upper():<8} {finding.check}",
-        f"    looked at: {finding.looked_at}",
-        f"    found:     {finding.found}",
+        f"{finding['level'].upper():<8} {finding['check']}",
+        f"    looked at: {finding['looked_at']}",
+        f"    found:     {finding['found']}",
     ]
-    return lines if finding.todo is None else [*lines, f"    to do:     {finding.todo}"]
+    return lines if finding["todo"] is None else [*lines, f"    to do:     {finding['todo']}"]
 
 
-def _in_short(finding: Finding) -> str:
-    return f"{finding.level:<8} {finding.check:<18} {finding.found}"
+def _in_short(finding: Json) -> str:
+    return f"{finding['level']:<8} {finding['check']:<18} {finding['found']}"

@@ -1,34 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts on refusals as text: what happened, why, who is there, what would do, and one line to grep for."""
+"""Explanations of failed allocations as text: what happened, why, who holds the memory, what would help."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
-from ttmem.analyze.verdicts import Verdict
-from ttmem.documents.explanation_text import headline, sentences
 from ttmem.show.text import BOLD, Style, wrap
 
-_HEADING = 14
+_HEADING_COLUMNS = 14
+
+Json = dict[str, Any]
 
 
-def render(found: Sequence[tuple[str, Verdict]], failures: int, style: Style) -> str:
-    """Verdicts, each with where it was found, and how many different failures there were."""
+def render(document: Json, style: Style) -> str:
+    """A document with at least one explanation; the last line is a summary to search for."""
     lines: list[str] = []
-    for place, verdict in found:
-        lines += [*block(place, verdict, style), ""]
-    rest = "" if len(found) == failures else f", {failures - len(found)} not shown (--all shows them)"
+    explained, failures = document["explained"], document["failures"]
+    for one in explained:
+        lines += [*block(one["where"], one, style), ""]
+    rest = "" if len(explained) == failures else f", {failures - len(explained)} not shown (--all shows them)"
     counted = f"{failures} failure{'' if failures == 1 else 's'}"
-    return "\n".join([*lines, f"ttmem explain: {counted}{rest}; {style.clean(headline(found[-1][1]))}"])
+    return "\n".join([*lines, f"ttmem explain: {counted}{rest}; {style.clean(explained[-1]['headline'])}"])
 
 
-def block(place: str, verdict: Verdict, style: Style) -> list[str]:
+def block(where: str, verdict: Json, style: Style) -> list[str]:
     """One verdict."""
-    lines = wrap(style.clean(f"{place}: {headline(verdict)}" if place else headline(verdict)), style)
+    headline = verdict["headline"]
+    lines = wrap(style.clean(f"{where}: {headline}" if where else headline), style)
     lines = [style.paint(line, BOLD) for line in lines]
-    for heading, texts in sentences(verdict):
-        mark = "- " if len(texts) > 1 else ""
-        for number, text in enumerate(texts):
-            first = f"  {heading if not number else '':<{_HEADING}}{mark}"
+    for section in verdict["sections"]:
+        mark = "- " if len(section["lines"]) > 1 else ""
+        for number, text in enumerate(section["lines"]):
+            first = f"  {section['heading'] if not number else '':<{_HEADING_COLUMNS}}{mark}"
             lines += wrap(style.clean(text), style, " " * len(first), first)
     return lines

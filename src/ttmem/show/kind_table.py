@@ -33,7 +33,7 @@ _WORDS = {
 }
 
 
-def breakdowns(snapshot: Json, names: Names, style: Style, whole: bool) -> list[str]:
+def breakdowns(snapshot: Json, names: Names, style: Style, in_full: bool) -> list[str]:
     """All breakdowns, each once with the names of all chips it is true of: replicas of a model are many and equal."""
     counted: dict[str, int] = {}  # by chip, the bytes that only tt-metal's own counters know of
     for process in snapshot["processes"]:
@@ -45,7 +45,7 @@ def breakdowns(snapshot: Json, names: Names, style: Style, whole: bool) -> list[
         groups.setdefault(tuple(_breakdown(chip, counted.get(chip["chip"]), style)), []).append(chip)
     shown = [(text, chips) for text, chips in groups.items() if text]
     left_out = 0
-    if len(shown) > _MOST and not whole:
+    if len(shown) > _MOST and not in_full:
         shown.sort(key=lambda group: -max(_fullness(chip) for chip in group[1]))
         left_out = sum(len(chips) for _, chips in shown[_MOST:])
         shown = sorted(shown[:_MOST], key=lambda group: names.order(group[1][0]["chip"]))
@@ -175,11 +175,11 @@ def _cached(size: int | None, capacity: int | None) -> str:
     return "held by all cached programs, which share L1 in time" if over else ""
 
 
-def _asked(buffers: Json, whole: Json) -> list[str]:
+def _asked(buffers: Json, pool: Json) -> list[str]:
     """A tile in one bank costs all banks as much. What was taken may be known of one process and not of another."""
     if human(buffers["reserved"]) in (human(None), human(buffers["used"])):
         return []
-    known = "" if whole["reserved"] is not None else "as far as that is known "
+    known = "" if pool["reserved"] is not None else "as far as that is known "
     return [f"{known}taken for {human(buffers['used'])} asked for"]
 
 
@@ -203,9 +203,9 @@ def _of_l1(l1: Json) -> str:
     absent = sum(size - parts[kind] for kind, size in held.items())
     said = []
     if absent > 0 and l1["at_once"] is not None:
-        whole = l1["at_once"] + absent
-        highest = f" ({_peak(peak, whole)})" if peak is not None else ""
-        said.append(f"{human(whole)}{highest} with all cached programs")
+        total = l1["at_once"] + absent
+        highest = f" ({_peak(peak, total)})" if peak is not None else ""
+        said.append(f"{human(total)}{highest} with all cached programs")
     elif peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has one
         over = l1["capacity"] is not None and peak > l1["capacity"]
         said.append(_peak(peak, l1["at_once"]) + (" with all cached programs" if over else ""))

@@ -1,128 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tt-metal's memory reports as data, schema "ttmem.reports/1", and as text, beside what a server tracks."""
+"""tt-metal's memory reports as text: a table for each report, and how much of it a server tracks."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ttmem.ingest.clock import rfc3339
-from ttmem.model.kinds import KINDS, Kind
-from ttmem.model.printable import printable, printable_data
-from ttmem.model.uncertain_reasons import counts_text
+from ttmem.model.kinds import Kind
+from ttmem.model.printable import printable_data
 from ttmem.model.units import complete, human
-from ttmem.sources import memory_reports
-from ttmem.sources.memory_reports import Amounts, Memory, MemoryReport, Reports, State
 
-SCHEMA = "ttmem.reports/1"
 _BLOCKS_SHOWN = 5
 _PROGRAMS_SHOWN = 20
+_PROGRAM_COLUMNS = (Kind.DRAM.label, Kind.L1.label, Kind.L1_SMALL.label)
 
 Json = dict[str, Any]
-
-
-def document(found: Reports, folder: str, now: float, snapshot: Json | None, why_none: str = "") -> Json:
-    """Everything in a folder. ``snapshot`` is a server's snapshot, or None, and ``why_none`` the reason."""
-    amounts, doubt = tracked(snapshot) if snapshot is not None else ({}, why_none)
-    return {
-        "schema": SCHEMA,
-        "time": rfc3339(now),
-        "folder": printable(folder),
-        "reports": [_report(report, now, amounts) for report in found.reports],
-        "missing": [kind.label for kind in KINDS if kind not in memory_reports.KINDS],
-        "incomparable": doubt,
-        "problems": list(found.problems),
-    }
-
-
-def tracked(snapshot: Json) -> tuple[dict[Kind, int | None], str | None]:
-    """What a server knows the allocator took, by kind, if a report can only be of that; else why it may not be.
-
-    A report names neither its chip nor its process. With one process a chip, and the same amounts on all chips (as on
-    a mesh, in lock step), it does not matter which it is of.
-    """
-    processes = [process for process in snapshot["processes"] if process["state"] == "tracked"]
-    chip_ids = [share["chip"] for process in processes for share in process["chips"]]
-    if not chip_ids:
-        return {}, "the server tracks no process with a chip now"
-    if len(set(chip_ids)) < len(chip_ids):
-        return {}, "several processes hold memory of one chip, and a report does not say whose it is"
-    uncertain = [one for process in processes for one in process["uncertain"]]
-    if uncertain:
-        return {}, f"what the server tracks is uncertain, the agent counted {counts_text(uncertain)}"
-    found = [_reserved(chip["memory"]) for chip in snapshot["chips"] if chip["chip"] in chip_ids]
-    if any(amounts != found[0] for amounts in found):
-        return {}, "the server tracks chips with different amounts, and a report does not say which it is of"
-    return found[0], None
-
-
-def _reserved(memory: Json) -> dict[Kind, int | None]:
-    """As a report counts: without trace buffers, which are part of DRAM, and with L1_SMALL by itself."""
-    dram, l1 = memory["dram"], memory["l1"]
-    return {
-        Kind.DRAM: _taken(dram["used"], dram["reserved"], dram["trace"]["reserved"]),
-        Kind.L1: _taken(l1["buffers"], l1["reserved"], l1["small"]["reserved"]),
-        Kind.L1_SMALL: _taken(l1["small"]["used"], l1["small"]["reserved"]),
-    }
-
-
-def _taken(used: int | None, reserved: int | None, other: int | None = None) -> int | None:
-    """The reserved bytes without those of the other kind; where nothing is used, nothing is reserved."""
-    if reserved is None:
-        return None if used else used
-    return reserved - (other or 0)
-
-
-def completeness(ours: int | None, theirs: int | None) -> float | None:
-    """What is tracked by what was reported; above 1, more was allocated since. None if there is nothing to compare.
-
-    >>> completeness(96, 128), completeness(0, 0), completeness(1, 0), completeness(None, 128)
-    (0.75, 1.0, None, None)
-    """
-    if ours is None or theirs is None:
-        return None
-    return ours / theirs if theirs else None if ours else 1.0
-
-
-def _report(report: MemoryReport, now: float, amounts: dict[Kind, int | None]) -> Json:
-    dump = next((state for state in report.states if state.program is None), None)
-    return {
-        "prefix": report.prefix,
-        "files": [
-            {"name": file.name, "modified": rfc3339(file.modified), "age_s": round(max(0.0, now - file.modified), 3)}
-            for file in report.files
-        ],
-        "states": [_state(state) for state in report.states],
-        "completeness": {memory.kind.label: _compared(memory, amounts) for memory in dump.memories} if dump else None,
-    }
-
-
-def _compared(memory: Memory, amounts: dict[Kind, int | None]) -> Json:
-    ours = amounts.get(memory.kind)
-    theirs = memory.all_banks.allocated if memory.all_banks is not None else None
-    return {"tracked": ours, "reported": theirs, "share": completeness(ours, theirs)}
-
-
-def _state(state: State) -> Json:
-    return {
-        "program": state.program,
-        "memory": {memory.kind.label: _memory(memory) for memory in state.memories},
-        "l1_space": None if state.l1_space is None else state.l1_space._asdict(),
-    }
-
-
-def _memory(memory: Memory) -> Json:
-    amounts = memory.per_bank or memory.all_banks
-    return {
-        "banks": memory.banks,
-        "per_bank": _amounts(memory.per_bank),
-        "all_banks": _amounts(memory.all_banks),
-        "fragmentation": amounts.fragmentation if amounts is not None else None,
-        "blocks": None if memory.blocks is None else [block._asdict() for block in memory.blocks],
-    }
-
-
-def _amounts(amounts: Amounts | None) -> Json | None:
-    return None if amounts is None else amounts._asdict()
 
 
 def render(data: Json) -> str:
@@ -203,7 +94,7 @@ def _render_programs(states: list[Json]) -> list[str]:
     if len(states) > _PROGRAMS_SHOWN:
         lines.append(f"  and {len(states) - _PROGRAMS_SHOWN} before; --json has them all")
     for state in states[-_PROGRAMS_SHOWN:]:
-        dram, l1, small = (_allocated(state["memory"].get(kind.label)) for kind in memory_reports.KINDS)
+        dram, l1, small = (_allocated(state["memory"].get(kind)) for kind in _PROGRAM_COLUMNS)
         largest = human(state["l1_space"]["largest_free"] if state["l1_space"] else None)
         lines.append(f"  {state['program']:<10}{dram:>16}{l1:>16}{small:>12}{largest:>18}")
     return [*lines, "  allocated: when the program was compiled, in all banks; largest free: in each bank"]

@@ -27,8 +27,8 @@ _SUMS_FROM = 80  # columns
 _ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may be made of all chips at once
 
 
-def render(snapshot: Json, style: Style | None = None, *, whole: bool = False) -> str:
-    """The whole screen; ``whole`` if also what differs on many chips is to be shown."""
+def render(snapshot: Json, style: Style | None = None, *, in_full: bool = False) -> str:
+    """The screen; ``in_full`` shows the breakdown of every chip, however many they are."""
     style = style or Style()
     snapshot = style.clean(snapshot)
     chips = snapshot["chips"]
@@ -40,11 +40,11 @@ def render(snapshot: Json, style: Style | None = None, *, whole: bool = False) -
     else:
         lines += wrap(_no_chip(snapshot), style)
     lines += ["", *process_table(snapshot["processes"], chips, names, style, nobody(snapshot))]
-    if not whole and style.width >= _SUMS_FROM and _has_sums(snapshot):
+    if not in_full and style.width >= _SUMS_FROM and _has_sums(snapshot):
         from ttmem.show.totals_table import sums_table  # few machines need it
 
         lines += ["", *sums_table(snapshot, names, style)]
-    lines += breakdowns(snapshot, names, style, whole)
+    lines += breakdowns(snapshot, names, style, in_full)
     lines += ["", *_footer(snapshot, names, style)]
     return "\n".join(fit_line(line.rstrip(), style.width) for line in lines).rstrip("\n")
 

@@ -1,50 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent would see with a ttnn, as text and as data: kinds of memory first, then hook by hook."""
+"""What the agent would track with a ttnn wheel, as text: kinds of memory first, then function by function."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ttmem.doctor.hook_coverage import IN_ITS_STEAD, MISSING, THERE, UNSEEN, Coverage
 from ttmem.model.printable import printable
 
-SCHEMA = "ttmem.wheel/1"
 _ROLES = {"hook": "the agent stands in for", "call": "the agent calls"}
-_WORDS = {
-    THERE: "there",
-    IN_ITS_STEAD: "not there, as in older versions; another way is checked when a program starts",
-    MISSING: "MISSING",
-    UNSEEN: "there, but not called by the library itself in a way that can be seen",
+_STATES = {
+    "there": "there",
+    "stood in for": "not there, as in older versions; another way is checked when a program starts",
+    "missing": "MISSING",
+    "not called": "there, but not called by the library itself in a way that can be seen",
 }
 
+Json = dict[str, Any]
 
-def render(coverage: Coverage, *, verbose: bool = False) -> str:
-    """``verbose`` adds the functions' symbols."""
-    lines = [coverage.library]
-    for kinds in coverage.kinds:
-        state = "tracked" if kinds.reason is None else f"NOT TRACKED: {kinds.reason}"
-        lines.append(f"  {kinds.what:<18} {state}")
-    for what, lacks in coverage.unknown.items():
+
+def render(document: Json, *, verbose: bool = False) -> str:
+    """The text of a document with schema "ttmem.wheel/1"; ``verbose`` adds the functions' symbols."""
+    lines = [document["library"]]
+    for kinds in document["kinds"]:
+        state = "tracked" if kinds["tracked"] else f"NOT TRACKED: {kinds['reason']}"
+        lines.append(f"  {kinds['what']:<18} {state}")
+    for what, lacks in document["unknown"].items():
         lines.append(f"  not known: {what} (no {', '.join(lacks)})")
-    for role, words in _ROLES.items():
-        lines += ["", f"  {words}"]
-        for function in coverage.functions:
-            if function.role == role:
-                lines.append(f"    {function.name:<22} {_WORDS[function.state]}")
-                lines += [f"    {'':<22} {function.symbol}"] * verbose
-    return "\n".join(map(printable, [*lines, "", verdict_line(coverage)]))
+    for role, title in _ROLES.items():
+        lines += ["", f"  {title}"]
+        for function in document["functions"]:
+            if function["role"] == role:
+                lines.append(f"    {function['name']:<22} {_STATES[function['state']]}")
+                lines += [f"    {'':<22} {function['symbol']}"] * verbose
+    return "\n".join(map(printable, [*lines, "", verdict_line(document)]))
 
 
-def verdict_line(coverage: Coverage) -> str:
-    tracked = ", ".join(coverage.tracked) or "nothing"
-    return f"ttmem doctor --wheel: {len(coverage.tracked)} of {len(coverage.kinds)} tracked: {tracked}"
-
-
-def data(coverage: Coverage) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "library": coverage.library,
-        "kinds": [{"what": what, "tracked": reason is None, "reason": reason} for what, reason in coverage.kinds],
-        "unknown": coverage.unknown,
-        "functions": [function._asdict() for function in coverage.functions],
-    }
+def verdict_line(document: Json) -> str:
+    """How many kinds of memory are tracked, in one line."""
+    tracked = [kinds["what"] for kinds in document["kinds"] if kinds["tracked"]]
+    return (
+        f"ttmem doctor --wheel: {len(tracked)} of {len(document['kinds'])} tracked: {', '.join(tracked) or 'nothing'}"
+    )

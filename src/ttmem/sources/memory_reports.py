@@ -177,8 +177,8 @@ def _memory(kind: Kind, bank: Amounts | None, section: _Section | None) -> Memor
 
 def _of_one_moment(memory: Memory, space: L1Space | None) -> bool:
     """Could the files have been written together? A kind that has no region (L1_SMALL) has no banks and only zeros."""
-    bank, whole = memory.per_bank, memory.all_banks
-    if bank is not None and whole is not None and memory.banks is None and (any(bank[:3]) or any(whole[:3])):
+    bank, all_banks = memory.per_bank, memory.all_banks
+    if bank is not None and all_banks is not None and memory.banks is None and (any(bank[:3]) or any(all_banks[:3])):
         return False
     return space is None or bank is None or memory.kind is not Kind.L1 or space.largest_free == bank.largest_free
 

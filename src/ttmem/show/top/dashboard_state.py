@@ -29,7 +29,7 @@ class Model:
         self.readonly = readonly
         self._hidden = hidden  # pid that is no part of the snapshot: our own
         self.past = ChipHistory()
-        self._whole: Json | None = None  # the snapshot before chips were picked
+        self._unfiltered: Json | None = None  # the snapshot before chips were picked
         self.snapshot: Json | None = None
         self.trouble: str | None = None  # why the snapshot is old, or comes from the machine alone
         self.now = 0.0  # monotonic, when the snapshot was made
@@ -46,7 +46,7 @@ class Model:
         self.past.add(time, snapshot, self.interval)
         if self.paused and self.snapshot is not None:
             return
-        self._whole, self.now, self.until = snapshot, now, self.past.newest
+        self._unfiltered, self.now, self.until = snapshot, now, self.past.newest
         self._pick()
 
     def hear(self, answers: dict[str, Answer], wanted: list[str], now: float) -> None:
@@ -64,11 +64,11 @@ class Model:
     def pick(self, wanted: tuple[str, ...]) -> None:
         """Show these chips only, or all of them."""
         self.wanted = wanted
-        if self._whole is not None:
+        if self._unfiltered is not None:
             self._pick()
 
     def _pick(self) -> None:
-        snapshot = self._whole or {}
+        snapshot = self._unfiltered or {}
         if self._hidden is not None and any(process["pid"] == self._hidden for process in snapshot["processes"]):
             others = [process for process in snapshot["processes"] if process["pid"] != self._hidden]
             snapshot = {**snapshot, "processes": others}

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ttmem.recording.output_files import write_whole
+from ttmem.recording.output_files import write_atomically
 
 
 def default_path(env: Mapping[str, str] = os.environ) -> str:
@@ -60,7 +60,7 @@ class Settings:
             return
         try:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-            write_whole(self._path, json.dumps(self._values, indent=1, sort_keys=True))
+            write_atomically(self._path, json.dumps(self._values, indent=1, sort_keys=True))
         except OSError as error:
             self._writable = False
             self.trouble = f"{self._path}: {error.strerror}; what you choose is not remembered"

@@ -28,27 +28,27 @@ _LOOK = 0.2  # seconds after which a host is asked again
 class Host(Protocol):
     """A program that runs the dashboard as a part of itself."""
 
-    def over(self) -> bool:
-        """Shall it end?"""
+    def has_ended(self) -> bool:
+        """Should the dashboard end?"""
 
-    def says(self) -> str:
-        """What to show below, where there is nothing more important."""
+    def status(self) -> str:
+        """A sentence for the last line, shown if there is no other message."""
 
 
 class _Guest(Top):
     """A dashboard with a host."""
 
     host: Host
-    _said: str | None = None
+    _shown_status: str | None = None
 
     def on_mount(self) -> None:  # Textual calls that of the base class as well
         self.set_interval(_LOOK, self._ask_host)
 
     def _ask_host(self) -> None:
         model = self._dashboard.model
-        if model.message in (None, self._said):
-            model.message = self._said = self.host.says()
-        if self.host.over():
+        if model.message in (None, self._shown_status):
+            model.message = self._shown_status = self.host.status()
+        if self.host.has_ended():
             self.exit()
 
 
@@ -88,6 +88,6 @@ def start(
     # Pictures are trees, freed as soon as the next one is there: it is not worth much time to look for cycles in them.
     gc.set_threshold(50_000, 20, 100)
     app.run()
-    if host is not None and not (app.return_code or dashboard.done or host.over()):
+    if host is not None and not (app.return_code or dashboard.done or host.has_ended()):
         return 128 + signal.SIGTERM  # neither the user nor the host: a signal, or the terminal is gone
     return app.return_code or 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from ttmem.account.call_sites import short
+from ttmem.documents.common_text import short_line
 from ttmem.model.units import human
 from ttmem.show.breakdown_table import NONE, WORDS
 from ttmem.show.text import Style
@@ -52,7 +52,7 @@ class BreakdownList:
 
     def rows(self, by: str, size: Size, signs: Characters, style: Style) -> list[Row]:
         """The head of the list and as much of it as fits."""
-        whole = (self._answer["bytes"] if self._answer else 0) or 1
+        total = (self._answer["bytes"] if self._answer else 0) or 1
         self.seen = self.cursor.look([row[by] for row in self.shown], max(1, size.height - 1))
         columns = [
             Column("bytes", "BYTES", 9, 10, 0, right=True),
@@ -65,14 +65,14 @@ class BreakdownList:
         placed = arrange([column for column in columns if by != "kind" or column.name != "kinds"], size.width)
         out = [heading(placed, size.width, signs, "bytes", True)]
         for place in self.seen:
-            texts = self._texts(self.shown[place], by, whole, style)
+            texts = self._texts(self.shown[place], by, total, style)
             row = line([texts[one.column.name] for one in placed], placed, size.width, style)
             out.append(chosen(row) if place == self.cursor.place else row)
         return out
 
-    def _texts(self, row: Json, by: str, whole: int, style: Style) -> dict[str, tuple[str, str]]:
-        key = short(row[by]) if by == "line" else row[by]
-        part = row["bytes"] / whole
+    def _texts(self, row: Json, by: str, total: int, style: Style) -> dict[str, tuple[str, str]]:
+        key = short_line(row[by]) if by == "line" else row[by]
+        part = row["bytes"] / total
         bar = FineBars(ascii=style.ascii).bar(part, _BAR)[0].rstrip("░.") or ("#" if part else "")
         largest = max(row["kinds"], key=row["kinds"].__getitem__, default="")
         kinds = ", ".join(f"{kind} {human(size)}" for kind, size in row["kinds"].items())

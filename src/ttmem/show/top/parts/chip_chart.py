@@ -164,7 +164,7 @@ class ChipPainter:
         drawn = [(quantity, now[quantity.name], self._columns(chip, quantity.name, count)) for quantity in quantities]
 
         def make() -> list[Row]:
-            sizes = [f"  {short_size(used)}/{short_size(whole)}" for used, whole in _sizes(chip, quantities, now)]
+            sizes = [f"  {short_size(used)}/{short_size(capacity)}" for used, capacity in _sizes(chip, quantities, now)]
             room = size.width - width_of([(name, ""), *((text, "") for text in sizes)])
             head: Row = [(name, self._look(chip))]
             if room >= 0:
@@ -172,7 +172,7 @@ class ChipPainter:
             return [fitted(head, size.width), *(self._spark(chip, *one, count, letters) for one in drawn)]
 
         # Of many chips most have nothing new at most ticks.
-        lines = [(value, _whole(chip, one.name), plot.newest(columns)) for one, value, columns in drawn]
+        lines = [(value, _reference(chip, one.name), plot.newest(columns)) for one, value, columns in drawn]
         return self._same(chip, "sparks", (name, self._look(chip), quantities, size, self.signs, lines), make)
 
     def _spark(
@@ -227,8 +227,8 @@ def _limit(chip: Json, name: str) -> float | None:
     return now.get(_LIMITS[name]) or None
 
 
-def _whole(chip: Json, name: str) -> float | None:
-    """What it is measured against."""
+def _reference(chip: Json, name: str) -> float | None:
+    """The value that counts as 100 %: the limit of a reading, the capacity of a memory."""
     return _limit(chip, name) if name in _LIMITS else _capacity(chip, name)
 
 
@@ -299,7 +299,7 @@ def _alarm(chip: Json, quantity: Quantity, value: float | None) -> str:
     name = quantity.name
     if name == "aiclk_mhz" or value is None:
         return ""
-    whole = _whole(chip, name)
+    reference = _reference(chip, name)
     warn, bad = (0.9, 1.0) if name in _LIMITS else (0.75, 0.9)
-    part = None if not whole else value / whole
+    part = None if not reference else value / reference
     return "" if part is None else "bad" if part >= bad else "warn" if part >= warn else ""

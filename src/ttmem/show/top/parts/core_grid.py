@@ -54,8 +54,8 @@ def strip(segments: list[Json], size: int, width: int, signs: Characters) -> Row
 
 def snapshot(segments: list[Json], core: Json, data: Json, size: Size, signs: Characters) -> list[Row]:
     """The strip, higher where there is room, and below it the gap between the program and the wall, to scale."""
-    whole = data["l1"]["size"]
-    row = strip(segments, whole, size.width, signs)
+    l1_size = data["l1"]["size"]
+    row = strip(segments, l1_size, size.width, signs)
     high = 3 if size.height >= 24 else 2 if size.height >= 18 else 1
     rows = [row] * high
     headroom, floor = core["headroom"], data["floor"]["address"]
@@ -63,7 +63,7 @@ def snapshot(segments: list[Json], core: Json, data: Json, size: Size, signs: Ch
         return rows
     end = data["l1"]["base"] if core["end"] is None else core["end"]
     low, top = sorted((end, floor))
-    first, last = low * size.width // whole, max(low * size.width // whole + 1, top * size.width // whole - 1)
+    first, last = low * size.width // l1_size, max(low * size.width // l1_size + 1, top * size.width // l1_size - 1)
     what = f" headroom {human(headroom)} " if headroom >= 0 else f" CLASH by {human(-headroom)} "
     left, bar, right = ("<", "-", ">") if signs.ascii else ("├", "─", "┤")
     arrow = left + f"{what:{bar}^{max(0, last - first - 1)}}"[: max(0, last - first - 1)] + right

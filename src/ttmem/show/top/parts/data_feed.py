@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from ttmem.documents import unknown_rows as blank
+from ttmem.documents.local_snapshot import LocalSnapshot, no_account
 from ttmem.model.printable import printable
-from ttmem.show.local_snapshot import LocalSnapshot, no_account
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard_state import Answer
 from ttmem.wire.api_client import ApiError, NoServer, api_paths, get

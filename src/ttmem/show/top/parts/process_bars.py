@@ -58,13 +58,13 @@ def _row(row: Row, kinds: list[tuple[str, int]], pool: str, chip: Json | None, s
     """A bar behind what it is of, its size, and as many of its kinds as there is room for, the largest first."""
     total = sum(size for _, size in kinds)
     capacity: int | None = None if chip is None else chip["memory"][pool]["capacity"]
-    whole = max(total, capacity or 0)
+    full_bar = max(total, capacity or 0)
     width = max(_BAR[0], min(_BAR[1], style.width - width_of(row) - _WORDS))
     done = drawn = 0
     for kind, size in kinds:
         done += size
         # What is neither nothing nor everything is never drawn as such.
-        end = max(1, min(width - (done < whole), round(done / whole * width)))
+        end = max(1, min(width - (done < full_bar), round(done / full_bar * width)))
         full = (_LETTERS | _SMALL).get(kind, "#") if style.ascii else _BLOCKS.get(kind, "█")
         row.append((full * (end - drawn), kind_style(kind)))
         drawn = end

@@ -204,13 +204,13 @@ class ProcessRows:
         if size is None:
             return "- "
         shares = process["chips"]
-        whole = None not in found and len(found) == len(chip_ids)
+        all_known = None not in found and len(found) == len(chip_ids)
         if pool.startswith("peak") and len(found) > 1:
-            return f"{self._mark('<')}{self._size(size)} " if whole else "- "
+            return f"{self._mark('<')}{self._size(size)} " if all_known else "- "
         turns = pool.endswith("l1") and any(
             in_turns(pool, one, self._chips.get(share["chip"]), process["state"]) for one, share in zip(found, shares)
         )
-        return self._size(size) + self._mark("*" if turns else " " if whole else "+")
+        return self._size(size) + self._mark("*" if turns else " " if all_known else "+")
 
     def _part(self, entry: Entry, share: Json) -> Row:
         spans: list[Span] = []

@@ -33,8 +33,8 @@ def duration(seconds: float) -> str:
     >>> duration(30), duration(90), duration(300), duration(3600), duration(86400)
     ('30s', '1m30s', '5m', '1h', '24h')
     """
-    whole = round(seconds)
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    total = round(seconds)
+    hours, minutes, rest = total // 3600, total // 60 % 60, total % 60
     parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
     return "".join(f"{value}{unit}" for value, unit in parts if value) or "0s"
 

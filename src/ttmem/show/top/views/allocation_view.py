@@ -182,8 +182,8 @@ class Allocations:
         events, lost = data["events"], data["lost"]
         found = eventlist.rates(events, time_of(model), data.get("since"))
         each = ", ".join(f"{name} {eventlist.number(rate)}" for name, rate in found[:5])
-        whole = eventlist.number(sum(rate for _, rate in found))
-        head: Row = [(f"{whole} events/s", "bold")]
+        total = eventlist.number(sum(rate for _, rate in found))
+        head: Row = [(f"{total} events/s", "bold")]
         if lost:
             head.append((f"  {lost:,} lost: too many for this screen", "bad"))
         if not self._follower.follows:

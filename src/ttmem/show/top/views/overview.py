@@ -195,7 +195,7 @@ def _side_by_side(left: list[Row], right: list[Row], width: int) -> list[Row]:
 def _details(model: Model, chip: Json, names: Names, style: Style) -> list[Row]:
     """Where the memory of a chip goes, how close its wall is, and who holds it."""
     assert model.snapshot is not None
-    lines = breakdowns({**model.snapshot, "chips": [chip]}, names, style, whole=True)[1:]
+    lines = breakdowns({**model.snapshot, "chips": [chip]}, names, style, in_full=True)[1:]
     if not lines:
         title = f"Chip {names.full(chip['chip']).strip()}"
         nothing = "  nobody reports what is allocated on it"

@@ -98,16 +98,16 @@ class Processes:
         height = min(len(self._entries), max(1, size.height - 3 - panel))
         self._seen = self._cursor.look([entry.key for entry in self._entries], height)
         rows = [status, heading(self._placed, size.width, signs, self.sort, self._down())]
-        scene = ProcessRows(model, names, self._booted, style, self._placed)
+        shown = ProcessRows(model, names, self._booted, style, self._placed)
         for place in self._seen:
-            row = scene.row(self._entries[place])
+            row = shown.row(self._entries[place])
             rows.append(chosen(row) if place == self._cursor.place else row)
-        rows.append([(f" {scene.legend()}", "dim")])
+        rows.append([(f" {shown.legend()}", "dim")])
         process = self._entries[self._cursor.place].process
         if panel:
             notes = (model.snapshot or {}).get("notes", [])
             rows.append(rule(style.clean(title(process)), size.width, signs))
-            rows += details(process, notes, names, scene.now, self._booted, style)
+            rows += details(process, notes, names, shown.now, self._booted, style)
             if len(rows) + 1 < size.height:
                 rows += [[], *bar_rows(process, model.chips, names, style)]
         return finished(rows, size)

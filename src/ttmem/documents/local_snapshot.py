@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine as it shows itself, when no server can be asked or beside what one says."""
+"""A snapshot taken by this process, from the machine alone or merged with a server's account.
+
+Few imports: every start of `ttmem smi` loads this module.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LocalSnapshot:
-    """Looks again and again; ``root`` is another folder for a machine that a test has laid out."""
+    """Takes snapshots one after the other; ``root`` is the folder of a simulated machine."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
@@ -23,7 +26,7 @@ class LocalSnapshot:
         self._joins: dict[str, Any] = {}
 
     def snapshot(self, account: Json, also: Callable[[Json], Json] | None = None) -> Json:
-        """What is seen, merged with an account; ``also`` adds what somebody else has seen."""
+        """The machine now, merged with an account; ``also`` adds what another source shows of the machine."""
         from ttmem.documents.merge import merge
         from ttmem.sources.machine import Machine
 
@@ -37,7 +40,7 @@ class LocalSnapshot:
 
 
 def no_account(state: str, why: str) -> Json:
-    """A snapshot without a server."""
+    """The snapshot of an account that nobody keeps: ``state`` and ``why`` say why there is no server."""
     from ttmem.documents import unknown_rows as blank
 
     now = time.time()
@@ -48,7 +51,7 @@ def no_account(state: str, why: str) -> Json:
 
 
 def takes_events(path: str) -> str | None:
-    """Why a path is no API: it is where a server takes events, and who asks there waits for ever."""
+    """Why a path is not an API, or None: a server that reads events there would never answer a request."""
     from ttmem.wire.endpoint import api_path
 
     if path.endswith(".api.sock") or not os.path.exists(api_path(path)):

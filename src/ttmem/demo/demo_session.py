@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stage for simulated workloads: a server, and the processes that share a workload, all in step."""
+"""A session of the demo: a server, and the processes of a simulated workload, which run step by step."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from ttmem.wire.endpoint import api_path
 _END_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 _ASK_SECONDS = 5.0
-_LONGEST_PATH = 107  # bytes of a Unix socket's
+_MOST_PATH_BYTES = 107  # of a Unix socket
 _PR_SET_PDEATHSIG = 1
 
 
-class StageError(Exception):
-    """The server did not come, or a workload ended as it should not; the text is for the user."""
+class DemoError(Exception):
+    """The server did not start, or a workload failed; the text is for the user."""
 
 
 class Worker:
-    """One process of a workload. It stands still after every step until it is told to go on."""
+    """One process of a workload. After every step it waits for a line on its standard input."""
 
     def __init__(self, command: list[str], env: dict[str, str], chips: Sequence[int]) -> None:
         self.chips = chips
@@ -42,7 +42,7 @@ class Worker:
             command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
             preexec_fn=_end_with_parent,
         )  # fmt: skip
-        self.did = "starting"  # in words, what it did last
+        self.did = "starting"  # a sentence about its last step
         self.launches = 0  # programs that each of its chips has run
         self.held = False
         self.ended = False
@@ -51,8 +51,8 @@ class Worker:
     def pid(self) -> int:
         return self.process.pid
 
-    def listen(self, check: Callable[[], None]) -> None:
-        """Wait for the next step to be done, and look now and then whether that makes sense."""
+    def finish_step(self, check: Callable[[], None]) -> None:
+        """Wait until the current step is done; ``check`` is called now and then, and may raise."""
         assert self.process.stdout is not None
         while not select.select([self.process.stdout], [], [], _LOOK_SECONDS)[0]:
             check()
@@ -63,24 +63,24 @@ class Worker:
         try:
             step = json.loads(line)
         except ValueError:
-            raise StageError(f"the simulated workload said {line.strip()!r}, which is no step") from None
+            raise DemoError(f"the simulated workload wrote {line.strip()!r}, which is no step") from None
         if step.get("applied") is False:
-            raise StageError(f"the server did not apply what process {self.pid} reported in time")
+            raise DemoError(f"the server did not apply what process {self.pid} reported in time")
         self.held = step["held"]
         self.launches = step["launches"]
         if not self.held:
             self.did = step["did"]
 
-    def go_on(self) -> None:
+    def start_step(self) -> None:
         assert self.process.stdin is not None
         try:
             self.process.stdin.write("\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended meanwhile; listening tells how
+            pass  # it has ended meanwhile; finish_step finds out how
 
-    def dismiss(self) -> None:
-        """Let it close its devices and end."""
+    def stop(self) -> None:
+        """Make it close its devices and end; does not wait."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.close()
@@ -92,9 +92,9 @@ class Worker:
         try:
             code = self.process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
-            raise StageError(f"process {self.pid} of the workload does not end") from None
+            raise DemoError(f"process {self.pid} of the workload does not end") from None
         if code > 0:
-            raise StageError(f"the simulated workload failed with exit code {code}: {_last_line(self._errors)}")
+            raise DemoError(f"the simulated workload failed with exit code {code}: {_last_line(self._errors)}")
 
     def wait(self) -> int:
         """Its exit code, or minus the signal that killed it."""
@@ -117,23 +117,23 @@ class DemoSession:
 
     def __init__(self, path: str, folder: str, *, private: bool) -> None:
         self.path = path
-        self.folder = folder  # goes away with the stage
+        self.folder = folder  # removed with the session
         self.private = private  # is the server our own?
         self.driver: Driver | None = None
         self.workers: list[Worker] = []
 
     def check(self) -> None:
-        """Is the server still there?"""
+        """Raise if the server does not answer."""
         try:
             get_json("/health", socket_path=api_path(self.path))
         except ApiError as error:
-            raise StageError(f"the server is gone: {error}") from None
+            raise DemoError(f"the server is gone: {error}") from None
 
     def snapshot(self) -> dict[str, Any]:
         found: dict[str, Any] = get_json("/snapshot", socket_path=api_path(self.path))
         return found
 
-    def cast(self, workload: str, devices: str, parts: int, rounds: int) -> None:
+    def start_workers(self, workload: str, devices: str, parts: int, rounds: int) -> None:
         """Start the processes of a workload."""
         env = {**os.environ, "TTMEM_SOCKET": self.path, "TT_ALLOC_TRACKING_ENABLED": "1"}
         env[VARIABLE] = "0" if self.driver is None else "1"
@@ -143,36 +143,37 @@ class DemoSession:
             self.workers.append(Worker([*command, "--part", str(number), "--parts", str(parts)], env, chips))
 
     @property
-    def acting(self) -> list[Worker]:
-        """Those that live."""
+    def running(self) -> list[Worker]:
+        """Workers that have not ended."""
         return [worker for worker in self.workers if not worker.ended]
 
     @property
     def busy(self) -> list[Worker]:
-        """Those that do not hold yet all they will hold."""
-        return [worker for worker in self.acting if not worker.held]
+        """Workers that have steps left before they hold all they will hold."""
+        return [worker for worker in self.running if not worker.held]
 
-    def beat(self) -> None:
-        """Every busy worker does one step."""
+    def finish_step(self) -> None:
+        """Wait until every busy worker has done its current step."""
         for worker in self.busy:
-            worker.listen(self.check)
+            worker.finish_step(self.check)
         if self.driver is not None:
             self.driver.tick({chip: worker.launches for worker in self.busy for chip in worker.chips})
 
-    def go_on(self) -> None:
+    def start_step(self) -> None:
+        """Make every busy worker begin its next step."""
         for worker in self.busy:
-            worker.go_on()
+            worker.start_step()
 
-    def dismiss(self) -> list[int]:
-        """Let all workers end; their exit codes."""
-        for worker in self.acting:
-            worker.dismiss()
+    def stop_workers(self) -> list[int]:
+        """Stop all workers and wait; returns their exit codes."""
+        for worker in self.running:
+            worker.stop()
         return [worker.wait() for worker in self.workers]
 
 
 @contextmanager
-def stage(path: str | None, machine: str | None = None) -> Iterator[DemoSession]:
-    """A stage on the server of that path, or on a private one if there is none.
+def demo_session(path: str | None, machine: str | None = None) -> Iterator[DemoSession]:
+    """A session with the server at that path, or with a private one if there is none.
 
     A private server sees the telemetry of the chips of ``machine``, if one is named.
     """
@@ -181,8 +182,8 @@ def stage(path: str | None, machine: str | None = None) -> Iterator[DemoSession]
         simulated: str | None = None
         if path is None:
             path = os.path.join(folder, "ttmem.sock")
-            if len(os.fsencode(api_path(path))) > _LONGEST_PATH:
-                raise StageError(f"a socket in {folder} would have too long a path; set TMPDIR to a shorter folder")
+            if len(os.fsencode(api_path(path))) > _MOST_PATH_BYTES:
+                raise DemoError(f"a socket in {folder} would have too long a path; set TMPDIR to a shorter folder")
             if machine is not None and has_driver(machine):
                 simulated = os.path.join(folder, "machine")
             looks = ["--no-machine"] if simulated is None else ["--machine", simulated]
@@ -192,7 +193,7 @@ def stage(path: str | None, machine: str | None = None) -> Iterator[DemoSession]
         try:
             while not _up(path, must=server is None):
                 if server is not None and server.poll() is not None:
-                    raise StageError(f"the server did not start: {_last_line(errors)}")
+                    raise DemoError(f"the server did not start: {_last_line(errors)}")
                 time.sleep(0.02)
             if machine is not None and simulated is not None:
                 # Only now: chips that are there when a server starts are on its account under the driver's name.
@@ -206,7 +207,7 @@ def stage(path: str | None, machine: str | None = None) -> Iterator[DemoSession]
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """Ask it to; one that is stopped or stuck is not asked twice."""
+    """Terminate a server; kill it if it does not end in time."""
     server.terminate()
     try:
         server.wait(_ASK_SECONDS)
@@ -216,7 +217,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Nobody here is of use to anybody if the demo is killed. It must be its main thread that starts them."""
+    """Run in a child: end it if the demo is killed. Only the main thread of the demo may start such a child."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -225,13 +226,13 @@ def _up(path: str, *, must: bool) -> bool:
         get_json("/health", socket_path=api_path(path))
     except NoServer as error:
         if must:
-            raise StageError(str(error)) from None
+            raise DemoError(str(error)) from None
         return False
     except ApiError as error:
-        raise StageError(str(error)) from None
+        raise DemoError(str(error)) from None
     return True
 
 
 def _last_line(errors: IO[str]) -> str:
     errors.seek(0)
-    return (errors.read().strip().splitlines() or ["it said nothing"])[-1]
+    return (errors.read().strip().splitlines() or ["it wrote nothing"])[-1]

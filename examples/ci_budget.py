@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fail a CI job when a model leaks tensors or takes more memory than its budget.
+
+    python examples/ci_budget.py python examples/model.py
+
+`ttmem run` does the work and has an exit code for each verdict; this script adds the figures that a reviewer wants to
+see. Device memory is the same on tt-metal's mock devices, so such a job needs no accelerator.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+
+DRAM_BUDGET, L1_BUDGET = "16MiB", "2MiB"
+VERDICTS = {3: "tensors were left", 4: "over budget", 5: "not seen completely"}
+
+with tempfile.NamedTemporaryFile(suffix=".json") as report:
+    done = subprocess.run(
+        ["ttmem", "run", "--quiet", "--json", report.name, "--fail-on-leak",
+         "--max-dram", DRAM_BUDGET, "--max-l1", L1_BUDGET, "--", *sys.argv[1:]]
+    )  # fmt: skip
+    try:
+        run = json.load(report)
+    except ValueError:
+        sys.exit(f"there is no report; ttmem run ended with exit code {done.returncode}")
+
+for peak in run["peaks"]:
+    if peak.get("pool"):
+        print(f"chip {peak['chip']}: {peak['pool']} at most {peak['bytes']:,} B")
+for operation in run["breakdown"]["op"][:5]:
+    print(f"{operation['bytes']:>12,} B  {operation['op'] or 'no operation'}")
+print("verdict:", VERDICTS.get(done.returncode, f"exit code {done.returncode}" if done.returncode else "within budget"))
+sys.exit(done.returncode)

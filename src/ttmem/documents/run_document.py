@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The document of a run that has ended, schema "ttmem.run/1"; `ttmem run` writes it and makes its text from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ttmem.account.allocations import Allocation
+from ttmem.account.entities import Chip
+from ttmem.account.ledger import Ledger
+from ttmem.analyze import hold_reasons
+from ttmem.analyze.breakdown import Breakdown
+from ttmem.analyze.hold_reasons import Cause
+from ttmem.analyze.sizing import SizingLine
+from ttmem.analyze.verdicts import Verdict
+from ttmem.documents import explanation
+from ttmem.documents import snapshot as snap
+from ttmem.documents.peaks import peaks
+from ttmem.ingest.clock import rfc3339
+from ttmem.model.events import Failed
+from ttmem.model.kinds import KINDS, POOL_OF, Pool
+from ttmem.model.uncertain_reasons import listed
+
+SCHEMA = "ttmem.run/1"
+BREAKDOWNS = ("op", "line", "shape", "kind", "program")  # what the allocations at the peak are summed by
+LEAK = "tensor"  # the cause of an allocation that should have been freed
+
+Json = dict[str, Any]
+
+_CAUSES = {
+    Cause.PROGRAM_CACHE: "program cache",
+    Cause.LIKELY_PROGRAM_CACHE: "program cache, likely",
+    Cause.SYSTEM: "system",
+}
+
+
+class RunFacts(NamedTuple):
+    """What the document is made of. Times are seconds since 1970."""
+
+    command: Sequence[str]
+    host: str
+    exit_code: int
+    started: float
+    ended: float
+    duration: float
+    events: int
+    dropped: int
+    completeness: float | None
+    unseen: Mapping[int, str]  # processes that used a device and did not report: pid and name
+    counters: Mapping[str, int]  # the agent's own
+    ledger: Ledger  # everything that was reported
+    at_peak: Ledger  # what was live at the peak of all buffers
+    peak_time: float  # 0.0 if there was no buffer
+    at_end: Ledger  # what was live when the devices were closed
+    left_known: bool
+    left_earlier: tuple[int, int]  # tensors and bytes that were left when devices were closed before the last time
+    sizing: Iterable[tuple[int, Sequence[Chip], Sequence[SizingLine]]]  # pid, chips of one mesh, advice
+    failed: int
+    failures: Iterable[tuple[float, int, Failed, Verdict]]  # time, pid, the event and what is known of it
+
+
+def cause_of(allocation: Allocation) -> str:
+    """Why an allocation was left, in the words of the document; one that nothing else explains is a tensor."""
+    return _CAUSES.get(hold_reasons.cause_of(allocation), LEAK)
+
+
+def document(facts: RunFacts) -> Json:
+    """The whole document."""
+    left = sorted(facts.at_end.allocations(), key=lambda allocation: (-allocation.size, allocation.born))
+    return {
+        "schema": SCHEMA,
+        "command": list(facts.command),
+        "exit_code": facts.exit_code,
+        "started": facts.started,
+        "ended": facts.ended,
+        "duration_s": facts.duration,
+        "events": facts.events,
+        "dropped": facts.dropped,
+        "completeness": facts.completeness,
+        "uncertain": listed(facts.ledger.uncertain),
+        "unseen": [{"pid": pid, "name": name} for pid, name in sorted(facts.unseen.items())],
+        "trouble": _troubles(facts.ledger),
+        "agent": dict(facts.counters),
+        "anomalies": snap.anomalies(facts.ledger.anomalies),
+        "sizing": [
+            {"pid": pid, "chips": [chip.id for chip in chips], "lines": [line._asdict() for line in lines]}
+            for pid, chips, lines in facts.sizing
+        ],
+        "failed": facts.failed,
+        "failures": [_failure(*failure) for failure in facts.failures],
+        "chips": _chips(facts.ledger, left),
+        "peaks": peaks(facts.ledger),
+        "breakdown": _breakdowns(facts.at_peak),
+        "peak_time": facts.peak_time or None,
+        "peak": _snapshot(facts, facts.at_peak, facts.peak_time or facts.ended),
+        "final": _snapshot(facts, facts.at_end, facts.ended),
+        "left_known": facts.left_known,
+        "left_earlier": {"tensors": facts.left_earlier[0], "bytes": facts.left_earlier[1]},
+        "left": [{**snap.allocation(allocation), "cause": cause_of(allocation)} for allocation in left],
+    }
+
+
+def _troubles(ledger: Ledger) -> list[str]:
+    """What sources could not see, and why."""
+    processes = (*ledger.processes.values(), *ledger.departed)
+    return sorted({source.trouble for p in processes for source in p.sources.values() if source.trouble})
+
+
+def _chips(ledger: Ledger, left: Iterable[Allocation]) -> list[Json]:
+    """Each chip on which anything was allocated, with its peaks and what was left on it."""
+    ends: dict[str, list[Allocation]] = {}
+    for allocation in left:
+        ends.setdefault(allocation.holding.chip.id, []).append(allocation)
+    used = [chip for chip in ledger.chips.values() if any(total.peak.value for total in chip.kinds)]
+    return [_chip(chip, ends.get(chip.id, [])) for chip in used]
+
+
+def _chip(chip: Chip, left: Sequence[Allocation]) -> Json:
+    used, reserved = [0] * len(KINDS), [0] * len(Pool)
+    for allocation in left:
+        used[allocation.kind] += allocation.counted
+        reserved[POOL_OF[allocation.kind]] += allocation.taken or 0
+    geometry = chip.geometry
+    arch = chip.info.arch or (geometry.arch if geometry is not None else None)
+    capacities = {
+        Pool.DRAM: geometry.dram_capacity if geometry is not None else None,
+        Pool.L1: geometry.cores * (geometry.l1_size - geometry.l1_base) if geometry is not None else None,
+    }
+    return {
+        "chip": chip.id,
+        "board": chip.info.board,
+        "arch": arch.label if arch is not None else None,
+        "kinds": {
+            kind.label: {"peak": chip.kinds[kind].peak.value, "end": used[kind]}
+            for kind in KINDS
+            if chip.kinds[kind].peak.value
+        },
+        **{
+            pool.label: {
+                "reserved_peak": chip.pools[pool].reserved_peak,
+                "reserved_end": reserved[pool],
+                "buffer_capacity": capacity,
+            }
+            for pool, capacity in capacities.items()
+        },
+    }
+
+
+def _breakdowns(ledger: Ledger) -> Json:
+    """The allocations of an account, summed in each of the ways that a run can show."""
+    found = {by: Breakdown(by) for by in BREAKDOWNS}
+    for allocation in ledger.allocations():
+        for breakdown in found.values():
+            breakdown.add(allocation)
+    return {by: breakdown.rows() for by, breakdown in found.items()}
+
+
+def _failure(time: float, pid: int, event: Failed, verdict: Verdict) -> Json:
+    return {
+        "time": time,
+        "pid": pid,
+        "text": event.text,
+        "operation": event.tag,
+        "stack": event.stack.split("\n") if event.stack else None,
+        "verdict": explanation.verdict(verdict),
+    }
+
+
+def _snapshot(facts: RunFacts, ledger: Ledger, time: float) -> Json:
+    sources = [{"name": "agent", "state": "ok" if facts.events else "silent", "detail": None}]
+    return snap.take_snapshot(ledger, time=rfc3339(time, 6), host=facts.host, sources=sources)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts on a run: whether it kept its memory budgets and freed its tensors, and the exit code of `ttmem run`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ttmem.model.kinds import Pool
+from ttmem.model.uncertain_reasons import counts_text
+from ttmem.model.units import human
+from ttmem.run.result import RunResult
+
+LEAKED, OVER_BUDGET, NOT_SEEN = 3, 4, 5
+
+
+class Limits(NamedTuple):
+    """What the user asked to be checked; None is no limit."""
+
+    no_leaks: bool = False
+    dram_bytes: int | None = None
+    l1_bytes: int | None = None
+
+
+class Verdicts(NamedTuple):
+    """Sentences, and the exit code: the command's own unless that is 0."""
+
+    lines: list[str]
+    exit_code: int
+
+
+def judge(result: RunResult, limits: Limits) -> Verdicts:
+    """Compare a result with its limits. Nothing is said if no limit was asked for."""
+    budgets = ((Pool.DRAM, limits.dram_bytes), (Pool.L1, limits.l1_bytes))
+    if not limits.no_leaks and all(limit is None for _, limit in budgets):
+        return Verdicts([], result.exit_code)
+    lines, code = [], 0
+    if not result.seen_completely:
+        lines.append("the run was not seen completely")
+        code = NOT_SEEN
+    elif not result.events:
+        lines.append("no device was seen to be opened, so nothing can be said of it")
+        code = NOT_SEEN
+    for pool, limit in budgets:
+        peak = result.reserved_peaks[pool]
+        if limit is not None and peak > limit:
+            lines.append(f"{pool.name} peak {human(peak)} ({peak} B) is over the budget of {human(limit)}")
+            code = OVER_BUDGET
+    if limits.no_leaks and result.leaks:
+        lines.append(f"tensors were left: {result.leaks}, {human(result.leaked_bytes)}")
+        code = LEAKED
+    if result.uncertain:  # so the findings above may be wrong, too
+        lines.append(f"the result is uncertain: the agent counted {counts_text(list(result.uncertain))}")
+        code = NOT_SEEN
+    return Verdicts([f"verdict: {line}" for line in lines], result.exit_code or code)

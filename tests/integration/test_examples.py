@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs in examples/, each run as its first lines say, on the real ttnn with mock devices."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests import machines
+from tests.mock.wheel import ROOT
+from tests.runs import Bench
+from tests.support import PATIENCE, Server, wait_until
+from ttmem.agent import require
+
+EXAMPLES = ROOT / "examples"
+BIN = Path(sys.executable).parent  # of the `ttmem` that is tested
+
+
+@pytest.fixture
+def example(folder: Path) -> Bench:
+    bench = Bench(folder)
+    bench.environment |= {"PYTHONPATH": str(ROOT / "src"), "PATH": f"{BIN}:{os.environ['PATH']}"}
+    return bench
+
+
+def command(bench: Bench, name: str, *arguments: str) -> list[str]:
+    return [bench.python, str(EXAMPLES / name), *arguments]
+
+
+@contextmanager
+def started(words: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A program that is spoken to; it is killed if the test fails."""
+    process = subprocess.Popen(words, env=environment, stdin=-1, stdout=-1, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_all_are_listed_and_tested() -> None:
+    programs = {path.name for path in EXAMPLES.glob("*.py")}
+    page, tests = (EXAMPLES / "README.md").read_text(), Path(__file__).read_text()
+    assert len(programs) == 5
+    assert all(f"[{name}]({name})" in page and f'"{name}"' in tests for name in programs)
+
+
+def test_a_model_under_run(example: Bench) -> None:
+    ran = example.run_command(command(example, "model.py"), options=["--stacks", "--fail-on-leak"])
+    assert (ran.code, ran.out.decode()) == (0, "result: [1, 1, 128, 1024]\n")
+    assert ran.data["dropped"] == 0
+    lines = {row["line"] for row in ran.data["breakdown"]["line"]}
+    assert any("model.py" in (line or "") for line in lines)
+
+
+def test_phases(example: Bench) -> None:
+    ran = example.run_command(command(example, "phases.py"))
+    assert (ran.code, ran.out.decode().splitlines()) == (
+        0,
+        [
+            "DRAM now: 4194304 B",
+            "load: DRAM +2097152 B, L1 buffers at most 0 B",
+            "prefill: DRAM +2097152 B, L1 buffers at most 524288 B",
+            "attention: DRAM +0 B, L1 buffers at most 524288 B",
+        ],
+    )
+
+
+def test_phases_without_ttmem_run_say_what_to_do(example: Bench) -> None:
+    done = subprocess.run(
+        command(example, "phases.py"), env=example.environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 1
+    assert "ttmem run" in done.stderr
+
+
+def test_a_tracker_of_ones_own(folder: Path) -> None:
+    """On a machine with a real chip, which its "device 0" is taken for; no chip is left behind that is none."""
+    machines.n150(folder / "machine")
+    server = Server(folder, "--machine", str(folder / "machine"))
+    try:
+        check_tracker(server)
+    finally:
+        server.stop()
+
+
+def check_tracker(server: Server) -> None:
+    environment = {**os.environ, "TTMEM_SOCKET": server.path, "TT_ALLOC_TRACKING_ENABLED": "1"}
+    with started([sys.executable, str(EXAMPLES / "own_tracker.py")], environment) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "reported; press Enter to end\n"
+        held = server.process_of(process.pid)
+        assert held is not None
+        assert held["chips"][0]["dram"] == (64 << 20) + 7 * (4 << 20)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.wait(PATIENCE) == 0
+        wait_until(lambda: server.process_of(process.pid)["state"] == "exited", "its end")  # type: ignore[index]
+    assert [chip["identity"] for chip in server.snapshot()["chips"]] == ["known"]
+
+
+@pytest.mark.parametrize(("budget", "code", "verdict"), [("16MiB", 0, "within budget"), ("1MiB", 4, "over budget")])
+def test_a_budget_in_ci(example: Bench, folder: Path, budget: str, code: int, verdict: str) -> None:
+    script = folder / "ci_budget.py"
+    script.write_text(
+        (EXAMPLES / "ci_budget.py")
+        .read_text()
+        .replace('DRAM_BUDGET, L1_BUDGET = "16MiB"', f'DRAM_BUDGET, L1_BUDGET = "{budget}"')
+    )
+    done = subprocess.run(
+        [sys.executable, str(script), *command(example, "model.py")],
+        env=example.environment, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[-1]) == (code, f"verdict: {verdict}"), done.stderr
+    assert any(line.endswith(": dram at most 8,388,608 B") for line in lines), lines
+    assert any("ttnn.empty" in line for line in lines)
+
+
+def test_a_service(example: Bench, server: Server) -> None:
+    environment = example.environment | {"TTMEM_SOCKET": server.path, "LD_PRELOAD": str(require())}
+    with started(command(example, "service.py"), environment) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "ready\n"
+        process.stdin.write("first\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "first: [1, 1, 32, 1024] (keeps 0 B of DRAM)\n"
+        wait_until(lambda: (server.process_of(process.pid) or {"chips": []})["chips"], "its account")
+        process.kill()  # what it held is known
+        wait_until(lambda: server.process_of(process.pid)["state"] == "exited", "its death")  # type: ignore[index]
+    held = server.process_of(process.pid)
+    assert held is not None
+    assert held["chips"][0]["dram"] >= 2 << 20
