@@ -11,7 +11,7 @@ from ttmem.account.entities import Source
 from ttmem.ingest.device_numbers import chips_of_visible
 from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
-from ttmem.model.events import Allocated, Claimed, DeviceOpened, Rejected, Sees
+from ttmem.model.events import Allocated, Claimed, DeviceOpened, Event, Rejected, Sees
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import AGENT, BUFFER_KINDS
 from ttmem.model.validation import InvalidValue
@@ -151,35 +151,40 @@ class ClientMessages:
         rest = iter(records)
         while True:
             plain = self._sink.plain(source)
-            record = self._buffers(connection, source, rest, pid) if plain else next(rest, None)
+            record = self._direct(connection, source, rest, pid) if plain else next(rest, None)
             if record is None:
                 return
-            self._record(connection, source, record, size, pid)
+            event = event_of(record)
+            if event is None:
+                self._request(connection, source, record, size)
+            else:
+                self._legacy_event(connection, source, event, record[4], pid)
 
-    def _buffers(self, connection: Connection, source: Source, records: Iterator[Record], pid: int) -> Record | None:
-        """The hot path: buffers straight into the account. Returns the first record that is something else."""
-        ledger, kinds, now = self._sink.ledger, BUFFER_KINDS, self._sink.now()
+    def _direct(self, connection: Connection, source: Source, records: Iterator[Record], pid: int) -> Record | None:
+        """The hot path: buffers straight into the account. Returns the first record that is no event."""
+        sink = self._sink
+        ledger, kinds, now = sink.ledger, BUFFER_KINDS, sink.now()
         allocated, freed = ledger.allocated, ledger.freed
-        with self._sink.direct():
+        with sink.direct():
             for record in records:
                 op, device, length, code, claimed, ident, _ = record
                 if op == _ALLOC and claimed == pid and code < 5:
                     if allocated(now, source, device, kinds[code], ident, length) is None:
+                        sink.refused()
                         self._refused(connection, source, device, length)
                 elif op == _FREE and claimed == pid and code < 5:
                     freed(now, source, device, kinds[code] if code else None, ident, length)
                 else:
-                    return record
+                    event = event_of(record)
+                    if event is None:
+                        return record
+                    self._legacy_event(connection, source, event, claimed, pid)
         return None
 
-    def _record(self, connection: Connection, source: Source, record: Record, size: int, pid: int) -> None:
-        """One record of any type."""
-        event = event_of(record)
-        if event is None:
-            self._request(connection, source, record, size)
-            return
+    def _legacy_event(self, connection: Connection, source: Source, event: Event, claimed: int, pid: int) -> None:
+        """``claimed`` is the pid in the record, ``pid`` that of its sender."""
         sink = self._sink
-        now, claimed = sink.now(), record[4]
+        now = sink.now()
         if claimed != pid and claimed and claimed not in source.process.claimed:
             sink.apply(now, source, Claimed(claimed))
         allocation = sink.apply(now, source, event)
@@ -202,7 +207,6 @@ class ClientMessages:
 
     def _refused(self, connection: Connection, source: Source, device: int, size: int) -> None:
         """An allocation was not counted: report why, once for each connection and cause."""
-        self._sink.refused()
         if source.process.exited is not None:
             return
         if not 0 < size <= self._sink.ledger.limits.size:

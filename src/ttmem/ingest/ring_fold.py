@@ -134,20 +134,22 @@ class RingFold:
                 nanoseconds = newest
             time = nanoseconds * 1e-9 + offset
             if happened == _ALLOCATED:
-                view = views.get(mesh) or self._view(mesh)
+                view = views[mesh] if mesh in views else self._view(mesh)
                 sizes, kind = view.sizes, kinds[code]
                 self._used = True
                 known = extras.get((mesh, code, layout, flags, per_bank, core_count, name))
                 extra = known or self._extra(view, Record._make(record))
-                ident = 0 if program else slot + 1 & _IDENT_MASK
-                if sizes is not None:
-                    if program:
-                        if code in _IN_L1 and not flags & SHARED:
-                            sizes.placed(program, address + per_bank)
-                    elif flags & PER_CORE:
-                        self._took_per_core(view)
-                    else:
-                        sizes.took(code, address, per_bank, name)
+                if program:
+                    ident = 0
+                    if sizes is not None and code in _IN_L1 and not flags & SHARED:
+                        sizes.placed(program, address + per_bank)
+                else:
+                    ident = slot + 1 & _IDENT_MASK
+                    if sizes is not None:
+                        if flags & PER_CORE:
+                            self._took_per_core(view)
+                        else:
+                            sizes.took(code, address, per_bank, name)
                 if allocated is not None:
                     for number in view.numbers:
                         allocated(time, source, number, kind, address, size, program, 0, extra, ident)
@@ -155,7 +157,7 @@ class RingFold:
                     for number in view.numbers:
                         yield time, Allocated(number, kind, address, size, program, 0, extra, ident)
             elif happened == _FREED:
-                view = views.get(mesh) or self._view(mesh)
+                view = views[mesh] if mesh in views else self._view(mesh)
                 sizes, kind = view.sizes, kinds[code]
                 if program:
                     ident, allocator, mask = 0, 0, self.ring.mask(cores)
@@ -172,7 +174,7 @@ class RingFold:
                     for number in view.numbers:
                         yield time, Freed(number, kind, address, size, program, allocator, mask, ident)
             elif happened == _RUN:
-                view = views.get(mesh) or self._view(mesh)
+                view = views[mesh] if mesh in views else self._view(mesh)
                 if view.sizes is not None:
                     view.sizes.ran(program)
                 for number in view.numbers:

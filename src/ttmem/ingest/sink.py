@@ -40,7 +40,7 @@ class Sink:
         self._log = log
         self._observers: tuple[Observer, ...] = ()
         self._reported: set[tuple[str, str]] = set()  # failures of observers
-        self._refused = 0  # allocations that the account did not count
+        self._noted = 0  # events that the log was shown, or has no line for
 
     def add_observer(self, observer: Observer) -> None:
         """Show it every event from now on, after it was applied."""
@@ -56,6 +56,7 @@ class Sink:
 
     def apply(self, time: float, source: Source | None, event: Event) -> Allocation | None:
         """Apply one event. Returns the allocation it was about, None if it changed nothing."""
+        self._noted += 1
         allocation = self.ledger.apply(time, source, event)
         for observer in self._observers:
             try:
@@ -67,12 +68,12 @@ class Sink:
         return allocation
 
     def direct(self) -> DirectEvents:
-        """``with sink.direct():`` is around events of clients that are applied to the ledger directly."""
+        """``with sink.direct():`` is around events of a client that are applied to the ledger directly."""
         return DirectEvents(self)
 
     def refused(self) -> None:
-        """The account did not count an allocation."""
-        self._refused += 1
+        """An allocation that was applied directly was not counted by the account."""
+        self._noted += 1
 
     def _observer_failed(self, observer: Observer, error: Exception) -> None:
         """An observer that fails does not stop the account. Each kind of failure is reported once."""
@@ -85,17 +86,17 @@ class Sink:
 
 
 class DirectEvents:
-    """Counts events that are applied to the ledger directly: the log has no line for them."""
+    """Tells the log how many events it was not shown. Some may still go through the sink meanwhile."""
 
-    __slots__ = ("_refused", "_seq", "_sink")
+    __slots__ = ("_noted", "_seq", "_sink")
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
     def __enter__(self) -> None:
-        self._seq, self._refused = self._sink.ledger.seq, self._sink._refused
+        self._seq, self._noted = self._sink.ledger.seq, self._sink._noted
 
     def __exit__(self, *_: object) -> None:
         sink = self._sink
-        if sink._log is not None:  # an allocation that was refused would have had no line
-            sink._log.leave_out(sink.ledger.seq - self._seq - (sink._refused - self._refused))
+        if sink._log is not None:
+            sink._log.leave_out(sink.ledger.seq - self._seq - (sink._noted - self._noted))
