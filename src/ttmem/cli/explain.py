@@ -14,7 +14,7 @@ import json
 import sys
 from collections import deque
 from contextlib import nullcontext
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
@@ -30,6 +30,9 @@ from ttmem.model.printable import printable
 from ttmem.recording.event_file import MAGIC, EventFileError, EventFileReader
 from ttmem.show.explain_text import render
 from ttmem.show.text import style_of
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import Explanation
 
 ERROR = 2
 _PIECE = 1 << 18
@@ -68,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found else 1
 
 
-def _document(name: str, shown: list[Found], failures: int) -> data.Json:
+def _document(name: str, shown: list[Found], failures: int) -> Explanation:
     return {
         "schema": data.SCHEMA,
         "file": name,

@@ -37,7 +37,7 @@ class Replay(NamedTuple):
     """An event file, folded."""
 
     ledger: Ledger
-    snapshot: dict[str, Any]
+    snapshot: Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +89,7 @@ def replay(path: str, at: str | None) -> Replay:
     return Replay(ledger, found)
 
 
-def _breakdown(ledger: Ledger, by: str) -> dict[str, Any]:
+def _breakdown(ledger: Ledger, by: str) -> Any:
     """What the server would answer to GET /breakdown if this were its account, with every row."""
     breakdown = Breakdown(by)
     for allocation in ledger.allocations():
@@ -98,7 +98,7 @@ def _breakdown(ledger: Ledger, by: str) -> dict[str, Any]:
     return breakdown.document()
 
 
-def _peaks(found: list[dict[str, Any]], style: Style) -> str:
+def _peaks(found: list[Any], style: Style) -> str:
     """Each peak of a kind, and the largest allocations of it."""
     lines = []
     for one in style.clean(found):

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-def anomaly_line(counts: dict[str, int]) -> str:
+
+def anomaly_line(counts: Mapping[str, object]) -> str:
     """What went wrong, in one line."""
     found = [f"{name} {count}" for name, count in counts.items() if count]
     return "Anomalies: " + (", ".join(found) if found else "none")

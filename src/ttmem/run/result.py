@@ -24,7 +24,7 @@ from ttmem.run.size_figures import advice
 
 SCHEMA = "ttmem.run/1"
 
-Json = dict[str, Any]
+Json = Any
 
 _WORDS = {
     Cause.PROGRAM_CACHE: "program cache",
@@ -147,5 +147,5 @@ class RunResult:
         }
 
     def _snapshot(self, ledger: Ledger, time: float) -> Json:
-        sources = [{"name": "agent", "state": "ok" if self.events else "silent", "detail": None}]
+        sources: Any = [{"name": "agent", "state": "ok" if self.events else "silent", "detail": None}]
         return snap.take_snapshot(ledger, time=rfc3339(time, 6), host=self.host, sources=sources)

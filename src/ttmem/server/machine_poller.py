@@ -22,7 +22,7 @@ from ttmem.ingest.device_numbers import chips_of_slots
 from ttmem.model.events import DeviceOpened, Event
 from ttmem.sources.machine import Machine
 
-Json = dict[str, Any]
+Json = Any
 
 _PERIOD = 1.0
 _SOON_SECONDS = 0.1  # until the counters are read again, if they differed from the account

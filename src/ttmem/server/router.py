@@ -62,7 +62,7 @@ class Api:
             raise HttpError(405, f"{request.path} takes {known[0].method}, not {request.method}")
         raise HttpError(404, f"there is no {request.path}; there are {', '.join(route.path for route in self.routes)}")
 
-    def account(self) -> Callable[[], dict[str, Any]]:
+    def account(self) -> Callable[[], Any]:
         """The account of this moment, as up to date as an answer would be."""
         self._ingest.catch_up()
         return self.live.account()

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Json = dict[str, Any]
+    from ttmem.model.machine_rows import MachineLook
+    from ttmem.model.schema import Snapshot
 
 
 class LocalSnapshot:
@@ -22,7 +23,7 @@ class LocalSnapshot:
         self._machine: Any = None
         self._joins: dict[str, Any] = {}
 
-    def snapshot(self, account: Json, also: Callable[[Json], Json] | None = None) -> Json:
+    def snapshot(self, account: Snapshot, also: Callable[[MachineLook], MachineLook] | None = None) -> Snapshot:
         """What is seen, merged with an account; ``also`` adds what somebody else has seen."""
         from ttmem.documents.merge import merge
         from ttmem.sources.machine import Machine
@@ -36,7 +37,7 @@ class LocalSnapshot:
             self._machine.close()
 
 
-def no_account(state: str, why: str) -> Json:
+def no_account(state: str, why: str) -> Snapshot:
     """A snapshot without a server."""
     from ttmem.documents import unknown_rows as blank
 

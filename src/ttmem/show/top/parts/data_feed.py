@@ -20,7 +20,7 @@ from ttmem.show.top.dashboard_state import Answer
 from ttmem.wire.api_client import ApiError, NoServer, api_paths, get
 from ttmem.wire.endpoint import connect_any
 
-Json = dict[str, Any]
+Json = Any
 
 EVENTS = "/events"
 _PATIENCE = 2.0  # seconds for a server to answer
