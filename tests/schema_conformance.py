@@ -74,13 +74,19 @@ def _name(value: object) -> str:
 def paths(wanted: Any, apart: frozenset[Any] = frozenset(), where: str = "") -> Iterator[str]:
     """Every key of a type, dotted: ``chips[].chip``; keys of an object by kind of memory are ``<kind>``.
 
-    A row that is one of those ``apart`` is described elsewhere: its own keys are left out.
+    A row that is one of those ``apart`` is described elsewhere: its own keys are left out, here and in rows that
+    extend it.
     """
     origin, arguments = get_origin(wanted), get_args(wanted)
-    if is_typeddict(wanted) and not (where and wanted in apart):
+    if is_typeddict(wanted):
+        hints = get_type_hints(wanted)
         if where:
             yield where
-        for key, hint in get_type_hints(wanted).items():
+            for other in apart:
+                known = get_type_hints(other)
+                if known.items() <= hints.items():
+                    hints = {key: hint for key, hint in hints.items() if key not in known}
+        for key, hint in hints.items():
             yield from paths(hint, apart, f"{where}.{key}" if where else key)
     elif origin in _UNIONS:
         yield where
