@@ -3,17 +3,41 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import subprocess
 import sys
-from typing import Any, TypedDict
+from pathlib import Path
+from typing import Any, TypedDict, get_args, get_type_hints
 
 import pytest
 
-from tests import snapshots
+from tests import machines, snapshots
 from tests.schema_conformance import paths, problems
 from tests.worlds import World
+from ttmem.analyze.failure_types import (
+    ArenaFull,
+    BelowLimit,
+    Clash,
+    CutsInto,
+    Failure,
+    OutOfMemory,
+    PastEndOfL1,
+    RingFull,
+    TooLittleL1,
+    TraceFull,
+    TraceOverlap,
+)
+from ttmem.analyze.verdicts import verdict_on
+from ttmem.documents import explanation
 from ttmem.documents import unknown_rows as blank
+from ttmem.documents.cores import Cores
 from ttmem.model import machine_rows, schema
+from ttmem.model.core_sets import CoreRange
+from ttmem.model.events import Allocated
+from ttmem.model.kinds import Kind
+from ttmem.sources import umd
+from ttmem.sources.machine import Machine
 
 
 class Inner(TypedDict):
@@ -127,6 +151,55 @@ def test_what_the_tests_say_of_a_machine_conforms() -> None:
     files = [snapshots.counters(77, snapshots.slot(7, 5), snapshots.slot(8, state="dead")), snapshots.unreadable(78)]
     look = snapshots.machine(snapshots.driver_chip(0), processes=[snapshots.holder(7, 0)], shm=files)
     assert problems(look, machine_rows.MachineLook) == []
+
+
+FAILURES = [
+    OutOfMemory(Kind.DRAM, 100, 12, 10),
+    OutOfMemory(Kind.L1, 100, 64, 10, 1000, 900, 100, 5, 4, 3, 2, True),
+    Clash(Kind.CB, 3, CoreRange(0, 0, 7, 7), 1000, 2000),
+    PastEndOfL1(Kind.DFB, CoreRange(0, 0, 7, 7), 2000, 1000),
+    RingFull(70000, 69000, "tensix", (("kernels", 60000),), "reader"),
+    TraceFull(100, 0, 50),
+    TraceOverlap(100, 50),
+    BelowLimit(100),
+    ArenaFull(100, 32, "{[0-0 - 7-7]}", 10, 20),
+    CutsInto(100, 50),
+    TooLittleL1("softmax", None, 50),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
+def test_explanations_conform(failure: Failure) -> None:
+    verdict = verdict_on(failure)
+    row = json.loads(json.dumps(explanation.verdict(verdict)))
+    assert problems(row, schema.VerdictRow) == []
+    assert row["failure"].keys() == {"type", *failure._fields}
+
+
+def test_the_schema_has_every_number_of_every_failure() -> None:
+    assert {type(failure) for failure in FAILURES} == set(get_args(Failure))
+    fields = {field for failure in FAILURES for field in failure._fields}
+    assert get_type_hints(schema.FailureRow).keys() == {"type", *fields}
+
+
+def test_a_look_at_a_machine_conforms(folder: Path) -> None:
+    machine = Machine(str(machines.n150(folder).root))
+    try:
+        look = machine.look()
+    finally:
+        machine.close()
+    assert problems(look, machine_rows.MachineLook) == []
+    row: Any = umd.telemetry({"temperature_c": 51.0, "dram_status": "trained"})
+    assert problems(row, schema.Telemetry) == []
+
+
+def test_cores_of_an_unknown_board_conform() -> None:
+    account = snapshots.Account()
+    account.apply(account.source(7), Allocated(0, Kind.DRAM, 0x1000, 4096))
+    (chip,) = account.snapshot()["chips"]
+    found = asyncio.run(Cores(account.ledger).document(chip["chip"], None, lambda user_id: True))
+    assert problems(found, schema.Cores) == []
+    assert found["grid"] is None
 
 
 # -- at run time -----------------------------------------------------------------------------------------------------
