@@ -331,6 +331,7 @@ def test_a_command_without_a_device(folder: Path) -> None:
     assert re.fullmatch(r"ttmem run: exit 0 after \d+\.\d s; 0 records, none lost; not audited", lines[0])
     assert lines[1:] == ["No process of this command was seen to open a device.", "Anomalies: none"]
     data = json.loads(path.read_text())
+    assert problems(data, schema.Run) == []
     assert (data["events"], data["completeness"], data["left"], data["peaks"]) == (0, None, [], [])
     assert data["peak"]["chips"] == data["final"]["chips"] == []
     assert data["command"] == ["true"]

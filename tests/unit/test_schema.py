@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from tests import machines, snapshots
 from tests.schema_conformance import paths, problems
+from tests.unit.test_layers import MODULES
 from tests.worlds import World
 from ttmem.analyze.failure_types import (
     ArenaFull,
@@ -219,3 +221,22 @@ def test_nothing_loads_the_schema_at_run_time(what: str) -> None:
     code = f"try:\n    {LIGHT[what]}\nexcept SystemExit:\n    pass\n{loaded}"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
     assert out.splitlines()[-1] == "[]", out
+
+
+def test_every_import_of_the_schema_is_for_type_checking_only() -> None:
+    found = 0
+    for name, path in MODULES.items():
+        tree = ast.parse(path.read_text())
+        guarded = {
+            inner
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+            for inner in ast.walk(node)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and name != "ttmem.model.machine_rows":
+                names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+                if not names.isdisjoint({"ttmem.model.schema", "ttmem.model.machine_rows"}):
+                    found += 1
+                    assert node in guarded, f"{path}:{node.lineno}"
+    assert found > 20

@@ -7,8 +7,8 @@ Rules:
 * A document names its schema in the key ``schema``. The constant with that name is beside the code that builds it.
 * A class with ``total=False`` has the keys that are not always there; its docstring says when they are.
 
-Import this module under ``TYPE_CHECKING`` only. To create the classes takes some 20 ms, which would be half the time
-of `ttmem smi`, and nothing needs them at run time. A test checks that no command loads it; others check that real
+Import this module under ``TYPE_CHECKING`` only. To create the classes takes 20 to 40 ms, about as long as all of
+`ttmem smi`, and nothing needs them at run time. A test checks that no command loads it; others check that real
 documents have exactly these keys, and that docs/json.md and docs/api.md list them.
 
 It has more than 500 lines because it is a list: everything that ttmem gives out, in one place.
