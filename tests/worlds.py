@@ -41,7 +41,7 @@ from ttmem.model.kinds import Confidence, Kind
 from ttmem.server.event_stream import event_json
 from ttmem.server.history import History
 
-Json = dict[str, Any]
+Json = Any
 CHIPS = (0, 1, 4, 32)
 NOW, TIME = 1_767_323_045.0, "2026-01-02T03:04:05.678901Z"
 BOOTED = NOW - 23_045.0
@@ -62,7 +62,7 @@ class World:
         self._answers: dict[str, Json] = {}
         if not chips:
             why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
-            sources = [{"name": "server", "state": "not running", "detail": why}]
+            sources: Json = [{"name": "server", "state": "not running", "detail": why}]
             self.snapshot = merge({**blank.snapshot(TIME, "box"), "sources": sources}, _no_driver())
             return
         self._seen = [self._chip(number) for number in range(chips)]

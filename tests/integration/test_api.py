@@ -20,11 +20,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests import machines
+from tests.schema_conformance import problems
 from tests.support import PATIENCE, ROOT, LegacyClient, Server, answered, api_over, wait_until
 from ttmem.account.ledger import Ledger
 from ttmem.account.phases import phases_json
 from ttmem.ingest import time_slices as slices
 from ttmem.ingest.clock import Clock
+from ttmem.model import schema
 from ttmem.model.events import Allocated, PhaseBegan, PhaseEnded, ProcessExited
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, Confidence, Kind
@@ -74,6 +76,33 @@ def test_keep_alive_head_and_wrong_requests(server: Server, busy: LegacyClient) 
             assert set(json.loads(body)) == {"error"}
     connection.close()
     assert "Traceback" not in server.err.read_text()
+
+
+ANSWERS: dict[str, Any] = {
+    "GET /health": schema.Health,
+    "GET /snapshot": schema.Snapshot,
+    "GET /processes": schema.Processes,
+    "GET /processes/{pid}": schema.Processes,
+    "GET /headroom": schema.Headroom,
+    "GET /cores": schema.Cores,
+    "GET /allocations": schema.Allocations,
+    "GET /breakdown": schema.Breakdown,
+    "GET /dump": schema.Dump,
+    "GET /leaks": schema.Leaks,
+    "GET /peaks": schema.Peaks,
+    "POST /peaks/reset": schema.PeaksReset,
+    "GET /phases": schema.Phases,
+    "GET /history": schema.History,
+}
+NOT_JSON = {"GET /metrics", "GET /events"}
+
+
+def test_every_answer_in_json_conforms_to_its_schema(server: Server, busy: LegacyClient) -> None:
+    routes = {f"{route.method} {route.path}" for route in api_over(Ledger(), {}).routes}
+    assert ANSWERS.keys() == routes - NOT_JSON
+    for route, wanted in ANSWERS.items():
+        method, path = route.replace("{pid}", str(busy.pid)).replace("/cores", "/cores?chip=assumed:0").split()
+        assert problems(server.get(path, method), wanted) == [], route
 
 
 def test_allocations_are_filtered_sorted_and_paged(server: Server, busy: LegacyClient) -> None:
@@ -299,7 +328,8 @@ def test_phases_are_gathered_without_holding_the_loop(monkeypatch: pytest.Monkey
             if ident > 2:
                 asked.ledger.apply(0.0, source, PhaseEnded(ident))
     found = asked.get("/phases")
-    assert found == {"processes": [phases_json(process) for process in asked.ledger.processes.values()]}
+    expected = [phases_json(process) for process in asked.ledger.processes.values()]
+    assert found == {"schema": "ttmem.phases/1", "processes": expected}
     rows = sum(len(entry["rows"]) for p in found["processes"] for entry in (*p["open"], *p["ended"]))
     assert rows == 2 * 5 * 40 * 16
     assert asked.turns >= rows // 500

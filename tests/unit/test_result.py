@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.schema_conformance import problems
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.documents.run_document import BREAKDOWNS, LEAK, cause_of
+from ttmem.model import schema
 from ttmem.model.events import (
     Allocated,
     DeviceClosed,
@@ -135,6 +137,7 @@ def test_the_highest_is_that_of_one_chip(story: Story) -> None:
 def test_the_data(told: Story) -> None:
     data = told.report(7).document
     assert json.loads(json.dumps(data)) == data
+    assert problems(data, schema.Run) == []
     assert (data["schema"], data["exit_code"], round(data["duration_s"])) == ("ttmem.run/1", 7, 10)
     assert data["command"] == ["python", "model.py"]
     (peak,), (final,) = (data[snapshot]["chips"] for snapshot in ("peak", "final"))

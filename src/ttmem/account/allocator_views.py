@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.account.allocations import Holding
 from ttmem.account.entities import Chip, Process
 from ttmem.model.events import Viewed
 from ttmem.model.kinds import Kind
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import ReporterRow
 
 _UNAVAILABLE = "MemoryReporter unavailable"
 _BASIS = (
@@ -72,7 +75,7 @@ def agreements(chip: Chip) -> list[Agreement]:
     return found
 
 
-def reporter(chip: Chip) -> dict[str, Any]:
+def reporter(chip: Chip) -> ReporterRow:
     """L1 by the allocators' own word, what is tracked of it, and the rest, with what that rest means."""
     asked = [holding for holding in chip.holdings if holding.views]
     reported = [(holding, size) for holding in asked if (size := _reported(holding, Kind.L1)) is not None]

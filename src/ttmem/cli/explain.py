@@ -14,7 +14,7 @@ import json
 import sys
 from collections import deque
 from contextlib import nullcontext
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
@@ -30,6 +30,9 @@ from ttmem.model.printable import printable
 from ttmem.recording.event_file import MAGIC, EventFileError, EventFileReader
 from ttmem.show.explain_text import render
 from ttmem.show.text import style_of
+
+if TYPE_CHECKING:
+    pass
 
 ERROR = 2
 _PIECE_BYTES = 1 << 18

@@ -30,7 +30,7 @@ from ttmem.wire.api_client import ApiError, get_document
 
 _ANSWER_SECONDS = 60.0
 
-Json = dict[str, Any]
+Json = Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -33,7 +33,7 @@ class Replay(NamedTuple):
     """An event file, folded."""
 
     ledger: Ledger
-    snapshot: dict[str, Any]
+    snapshot: Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +85,7 @@ def replay(path: str, at: str | None) -> Replay:
     return Replay(ledger, found)
 
 
-def _breakdown(ledger: Ledger, by: str) -> dict[str, Any]:
+def _breakdown(ledger: Ledger, by: str) -> Any:
     """What the server would answer to GET /breakdown if this were its account, with every row."""
     breakdown = Breakdown(by)
     for allocation in ledger.allocations():

@@ -34,7 +34,7 @@ from ttmem.run.result import result_of
 from ttmem.run.session import Session
 from ttmem.show.run_text import render
 
-Json = dict[str, Any]
+Json = Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ttmem.documents.local_snapshot import LocalSnapshot
+    from ttmem.model.machine_rows import MachineLook
 
-    Json = dict[str, Any]
+    Json = Any
 
 ERROR = 2  # 1 is "nothing to show"
 _ANSWER_SECONDS = 2.0  # for a server that was found
@@ -186,7 +187,7 @@ class _Look:
         self._look = self._look or LocalSnapshot(self._root)
         return self._look.snapshot(account or no_account(*self._absent), self._with_umd if self._umd else None)
 
-    def _with_umd(self, seen: Json) -> Json:
+    def _with_umd(self, seen: MachineLook) -> MachineLook:
         from ttmem.sources import umd
 
         print(f"ttmem smi: {umd.WARNING}", file=sys.stderr)

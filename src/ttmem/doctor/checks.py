@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 import ttmem
 from ttmem.doctor import agent_checks as agent
@@ -18,10 +18,13 @@ from ttmem.doctor import snapshot_checks as snapshot
 from ttmem.doctor import wheel_checks as wheel
 from ttmem.doctor import workload_checks as workload
 from ttmem.doctor.context import DoctorContext
-from ttmem.doctor.findings import LEVELS, Finding, Message
+from ttmem.doctor.findings import Finding, Message
 from ttmem.ingest.clock import rfc3339
 
-SCHEMA = "ttmem.doctor/1"
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
+SCHEMA: Final = "ttmem.doctor/1"
 
 # The names are in docs/troubleshooting.md, a section each.
 CHECKS: dict[str, Callable[[DoctorContext], Iterator[Message]]] = {
@@ -64,10 +67,15 @@ def examine(context: DoctorContext) -> list[Finding]:
     return found
 
 
-def verdict(found: Iterable[Finding]) -> dict[str, int]:
+def verdict(found: Iterable[Finding]) -> schema.LevelCounts:
     """How many findings there are of each level, worst first."""
     counts = Counter(finding.level for finding in found)
-    return {level: counts[level] for level in LEVELS}
+    return {
+        "broken": counts["broken"],
+        "warning": counts["warning"],
+        "unknown": counts["unknown"],
+        "ok": counts["ok"],
+    }
 
 
 def exit_code(found: Iterable[Finding]) -> int:
@@ -76,12 +84,21 @@ def exit_code(found: Iterable[Finding]) -> int:
     return 2 if "broken" in levels else 1 if "warning" in levels else 0
 
 
-def document(found: list[Finding], now: float | None = None) -> dict[str, Any]:
+def document(found: list[Finding], now: float | None = None) -> schema.Doctor:
     """The findings as a document, schema "ttmem.doctor/1"."""
     return {
         "schema": SCHEMA,
         "time": rfc3339(time.time() if now is None else now),
         "version": ttmem.__version__,
         "verdict": {**verdict(found), "exit_code": exit_code(found)},
-        "findings": [finding._asdict() for finding in found],
+        "findings": [
+            {
+                "check": finding.check,
+                "level": finding.level,
+                "looked_at": finding.looked_at,
+                "found": finding.found,
+                "todo": finding.todo,
+            }
+            for finding in found
+        ],
     }

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ttmem.doctor.endpoints import Endpoint, probe
 from ttmem.doctor.locate import Wheel, locate
@@ -21,7 +21,10 @@ from ttmem.sources.polling import Rounds
 from ttmem.wire.api_client import ApiError, get_json
 from ttmem.wire.endpoint import api_path, search_paths
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import MachineLook
+    from ttmem.model.schema import Snapshot
+
 _METAL = re.compile(rb"\s(/[^\n]*/libtt_metal[^/\n]*\.so[^/\n]*)$", re.MULTILINE)
 _SNAPSHOT_SECONDS = 1.0
 _MAPPING_SECONDS = 0.25  # to read files of /proc that take the memory lock of the process
@@ -85,12 +88,11 @@ class DoctorContext:
             return None
 
     @cached_property
-    def machine(self) -> Json:
+    def machine(self) -> MachineLook:
         """Driver, chips, holders and tt-metal's counters."""
         machine = Machine(self.root)
         try:
-            found: Json = machine.look()
-            return found
+            return machine.look()
         finally:
             machine.close()
 
@@ -167,9 +169,9 @@ class DoctorContext:
         return next((endpoint for endpoint in self.endpoints if endpoint.health is not None), None)
 
     @cached_property
-    def snapshot(self) -> Json | None:
+    def snapshot(self) -> Snapshot | None:
         """The server's snapshot; None if there is no server, or it does not answer."""
-        answer: Json | None = self.ask("/snapshot")
+        answer: Snapshot | None = self.ask("/snapshot")
         return answer
 
     def ask(self, route: str) -> Any:
@@ -185,7 +187,7 @@ class DoctorContext:
     @property
     def reporting(self) -> set[int]:
         """The processes that report to the server."""
-        processes = (self.snapshot or {}).get("processes", [])
+        processes = self.snapshot["processes"] if self.snapshot is not None else []
         return {process["pid"] for process in processes if process["state"] == "tracked" and process["pid"] is not None}
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ttmem.wire.api_client import ApiError, get_json
 from ttmem.wire.endpoint import connect, peer_credentials, trusted
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import Health
 
 SERVER, NOTHING, STALE, FOREIGN, OTHER, CLOSED, SILENT, IN_THE_WAY = (
     "server", "nothing", "stale", "foreign", "other", "closed", "silent", "in the way"
@@ -34,7 +37,7 @@ class Endpoint(NamedTuple):
     pid: int | None
     user_id: int | None
     why: str | None
-    health: dict[str, Any] | None
+    health: Health | None
 
     @property
     def path(self) -> str:
@@ -51,15 +54,15 @@ def probe(event: str | None, api: str, *, named: bool = False) -> Endpoint:
     return Endpoint(event, api, *found, health)
 
 
-def _greet(api: str, found: Listener) -> tuple[Listener, dict[str, Any] | None]:
+def _greet(api: str, found: Listener) -> tuple[Listener, Health | None]:
     try:
-        health = get_json("/health", socket_path=api, timeout=_SECONDS)
+        answer = get_json("/health", socket_path=api, timeout=_SECONDS)
     except (ApiError, ValueError) as error:
         state = SILENT if "does not answer" in str(error) else OTHER
         return found._replace(state=state, why=str(error)), None
-    if not isinstance(health, dict) or "version" not in health or "pid" not in health:
+    if not isinstance(answer, dict) or "version" not in answer or "pid" not in answer:
         return found._replace(why=f"what answers on {api} is not a ttmem API"), None
-    return found._replace(state=SERVER), health
+    return found._replace(state=SERVER), cast("Health", answer)
 
 
 def listener(path: str, *, named: bool = False) -> Listener:

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
 
-from ttmem.doctor.context import DoctorContext, Json
+from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.findings import Message, broken, count, ok, some, unknown, warning
 from ttmem.model.units import human, parse
+
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import CounterFile
 
 _FOLDER = "/dev/shm"
 _DOCKER_SHM_BYTES = 64 << 20  # what Docker gives
 _LEAST_FREE_BYTES = 1 << 20  # a file for each of 32 chips, and UMD's locks
-_SUMS = ("dram", "l1", "l1_small", "trace")
+_SUMS: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1", "l1_small", "trace")
 
 
 def shm(context: DoctorContext) -> Iterator[Message]:
@@ -73,7 +77,7 @@ def _mount(context: DoctorContext) -> tuple[str, int | None] | None:
 
 def shm_files(context: DoctorContext) -> Iterator[Message]:
     """tt-metal's counters: which can be read, and how many bytes do dead processes still have in them?"""
-    files: list[Json] = context.machine["shm"]
+    files: list[CounterFile] = context.machine["shm"]
     pattern = f"{_FOLDER}/tt_device_*_memory"
     unreadable = [file for file in files if file["state"] == "unreadable"]
     odd = [file for file in files if file["state"] not in ("ok", "unreadable", "unready")]
@@ -93,7 +97,7 @@ def shm_files(context: DoctorContext) -> Iterator[Message]:
     full = [file for file in files if file["state"] == "ok" and file["why"]]
     for file in full:
         yield warning(
-            file["path"], file["why"],
+            file["path"], file["why"] or "",
             "start the next job with `ttmem run`, which needs no slot; when nobody uses the chip, remove the file",
         )  # fmt: skip
     if not files:
@@ -106,9 +110,9 @@ def shm_files(context: DoctorContext) -> Iterator[Message]:
         yield ok(pattern, f"{count(len(files), 'file')}, nothing of dead processes in them")
 
 
-def _left_over(files: list[Json]) -> Iterator[Message]:
+def _left_over(files: list[CounterFile]) -> Iterator[Message]:
     """A job on 32 chips leaves 32 files behind: one finding for all that the same processes left."""
-    groups: dict[tuple[bool, tuple[int, ...]], list[Json]] = {}
+    groups: dict[tuple[bool, tuple[int, ...]], list[CounterFile]] = {}
     for file in files:
         dead = tuple(slot["pid"] for slot in file["slots"] if slot["state"] in ("dead", "reused"))
         groups.setdefault((any(slot.get("unsure") for slot in file["slots"]), dead), []).append(file)
@@ -125,11 +129,12 @@ def _left_over(files: list[Json]) -> Iterator[Message]:
         yield warning(some(paths), f"{size} of processes that {whose} are still in {_it(left)}", todo)
 
 
-def _it(files: list[Json]) -> str:
+def _it(files: list[CounterFile]) -> str:
     return "it" if len(files) == 1 else f"these {len(files)} files"
 
 
-def _left(file: Json) -> int:
+def _left(file: CounterFile) -> int:
     """Bytes that belong to no living process."""
-    slots: int = sum(slot[kind] for slot in file["slots"] if slot["state"] in ("dead", "reused") for kind in _SUMS)
-    return max(slots, sum(file["stale"][kind] or 0 for kind in _SUMS))
+    slots = sum(slot[kind] for slot in file["slots"] if slot["state"] in ("dead", "reused") for kind in _SUMS)
+    stale = file["stale"]
+    return slots if stale is None else max(slots, sum(stale[kind] for kind in _SUMS))

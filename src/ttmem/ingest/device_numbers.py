@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.model.identity import ChipInfo, ProcessInfo
+
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import CounterFile
 
 
 def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[int, ChipInfo]]:
@@ -33,7 +36,7 @@ def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[
     return list(enumerate(chip for _, chip in sorted(chosen.items())))
 
 
-def chips_of_slots(process: ProcessInfo, numbers: set[int], files: list[dict[str, Any]]) -> list[tuple[int, ChipInfo]]:
+def chips_of_slots(process: ProcessInfo, numbers: set[int], files: list[CounterFile]) -> list[tuple[int, ChipInfo]]:
     """(device number, chip) for device numbers of a process, by its slots in tt-metal's counters.
 
     The number in a file is that of the process that attached last. It is this one's only if no other is attached, which

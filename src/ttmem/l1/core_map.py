@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from heapq import merge
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.account.allocations import Allocation, Program
 from ttmem.account.entities import Chip
@@ -26,6 +26,9 @@ from ttmem.model.address_ranges import AddressRanges, Span, union
 from ttmem.model.core_sets import ROW
 from ttmem.model.geometry import Geometry
 from ttmem.model.kinds import KINDS, Kind
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import PhysicalL1
 
 # Why an allocation has no place in the map.
 NO_ADDRESS = "no address in L1 was reported"
@@ -348,7 +351,7 @@ def on_each_core(allocation: Allocation, banks: int) -> int | None:
     return None if extra.core_count and size * extra.core_count < allocation.size else size
 
 
-def numbers(chip: Chip) -> dict[str, int | float | None] | None:
+def numbers(chip: Chip) -> PhysicalL1 | None:
     """The snapshot's numbers of a chip, all at once: for an account at rest. None if nothing is known of it."""
     if not chip.covered or chip.geometry is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.account.allocations import Allocation
 from ttmem.documents.run_document import LEAK, RunFacts, cause_of, document
@@ -15,18 +15,19 @@ from ttmem.run.launch import Ended
 from ttmem.run.session import Session
 from ttmem.run.size_figures import advice
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model import schema
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """What is known of a run when it has ended."""
 
-    document: Json  # schema "ttmem.run/1"
+    document: schema.Run  # schema "ttmem.run/1"
     exit_code: int  # the command's own
     events: int
     seen_completely: bool  # no record was lost, no process went unseen, audits agree, agents had no trouble
-    uncertain: Sequence[Json]  # what agents counted that makes the numbers uncertain
+    uncertain: Sequence[schema.UncertainRow]  # what agents counted that makes the numbers uncertain
     reserved_peaks: Mapping[Pool, int]  # the most that allocators took on any one chip
     leaks: int  # tensors that nobody freed
     leaked_bytes: int
@@ -74,8 +75,8 @@ def result_of(command: Sequence[str], ended: Ended, session: Session, host: str)
         seen_completely=not (dropped or ended.unseen or completeness not in (None, 1.0) or found["trouble"]),
         uncertain=found["uncertain"],
         reserved_peaks={
-            pool: max((chip[pool.label]["reserved_peak"] for chip in found["chips"]), default=0)
-            for pool in (Pool.DRAM, Pool.L1)
+            Pool.DRAM: max((chip["dram"]["reserved_peak"] for chip in found["chips"]), default=0),
+            Pool.L1: max((chip["l1"]["reserved_peak"] for chip in found["chips"]), default=0),
         },
         leaks=len(leaks) + earlier[0],
         leaked_bytes=sum(leaks) + earlier[1],

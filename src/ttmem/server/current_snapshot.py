@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ttmem.account.ledger import Ledger
 from ttmem.documents import chip_matching as joins
@@ -24,7 +24,9 @@ from ttmem.server.event_stream import EventStream
 from ttmem.server.request import sees
 from ttmem.sources.process_lookup import user
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import DriverChip, MachineLook
+    from ttmem.model.schema import Snapshot, SourceState
 
 _LATE_SECONDS = 5.0  # after the last look at the machine
 _SOURCES = ("sysfs", "processes", "shm")
@@ -34,7 +36,7 @@ class AccountSnapshots:
     """Captures the account of this moment."""
 
     def __init__(
-        self, ledger: Ledger, cores: Cores, feed: EventStream, clock: Clock, server: Callable[[], Json]
+        self, ledger: Ledger, cores: Cores, feed: EventStream, clock: Clock, server: Callable[[], dict[str, Any]]
     ) -> None:
         """``server`` gives the figures of the server itself."""
         self._ledger = ledger
@@ -43,7 +45,7 @@ class AccountSnapshots:
         self._clock = clock
         self._server = server
 
-    def __call__(self, user_id: int | None = 0) -> Callable[[], Json]:
+    def __call__(self, user_id: int | None = 0) -> Callable[[], Snapshot]:
         """The account as that user may see it, as a function that makes the snapshot, in any thread."""
         server = self._server()
         return partial(
@@ -69,7 +71,7 @@ class CurrentSnapshot:
 
     def __init__(
         self,
-        account: Callable[[int | None], Callable[[], Json]],
+        account: Callable[[int | None], Callable[[], Snapshot]],
         *,
         machine: bool,
         catch_up: Callable[[], None] = lambda: None,
@@ -83,7 +85,7 @@ class CurrentSnapshot:
         self._machine = machine
         self._catch_up = catch_up
         self._warn = warn
-        self._seen: Json | None = None
+        self._seen: MachineLook | None = None
         self._time = monotonic()
         self._trouble: str | None = None
         self._warned: str | None = None
@@ -91,12 +93,12 @@ class CurrentSnapshot:
         self._differences = Differences()
         self._comparison: asyncio.Future[None] | None = None
 
-    def merged(self, user_id: int | None) -> Callable[[], Json]:
+    def merged(self, user_id: int | None) -> Callable[[], Snapshot]:
         """The account of this moment with what the machine shows, as a function that makes the snapshot."""
         account = self.account(user_id)
         return lambda: self.merge(account(), user_id)
 
-    def merge(self, snapshot: Json, user_id: int | None) -> Json:
+    def merge(self, snapshot: Snapshot, user_id: int | None) -> Snapshot:
         """A snapshot of the account, with what the machine shows. May be called from any thread."""
         if not self._machine:
             return snapshot
@@ -114,13 +116,13 @@ class CurrentSnapshot:
             snapshot, machine, before={**self._joins}, differing=self._differences.lasting, may_see=sees(user_id)
         )
 
-    def chips(self) -> list[Json]:
+    def chips(self) -> list[DriverChip]:
         """The driver's chips with their telemetry."""
         return [] if self._seen is None else aged(self._seen, monotonic() - self._time)["chips"]
 
     # -- called by the poller ------------------------------------------------------------------------------------
 
-    def store(self, seen: Json) -> None:
+    def store(self, seen: MachineLook) -> None:
         """This is what the machine shows now."""
         self._seen, self._time, self._trouble = seen, monotonic(), None
 
@@ -131,7 +133,7 @@ class CurrentSnapshot:
             self._warned = self._trouble
             self._warn(f"cannot look at the machine: {self._trouble}")
 
-    def compare(self, seen: Json, began: float) -> None:
+    def compare(self, seen: MachineLook, began: float) -> None:
         """Find out, in a thread, which chip is which, and where tt-metal's counters differ from the account.
 
         ``began`` is when the look was begun, by the monotonic clock.
@@ -148,7 +150,7 @@ class CurrentSnapshot:
         """Did counters differ from the account at the last comparison? Then they are to be read again soon."""
         return bool(self._differences.open)
 
-    def _compare(self, seen: Json, account: Callable[[], Json], began: float, ended: float) -> None:
+    def _compare(self, seen: MachineLook, account: Callable[[], Snapshot], began: float, ended: float) -> None:
         try:
             snapshot = account()
             known = {**self._joins}
@@ -162,9 +164,9 @@ class CurrentSnapshot:
             self.failed(error)
 
 
-def aged(seen: Json, seconds: float) -> Json:
+def aged(seen: MachineLook, seconds: float) -> MachineLook:
     """A look at the machine, with the age that its telemetry has now."""
-    chips = []
+    chips: list[DriverChip] = []
     for chip in seen["chips"]:
         age = chip["telemetry"]["age_s"]
         now = None if age is None else age + round(seconds, 3)
@@ -172,5 +174,5 @@ def aged(seen: Json, seconds: float) -> Json:
     return {**seen, "chips": chips}
 
 
-def _late(detail: str | None) -> list[Json]:
+def _late(detail: str | None) -> list[SourceState]:
     return [{"name": name, "state": "late", "detail": detail} for name in _SOURCES]

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ttmem import __version__
 from ttmem.account.entities import Source
@@ -45,6 +45,9 @@ from ttmem.sources import sysfs
 from ttmem.sources.polling import Rounds
 from ttmem.wire.endpoint import LEGACY_PATH, api_path, beside
 from ttmem.wire.legacy_records import Type
+
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import DriverChip
 
 _TICK_SECONDS = 0.05
 _RINGS_SECONDS = 0.04  # of a tick, for agents' rings
@@ -310,7 +313,7 @@ class Server:
         except OSError as error:
             self.warn(f"cannot write {path}: {error.strerror}; going on without it")
 
-    def _follow_chips(self, seen: list[dict[str, Any]]) -> None:
+    def _follow_chips(self, seen: list[DriverChip]) -> None:
         """After a reset the driver may number its chips differently; TT_VISIBLE_DEVICES means the current numbers."""
         numbers = {chip["pci"]: chip["kmd"] for chip in seen if chip["telemetry"]["state"] != "gone"}
         for place, chip in enumerate(self._machine):

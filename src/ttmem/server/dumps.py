@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
@@ -24,6 +24,9 @@ from ttmem.model.kinds import KINDS, Kind
 from ttmem.server.request import sees
 from ttmem.wire.legacy_records import Type
 
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
 _MAX_WAITING = 8  # dumps of different moments that clients requested in their streams
 _MAX_CAPTURED = 200_000  # allocations that all but the first of those may refer to
 _PAUSE_SECONDS = 0.2  # before a dump that answers requests which came too fast
@@ -36,8 +39,8 @@ class Capture(NamedTuple):
     event: int  # the number of the last event before it
     tables: list[tuple[frozenset[Kind], list[Allocation]]]  # the kinds that count there, and what was live
     live: int
-    anomalies: dict[str, int]
-    uncertain: list[dict[str, Any]]
+    anomalies: schema.Anomalies
+    uncertain: list[schema.UncertainRow]
 
 
 def capture(ledger: Ledger, time: float) -> Capture:
@@ -71,11 +74,11 @@ class Dumps:
         self._write = write
         self._failed = failed
         self._lock = asyncio.Lock()
-        self._documents: dict[tuple[bool, int | None], asyncio.Task[dict[str, Any]]] = {}
+        self._documents: dict[tuple[bool, int | None], asyncio.Task[schema.Dump]] = {}
         self._requests: list[_Request] = []
         self._printing: asyncio.Task[None] | None = None
 
-    async def document(self, *, kernels: bool, user_id: int | None) -> dict[str, Any]:
+    async def document(self, *, kernels: bool, user_id: int | None) -> schema.Dump:
         """The dump as that user may see it, of a moment after the call. Callers that wait at the same time share it."""
         key = kernels, user_id
         task = self._documents.get(key)
@@ -108,7 +111,7 @@ class Dumps:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    async def _make_document(self, kernels: bool, user_id: int | None) -> dict[str, Any]:
+    async def _make_document(self, kernels: bool, user_id: int | None) -> schema.Dump:
         async with self._lock:
             del self._documents[kernels, user_id]  # requests from now on get a later moment
             return await self._build(capture(self._ledger, self._clock.now()), kernels, user_id)
@@ -129,7 +132,7 @@ class Dumps:
                 self._failed(error)
             self._requests.remove(request)
 
-    async def _build(self, captured: Capture, kernels: bool, user_id: int | None) -> dict[str, Any]:
+    async def _build(self, captured: Capture, kernels: bool, user_id: int | None) -> schema.Dump:
         builder = DumpBuilder(kernels_only=kernels)
         done = 0
         for counted, allocations in captured.tables:
@@ -149,5 +152,5 @@ class Dumps:
         )
 
     @staticmethod
-    def _text(dump: dict[str, Any], kernels: bool, now: float) -> str:
+    def _text(dump: schema.Dump, kernels: bool, now: float) -> str:
         return kernels_text(dump, now) if kernels else remaining_text(dump)

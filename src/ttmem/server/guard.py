@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import PartRow
 
 _MAX_REPORTS = 64  # different failures of one part that are reported; a failure may name ever new values
 
@@ -22,7 +25,7 @@ class GuardedTask:
         self.failures = 0
         self.reported: set[str] = set()
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> PartRow:
         return {
             "name": self.name,
             "state": self.state,
@@ -84,7 +87,7 @@ class Guard:
     def all_well(self) -> bool:
         return all(part.state == "ok" for part in self._parts.values())
 
-    def json(self) -> list[dict[str, Any]]:
+    def json(self) -> list[PartRow]:
         return [part.json() for part in self._parts.values()]
 
     def _part(self, name: str) -> GuardedTask:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -59,12 +59,12 @@ def json_response(data: Any, status: int = 200) -> Response:
     return Response(json_text(data).encode() + b"\n", status)
 
 
-async def rows_response(make: Callable[[], dict[str, Any]]) -> Response:
+async def rows_response(make: Callable[[], Mapping[str, object]]) -> Response:
     """What is large is made and written in a thread: the loop has others to serve."""
     return await asyncio.to_thread(lambda: Response(_rows_text(make()).encode() + b"\n"))
 
 
-def _rows_text(data: dict[str, Any]) -> str:
+def _rows_text(data: Mapping[str, object]) -> str:
     """The same as ``json_text``, row by row: while the encoder is at work no other thread can run.
 
     >>> _rows_text({"host": "box", "chips": [{"chip": "77"}, {}], "driver": None})

@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
@@ -20,7 +20,8 @@ from ttmem.model.events import DeviceOpened, Event
 from ttmem.server.current_snapshot import CurrentSnapshot, aged
 from ttmem.sources.machine import Machine
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import DriverChip, MachineLook
 
 _PERIOD_SECONDS = 1.0
 _SOON_SECONDS = 0.1  # until the counters are read again, if they differed from the account
@@ -37,7 +38,7 @@ class MachinePoller:
         emit: Callable[[Source, Event], None],
         current: CurrentSnapshot,
         *,
-        chips_seen: Callable[[list[Json]], None] = lambda chips: None,
+        chips_seen: Callable[[list[DriverChip]], None] = lambda chips: None,
     ) -> None:
         """``root`` is the folder that the machine's files are in; None is no machine.
 
@@ -57,7 +58,7 @@ class MachinePoller:
             return
         loop, first = asyncio.get_running_loop(), asyncio.Event()
 
-        def looked(seen: Json | Exception, began: float) -> None:
+        def looked(seen: MachineLook | Exception, began: float) -> None:
             try:
                 self._take(seen, began)
             except Exception as error:
@@ -77,11 +78,14 @@ class MachinePoller:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _watch(
-        self, machine: Machine, loop: asyncio.AbstractEventLoop, looked: Callable[[Json | Exception, float], None]
+        self,
+        machine: Machine,
+        loop: asyncio.AbstractEventLoop,
+        looked: Callable[[MachineLook | Exception, float], None],
     ) -> None:
-        last: Json | None = None  # a look of which the counters are to be read again
+        last: MachineLook | None = None  # a look of which the counters are to be read again
         while True:
-            seen: Json | Exception
+            seen: MachineLook | Exception
             began = monotonic()
             try:
                 seen = machine.look() if last is None else machine.recount(aged(last, _SOON_SECONDS))
@@ -97,7 +101,7 @@ class MachinePoller:
                 break
         machine.close()
 
-    def _take(self, seen: Json | Exception, began: float) -> None:
+    def _take(self, seen: MachineLook | Exception, began: float) -> None:
         if isinstance(seen, Exception):
             self._current.failed(seen)
             return
@@ -106,7 +110,7 @@ class MachinePoller:
         self._resolve(seen)
         self._current.compare(seen, began)
 
-    def _resolve(self, seen: Json) -> None:
+    def _resolve(self, seen: MachineLook) -> None:
         """Find the chip of a process that reported only a device number: it has a slot in the chip's counters."""
         before, self._emitted = self._emitted, {}
         for key, process in list(self._ledger.processes.items()):

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
 from ttmem.documents import snapshot as snap
 from ttmem.documents.cores import Cores, parse_core
+from ttmem.documents.host_totals import STATES
 from ttmem.ingest.clock import rfc3339
 from ttmem.ingest.time_slices import slices, thin
 from ttmem.l1.headroom import FloorFinder, ProgramExtent
@@ -23,15 +25,20 @@ from ttmem.server.current_snapshot import CurrentSnapshot
 from ttmem.server.http_server import HttpError, Request, Response, json_response, rows_response
 from ttmem.server.request import Route, sees
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model import schema
 
-_STATES = ("tracked", "untracked", "stale", "exited")
+HEALTH_SCHEMA: Final = "ttmem.health/1"
+PROCESSES_SCHEMA: Final = "ttmem.processes/1"
+HEADROOM_SCHEMA: Final = "ttmem.headroom/1"
 
 
 class NowRoutes:
     """What there is now."""
 
-    def __init__(self, ledger: Ledger, cores: Cores, current: CurrentSnapshot, server: Callable[[], Json]) -> None:
+    def __init__(
+        self, ledger: Ledger, cores: Cores, current: CurrentSnapshot, server: Callable[[], dict[str, Any]]
+    ) -> None:
         self._ledger = ledger
         self._cores = cores
         self._current = current
@@ -48,7 +55,21 @@ class NowRoutes:
 
     async def _health(self, request: Request) -> Response:
         server = self._server()
-        return json_response({**server, "since": rfc3339(server["since"]), "events": self._ledger.seq})
+        document: schema.Health = {
+            "schema": HEALTH_SCHEMA,
+            "status": server["status"],
+            "parts": server["parts"],
+            "pid": server["pid"],
+            "since": rfc3339(server["since"]),
+            "version": server["version"],
+            "clients": server["clients"],
+            "accepted": server["accepted"],
+            "live_allocations": server["live_allocations"],
+            "unread_replies": server["unread_replies"],
+            "socket": server["socket"],
+            "events": self._ledger.seq,
+        }
+        return json_response(document)
 
     async def _snapshot(self, request: Request) -> Response:
         alone = request.query.get("machine") in ("0", "false")
@@ -58,28 +79,32 @@ class NowRoutes:
 
     async def _processes(self, request: Request) -> Response:
         state = request.query.get("state")
-        if state not in (None, *_STATES):
-            raise HttpError(400, f"state is one of {', '.join(_STATES)}, not {state!r}")
+        if state not in (None, *STATES):
+            raise HttpError(400, f"state is one of {', '.join(STATES)}, not {state!r}")
         merged = self._current.merged(request.user_id)
-        return await rows_response(
-            lambda: {"processes": [p for p in merged()["processes"] if state in (None, p["state"])]}
-        )
+
+        def document() -> schema.Processes:
+            return _processes_document([row for row in merged()["processes"] if state in (None, row["state"])])
+
+        return await rows_response(document)
 
     async def _process(self, request: Request) -> Response:
         pid = query.whole(request.path.rsplit("/", 1)[1], "pid")
         may_see = sees(request.user_id)
         parties = query.processes(self._ledger, pid)
         await thin(self._ledger)
-        found = []
+        found: list[schema.ProcessRow] = []
+        known: dict[tuple[int | None, int | None, float | None], Process]
         known = {(party.info.pid, party.info.start, party.exited): party for party in parties}  # they may die meanwhile
-        for data in (await asyncio.to_thread(self._current.merged(request.user_id)))["processes"]:
-            party = known.get((data["pid"], data["start"], data["exited"]))
+        for row in (await asyncio.to_thread(self._current.merged(request.user_id)))["processes"]:
+            party = known.get((row["pid"], row["start"], row["exited"]))
             if party is not None:
-                if data["exited"] is not None:
+                if row["exited"] is not None:
                     tags = may_see(party.info.user_id)
-                    data["largest"] = [snap.allocation(item, see_tag=tags) for item in party.largest_left(20)]
-                found.append(data)
-        return json_response({"processes": found})
+                    detail = cast("schema.ProcessDetail", row)
+                    detail["largest"] = [snap.allocation(item, see_tag=tags) for item in party.largest_left(20)]
+                found.append(row)
+        return json_response(_processes_document(found))
 
     async def _headroom(self, request: Request) -> Response:
         wanted = request.query.get("chip")
@@ -92,13 +117,7 @@ class NowRoutes:
                     finder.add(item)
         may_see = sees(request.user_id)
 
-        def reach(one: ProgramExtent | None) -> Json | None:
-            if one is None:
-                return None
-            pid = one.program.holding.source.process.info.pid or None
-            return {"program": one.program.ident, "pid": pid, "end": one.end, "headroom": one.headroom}
-
-        out = []
+        out: list[schema.ChipHeadroom] = []
         for finder in finders.values():
             found = finder.result()
             holder = found.holder
@@ -110,11 +129,12 @@ class NowRoutes:
                     "chip": finder.chip.id,
                     "floor": found.floor,
                     "floor_holder": shown,
-                    "launched": [reach(one) for one in found.launched],
-                    "worst_cached": reach(found.worst),
+                    "launched": [_program_headroom(one) for one in found.launched],
+                    "worst_cached": None if found.worst is None else _program_headroom(found.worst),
                 }
             )
-        return json_response({"chips": out})
+        document: schema.Headroom = {"schema": HEADROOM_SCHEMA, "chips": out}
+        return json_response(document)
 
     async def _get_cores(self, request: Request) -> Response:
         chip, core = request.query.get("chip"), request.query.get("core")
@@ -137,3 +157,13 @@ class NowRoutes:
             return metrics.page(totals, server, snapshot, self._current.merge(snapshot, 0))
 
         return Response(await asyncio.to_thread(page), content_type=metrics.CONTENT_TYPE)
+
+
+def _processes_document(rows: list[schema.ProcessRow]) -> schema.Processes:
+    """Rows that may have ``largest``."""
+    return {"schema": PROCESSES_SCHEMA, "processes": cast("list[schema.ProcessDetail]", rows)}
+
+
+def _program_headroom(extent: ProgramExtent) -> schema.ProgramHeadroom:
+    pid = extent.program.holding.source.process.info.pid or None
+    return {"program": extent.program.ident, "pid": pid, "end": extent.end, "headroom": extent.headroom}

@@ -11,7 +11,7 @@ from ttmem.model.kinds import KERNEL_KINDS
 from ttmem.model.units import human
 from ttmem.show.text import Style, wrap
 
-Json = dict[str, Any]
+Json = Any
 
 _ALLOCATIONS_SHOWN = 5
 _IN_THE_RING = {kind.label for kind in KERNEL_KINDS}  # their address is that of the kernel ring

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ttmem.show.chip_table import Names
     from ttmem.show.text import Style
 
-    Json = dict[str, Any]
+    Json = Any
     Row = tuple[str, Json, str, str]  # what is summed, the sum, DRAM, L1
 
 _SHOWN = 8
@@ -56,10 +56,8 @@ def _of_chips(title: str, row: Json, chips: dict[str, Json]) -> Row:
     """Of a chip that nobody holds nothing is missing."""
     held = [chips[chip_id] for chip_id in row["chips"] if chips[chip_id]["held"] is not False]
     taken = row["dram"]["used"] is not None and row["dram"]["reserved_on"] == row["dram"]["used_on"]
-    dram, l1 = (
-        _marked(row[pool][name], not all(is_known(chip, pool, name) for chip in held))
-        for pool, name in (("dram", "reserved" if taken else "used"), ("l1", "at_once"))
-    )
+    wanted: Any = ("dram", "reserved" if taken else "used"), ("l1", "at_once")
+    dram, l1 = (_marked(row[pool][name], not all(is_known(chip, pool, name) for chip in held)) for pool, name in wanted)
     return title, row, dram, l1
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ttmem.model.identity import ChipInfo
+    from ttmem.model.machine_rows import ChipFiles
 
 _ENTRY = "tenstorrent!"
 _ARCH_BY_PCI_DEVICE = {0x401E: "wormhole_b0", 0xB140: "blackhole", 0xFACA: "grayskull"}
@@ -107,9 +108,10 @@ def board(folder: str) -> str | None:
     return name if name and name != "unknown" and name.isascii() and len(name) <= 32 else None
 
 
-def facts(folder: str) -> dict[str, Any]:
+def facts(folder: str) -> ChipFiles:
     """What does not change while a chip runs: who it is, its firmware, and what its link could do."""
     versions = {key: read(f"{folder}/{file}") for key, file in _FIRMWARE.items()}
+    firmware: Any = {key: text for key, text in versions.items() if text and _is_version(text)}
     numa = number(read(f"{folder}/device/numa_node"))
     return {
         "pci": pci_address(folder),
@@ -117,7 +119,7 @@ def facts(folder: str) -> dict[str, Any]:
         "board": board(folder),
         "serial": _serial(read(f"{folder}/tt_serial")),
         "asic_id": _serial(read(f"{folder}/tt_asic_id")),
-        "firmware": {key: text for key, text in versions.items() if text and _is_version(text)},
+        "firmware": firmware,
         "pcie": {
             "max_speed_gts": link_speed(read(f"{folder}/device/max_link_speed")),
             "max_width": link_width(read(f"{folder}/device/max_link_width")),

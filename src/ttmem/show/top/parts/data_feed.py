@@ -20,7 +20,7 @@ from ttmem.show.top.dashboard_state import Answer
 from ttmem.wire.api_client import ApiError, NoServer, api_paths, get
 from ttmem.wire.endpoint import connect_any
 
-Json = dict[str, Any]
+Json = Any
 
 EVENTS = "/events"
 _ANSWER_SECONDS = 2.0  # for a server
