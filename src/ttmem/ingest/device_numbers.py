@@ -48,6 +48,7 @@ def chips_of_slots(process: ProcessInfo, numbers: set[int], files: list[CounterF
         if not any((slot["process"], slot["start"]) == (process.pid, process.start) for slot in live):
             continue
         alone = len(live) == 1 and file["attached"] == 1 and file["chip"] != str(file["metal_id"])
-        found.setdefault(file["metal_id"], []).append(file["chip"] if alone else "")
+        if file["metal_id"] is not None:
+            found.setdefault(file["metal_id"], []).append(file["chip"] if alone else "")
     sure = {number: chip_ids[0] for number, chip_ids in found.items() if len(chip_ids) == 1 and chip_ids[0]}
     return [(number, ChipInfo(chip_id)) for number, chip_id in sure.items() if number in numbers]
