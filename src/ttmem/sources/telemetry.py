@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-FORGET = 600.0  # seconds after which a chip that is gone is no longer shown
-STILL = 1.5  # a heart that has not beaten for so many seconds stands still
+FORGET_SECONDS = 600.0  # a chip that is gone is shown for so long
+STILL_SECONDS = 1.5  # after so long without a heartbeat the firmware counts as stopped
 
 # name: (file, raw units in one of ours, lowest and highest value to believe, the limit that raises the highest).
 # A limit is believed within bounds that no card reaches. What is above the table but not far above the chip's own limit
@@ -52,7 +52,7 @@ _ALL_ONES = {_ONES, _ONES * 1000, _ONES * 1000000, _ONES - 999, _ONES - 999999, 
 _NOTHING: Json = dict.fromkeys(FIELDS)
 _GONE = {errno.ENODEV, errno.ESTALE}
 
-_QUOTED = 40
+_QUOTED_CHARACTERS = 40
 _FEW_DESCRIPTORS = 40  # beside some others, these need no larger table
 
 
@@ -93,7 +93,7 @@ class Telemetry:
         elif not folders:
             why = "the driver is loaded, but knows no chip"
         return {
-            "driver": {"version": version and version[:_QUOTED], "loaded": os.path.isdir(module)},
+            "driver": {"version": version and version[:_QUOTED_CHARACTERS], "loaded": os.path.isdir(module)},
             "state": "absent" if folders is None else "ok",
             "why": why,
             "chips": [self._chips[number].show(now) for number in sorted(self._chips)],
@@ -117,7 +117,7 @@ class Telemetry:
         for number, chip in list(self._chips.items()):
             if number not in folders:
                 chip.leave()
-                if now - chip.seen > FORGET:
+                if now - chip.seen > FORGET_SECONDS:
                     del self._chips[number]
 
 
@@ -175,7 +175,7 @@ class _Chip:
         elif self._beat is None or self._beat[0] != heartbeat:
             self._alive = None if self._beat is None else True
             self._beat = heartbeat, when
-        elif when - self._beat[1] >= STILL:
+        elif when - self._beat[1] >= STILL_SECONDS:
             self._alive = False
 
     def show(self, now: float) -> Json:
@@ -296,7 +296,7 @@ class _Reader:
             "facts": {key: value for key, value in self._facts.items() if key != "pcie"},
             "pcie": {**link, **self._facts["pcie"]},
             "values": {name: values.get(name) for name in FIELDS},
-            "implausible": {name: text[:_QUOTED] for name, text in implausible.items()},
+            "implausible": {name: text[:_QUOTED_CHARACTERS] for name, text in implausible.items()},
         }
 
     def _forget(self) -> None:

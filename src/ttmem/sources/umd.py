@@ -46,8 +46,8 @@ _JUDGED_BY = {**{name: name for name in FIELDS}, **_KIN}
 _NAMES = (*_JUDGED_BY, *_OWN_LIMITS, "dram_status")
 _NO_LINK: Json = dict.fromkeys(("speed_gts", "width", "max_speed_gts", "max_width", "numa"))
 _WELL = ("ok", "no files")  # of a chip in reset tt-umd would wait for minutes
-_LONGEST = 1 << 20
-_QUOTED = 200
+_MAX_ANSWER_BYTES = 1 << 20
+_QUOTED_CHARACTERS = 200
 
 
 def read(
@@ -132,7 +132,7 @@ def _run(task: Json, timeout: float) -> tuple[list[bytes], str | None]:
                 said += piece
                 if not piece:
                     break
-                if len(said) > _LONGEST:
+                if len(said) > _MAX_ANSWER_BYTES:
                     ending = "did not stop answering and was ended"
             if ending is None:
                 ending = _how(child.wait(max(0.1, deadline - time.monotonic())))
@@ -147,7 +147,7 @@ def _run(task: Json, timeout: float) -> tuple[list[bytes], str | None]:
         if ending is not None:
             noise.seek(max(0, noise.seek(0, os.SEEK_END) - 4096))
             words = [line.strip() for line in _printable(noise.read().decode("utf-8", "replace")) if line.strip()]
-            ending += f"; its last words: {words[-1][:_QUOTED]}" if words else ""
+            ending += f"; its last words: {words[-1][:_QUOTED_CHARACTERS]}" if words else ""
     return said.splitlines(), ending
 
 
@@ -177,7 +177,7 @@ def _conclude(lines: list[bytes], ending: str | None, notes: list[str], kmds: di
                 return _answer("absent", _INSTALL)
             ended = ended or "end" in said
             if "error" in said:
-                troubles += _printable(str(said["error"])[:_QUOTED])[:1]
+                troubles += _printable(str(said["error"])[:_QUOTED_CHARACTERS])[:1]
             elif "chip" in said:
                 _take(said["chip"], kmds, chips, troubles)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
@@ -196,7 +196,7 @@ def _take(row: Json, kmds: dict[str | None, int], chips: list[Json], troubles: l
     pci = row.get("pci")
     if row.get("error"):
         name = pci if pci in kmds else f"chip {row.get('chip')} behind another"
-        troubles.extend(_printable(f"{name}: {row['error']}"[:_QUOTED])[:1])
+        troubles.extend(_printable(f"{name}: {row['error']}"[:_QUOTED_CHARACTERS])[:1])
         return
     identity = row["unique_id"]
     chips.append(
