@@ -357,7 +357,7 @@ def test_many_allocations_are_put_in_order_without_holding_the_loop(monkeypatch:
     sizes = [number * 7919 % 5003 + 1 for number in range(8000)]
     for number, size in enumerate(sizes):
         asked.ledger.apply(0.0, source, Allocated(0, Kind.DRAM, (number + 1) << 12, size))
-    monkeypatch.setattr(slices, "_TURN", 0.0)  # a pause after each step that others could be let in between
+    monkeypatch.setattr(slices, "_TURN_SECONDS", 0.0)  # a pause after each step that others could be let in between
     found = asked.get("/allocations", limit="5000", offset="2000")
     assert (found["matched"], found["bytes"]) == (8000, sum(sizes))
     assert [allocation["size"] for allocation in found["allocations"]] == sorted(sizes, reverse=True)[2000:7000]

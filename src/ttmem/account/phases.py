@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Viewer = Callable[[Union[int, None]], bool]
 
-_MAX_PATH = 512
+_MAX_PATH_CHARACTERS = 512
 _MOST_CORNERS = 20_000
 _NOTHING = Total()
 
@@ -122,7 +122,7 @@ class Phases:
         self.turn()
         outer = self.open.get((source, parent))
         path = name if outer is None else f"{outer.path}/{name}"
-        self.open[source, ident] = Phase(path[:_MAX_PATH], time, source.generation is None, self._used())
+        self.open[source, ident] = Phase(path[:_MAX_PATH_CHARACTERS], time, source.generation is None, self._used())
 
     def end(self, source: Source, ident: int, time: float, paths: int, rows: int, *, seen: bool = True) -> None:
         """A phase ends, if it is open. Of what goes beyond so many paths and rows nothing is kept."""

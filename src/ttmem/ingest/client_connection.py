@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ttmem.model.kinds import Confidence
 from ttmem.wire.client_decode import NativeStream
 from ttmem.wire.endpoint import peer_credentials
-from ttmem.wire.legacy_stream import READ_SIZE, LegacyStream
+from ttmem.wire.legacy_stream import READ_BYTES, LegacyStream
 
 if TYPE_CHECKING:
     from ttmem.ingest.peers import Peer
@@ -103,7 +103,7 @@ class Connection:
         try:
             fcntl.ioctl(self.sock.fileno(), termios.FIONREAD, found)
         except OSError:
-            return READ_SIZE
+            return READ_BYTES
         return found[0]
 
     def reply(self, data: bytes = b"") -> bool:

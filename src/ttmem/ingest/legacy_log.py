@@ -25,7 +25,7 @@ from ttmem.model.kinds import AGENT, KERNEL_KINDS, KINDS, Kind
 LINES_PER_SECOND = 10_000
 _WRITE_SECONDS = 0.02
 STYLES = ("newest", "untyped", "bytes", "decimal")
-_MEGA = 1048576
+_MEGABYTE = 1048576
 
 _KERNEL_NAMES = {Kind.KERNEL: "Application", Kind.FABRIC_KERNEL: "Fabric", Kind.DISPATCH_KERNEL: "Dispatch"}
 
@@ -37,7 +37,7 @@ def type_name(kind: Kind) -> str:
 
 def mega(size: int) -> str:
     """Megabytes as a C++ stream prints them: six significant digits."""
-    return f"{size / _MEGA:g}"
+    return f"{size / _MEGABYTE:g}"
 
 
 class _Lines:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ttmem.ingest.peers import Peer
 
 _SLICE_EVENTS = 2048  # at a time, over all rings that have something new
-_MAX_SUCCESSORS = 4  # memories of one process that wait until the one before is read
+_MAX_SUCCESSORS = 4  # rings of one process that wait until the one before is read
 
 
 class FollowedRing:

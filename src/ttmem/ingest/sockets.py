@@ -25,7 +25,7 @@ from ttmem.model.events import ProcessExited
 from ttmem.model.identity import ChipInfo
 from ttmem.wire.endpoint import peer_credentials
 from ttmem.wire.legacy_records import Record, Type
-from ttmem.wire.legacy_stream import READ_SIZE
+from ttmem.wire.legacy_stream import READ_BYTES
 
 TURN_SECONDS = 0.008
 _EXIT_SECONDS = 0.002  # of a turn, for the ring of one dead process
@@ -63,7 +63,7 @@ class EventSockets:
         self._epoll = select.epoll()
         self._epoll.register(self._peers.fileno(), select.EPOLLIN)
         self._waiting: deque[tuple[int, int]] = deque()
-        self._buffer = bytearray(READ_SIZE)
+        self._buffer = bytearray(READ_BYTES)
         self.accept_paused = False  # there are no file descriptors for more clients
         self._pause_reported = -math.inf
         self._by_user: Counter[int | None] = Counter()  # connections

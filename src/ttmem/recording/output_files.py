@@ -18,7 +18,7 @@ from typing import NamedTuple, TextIO
 
 from ttmem.recording.event_file import MAGIC
 
-_HEAD_BYTES = 256  # of a file, to see what it is
+_PROBED_BYTES = 256  # of a file's beginning
 _ELSEWHERE = "name another file, or delete this one first"
 _DESCRIPTORS = ("/dev/", "/proc/")  # /dev/stdout, and /dev/fd/63 of a shell's >(command)
 _TYPES = {
@@ -167,7 +167,7 @@ def _check_type(found: os.stat_result, path: str) -> None:
 
 
 def _check_kind(fd: int, path: str, kind: FileKind) -> None:
-    head = os.pread(fd, _HEAD_BYTES, 0)
+    head = os.pread(fd, _PROBED_BYTES, 0)
     if head and not kind.begins.match(head):
         begin = head[:20].decode("utf-8", "backslashreplace")
         raise _refusal(path, f"ttmem did not write it: it begins with {begin!r} and is not {kind.name}")

@@ -19,7 +19,7 @@ from ttmem.account.uncertainty import added
 from ttmem.documents import snapshot as snap
 from ttmem.documents.dump import DumpBuilder, kernels_text, remaining_text
 from ttmem.ingest.clock import Clock, rfc3339
-from ttmem.ingest.time_slices import SLICE, pause
+from ttmem.ingest.time_slices import SLICE_ALLOCATIONS, pause
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.server.request import sees
 from ttmem.wire.legacy_records import Type
@@ -136,12 +136,12 @@ class Dumps:
         builder = DumpBuilder(kernels_only=kernels)
         done = 0
         for counted, allocations in captured.tables:
-            for start in range(0, len(allocations), SLICE):
-                for item in allocations[start : start + SLICE]:
+            for start in range(0, len(allocations), SLICE_ALLOCATIONS):
+                for item in allocations[start : start + SLICE_ALLOCATIONS]:
                     if item.kind in counted and item.born != NOT_YET:
                         builder.add(item)
-                done += min(SLICE, len(allocations) - start)
-                if done >= SLICE:
+                done += min(SLICE_ALLOCATIONS, len(allocations) - start)
+                if done >= SLICE_ALLOCATIONS:
                     done = 0
                     await pause()
         return builder.result(

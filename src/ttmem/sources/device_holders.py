@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ttmem.sources.open_files import Held
 
 _MAX_PID = 1 << 22
-_MAX_LIST = 1 << 20
+_MAX_LIST_BYTES = 1 << 20
 _UNFOUND = "who it is cannot be seen from here"
 # What is asked of a process where the answer may be long in coming: its command line is in its own memory.
 _SLOW: Mapping[str, Callable[[int, str], object]] = {
@@ -217,7 +217,7 @@ def _chips(held: Held) -> set[int]:
 
 def _read_list(root: str, kmd: int) -> bytes:
     with open(os.path.join(root, f"proc/driver/tenstorrent/{kmd}/pids"), "rb") as file:
-        return file.read(_MAX_LIST)
+        return file.read(_MAX_LIST_BYTES)
 
 
 def _parse(lists: dict[int, bytes | BaseException], notes: list[str]) -> tuple[Held, dict[int, int]]:

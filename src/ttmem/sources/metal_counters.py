@@ -52,10 +52,10 @@ _MOST_BYTES = 1 << 50
 _MOST_CHIPS = 1 << 16
 
 _MAPPING = re.compile(rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) ([0-9]+) +/.*/tt_device_[0-9]+_memory$", re.MULTILINE)
-_MOST_OF_STAT = 1 << 24  # it has a number for every interrupt of every core
+_MAX_STAT_BYTES = 1 << 24  # it has a number for every interrupt of every core
 _INITIAL_NAMESPACE = "pid:[4026531836]"
 _TRUSTED_SECONDS = 60.0
-_QUICK_SECONDS = 0.02  # in which the mappings of a healthy process are read
+_SHORT_SECONDS = 0.02  # a healthy process shows its mappings in less
 
 
 class Counters:
@@ -386,7 +386,7 @@ class _Processes:
         """Seconds since 1970. It moves when the clock is set; to read it is slow on a machine with many cores."""
         now = self._clock()
         if self._booted is None or now - self._booted[0] >= _TRUSTED_SECONDS:
-            content = processes.read(f"{self._proc}/stat", _MOST_OF_STAT) or b""
+            content = processes.read(f"{self._proc}/stat", _MAX_STAT_BYTES) or b""
             found = re.search(rb"^btime ([0-9]+)$", content, re.MULTILINE)
             self._booted = now, float(found[1]) if found else None
         return self._booted[1]
@@ -401,7 +401,7 @@ class _Processes:
         if wanted and pid not in self._read:
             self._read.add(pid)
             known.at = now
-            self._rounds.patience = min(self._patience, max(_QUICK_SECONDS, self._left))
+            self._rounds.patience = min(self._patience, max(_SHORT_SECONDS, self._left))
             known.take(self._rounds.run({key: lambda: _mapped_files(f"{self._proc}/{pid}", seen[1] == "Z")})[key])
             if known.hangs:
                 self._left -= self._rounds.patience

@@ -25,15 +25,15 @@ _FIRMWARE = {
     "eth": "tt_eth_fw_ver",
     "ttflash": "tt_ttflash_ver",
 }
-_SPEEDS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-_WIDTHS = (1, 2, 4, 8, 12, 16, 32)
+_LINK_SPEEDS_GT_S = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+_LINK_WIDTHS_LANES = (1, 2, 4, 8, 12, 16, 32)
 _HEX = set("0123456789ABCDEF")
-_MOST_BYTES = 4096  # a file of sysfs has one page at most
+_MAX_FILE_BYTES = 4096  # a file of sysfs has one page at most
 
 
 def read_at(descriptor: int) -> bytes:
     """All of a file that is kept open, as it is now."""
-    return os.pread(descriptor, _MOST_BYTES, 0)
+    return os.pread(descriptor, _MAX_FILE_BYTES, 0)
 
 
 def read(path: str) -> str | None:
@@ -134,13 +134,13 @@ def link_speed(text: str | None) -> float | None:
         speed = float((text or "").partition(" GT/s")[0])
     except ValueError:
         return None
-    return speed if speed in _SPEEDS else None
+    return speed if speed in _LINK_SPEEDS_GT_S else None
 
 
 def link_width(text: str | None) -> int | None:
     """In lanes."""
     width = number(text)
-    return width if width in _WIDTHS else None
+    return width if width in _LINK_WIDTHS_LANES else None
 
 
 def _serial(text: str | None) -> str | None:

@@ -65,7 +65,7 @@ _ALL_ONES = {_ONES, _ONES * 1000, _ONES * 1000000, _ONES - 999, _ONES - 999999, 
 _NOTHING: Values = dict.fromkeys(FIELDS)
 _GONE = {errno.ENODEV, errno.ESTALE}
 
-_QUOTED = 40
+_QUOTED_CHARACTERS = 40
 _FEW_DESCRIPTORS = 40  # beside some others, these need no larger table
 
 
@@ -106,7 +106,7 @@ class Telemetry:
         elif not folders:
             why = "the driver is loaded, but knows no chip"
         return {
-            "driver": {"version": version and version[:_QUOTED], "loaded": os.path.isdir(module)},
+            "driver": {"version": version and version[:_QUOTED_CHARACTERS], "loaded": os.path.isdir(module)},
             "state": "absent" if folders is None else "ok",
             "why": why,
             "chips": [self._chips[number].show(now) for number in sorted(self._chips)],
@@ -343,7 +343,7 @@ class _Reader:
                 **found["pcie"],
             },
             "values": {name: values.get(name) for name in FIELDS},
-            "implausible": {name: text[:_QUOTED] for name, text in implausible.items()},
+            "implausible": {name: text[:_QUOTED_CHARACTERS] for name, text in implausible.items()},
         }
 
     def _forget(self) -> None:

@@ -48,8 +48,8 @@ _JUDGED_BY = {**{name: name for name in FIELDS}, **_KIN}
 _NAMES = (*_JUDGED_BY, *_OWN_LIMITS, "dram_status")
 _NO_LINK: PcieLink = {"speed_gts": None, "width": None, "max_speed_gts": None, "max_width": None, "numa": None}
 _WELL = ("ok", "no files")  # of a chip in reset tt-umd would wait for minutes
-_LONGEST = 1 << 20
-_QUOTED = 200
+_MAX_ANSWER_BYTES = 1 << 20
+_QUOTED_CHARACTERS = 200
 
 
 def read(
@@ -134,7 +134,7 @@ def _run(task: Mapping[str, object], timeout: float) -> tuple[list[bytes], str |
                 said += piece
                 if not piece:
                     break
-                if len(said) > _LONGEST:
+                if len(said) > _MAX_ANSWER_BYTES:
                     ending = "did not stop answering and was ended"
             if ending is None:
                 ending = _how(child.wait(max(0.1, deadline - time.monotonic())))
@@ -149,7 +149,7 @@ def _run(task: Mapping[str, object], timeout: float) -> tuple[list[bytes], str |
         if ending is not None:
             noise.seek(max(0, noise.seek(0, os.SEEK_END) - 4096))
             words = [line.strip() for line in _printable(noise.read().decode("utf-8", "replace")) if line.strip()]
-            ending += f"; its last words: {words[-1][:_QUOTED]}" if words else ""
+            ending += f"; its last words: {words[-1][:_QUOTED_CHARACTERS]}" if words else ""
     return said.splitlines(), ending
 
 
@@ -179,7 +179,7 @@ def _conclude(lines: list[bytes], ending: str | None, notes: list[str], kmds: di
                 return _answer("absent", _INSTALL)
             ended = ended or "end" in said
             if "error" in said:
-                troubles += _printable(str(said["error"])[:_QUOTED])[:1]
+                troubles += _printable(str(said["error"])[:_QUOTED_CHARACTERS])[:1]
             elif "chip" in said:
                 _take(said["chip"], kmds, chips, troubles)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
@@ -198,7 +198,7 @@ def _take(row: dict[str, Any], kmds: dict[str | None, int | None], chips: list[U
     pci = row.get("pci")
     if row.get("error"):
         name = pci if pci in kmds else f"chip {row.get('chip')} behind another"
-        troubles.extend(_printable(f"{name}: {row['error']}"[:_QUOTED])[:1])
+        troubles.extend(_printable(f"{name}: {row['error']}"[:_QUOTED_CHARACTERS])[:1])
         return
     identity = row["unique_id"]
     chips.append(

@@ -44,7 +44,7 @@ VDD_LIMITS, ASIC_TEMPERATURE, ENABLED_GDDR, INPUT_POWER, TDC_LIMIT_MAX = 9, 11, 
 LEGACY = 18, 3, 0
 LEGACY_ASIC_TEMPERATURE = 29
 _CHANNELS = {"wormhole_b0": 6, "blackhole": 8}
-_QUOTED = 200
+_QUOTED_CHARACTERS = 200
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def _say(answer: int, what: dict[str, Any]) -> None:
 
 def _text(error: object) -> str:
     """The library's messages go on with a stack trace."""
-    return (str(error).strip() or repr(error)).splitlines()[0][:_QUOTED]
+    return (str(error).strip() or repr(error)).splitlines()[0][:_QUOTED_CHARACTERS]
 
 
 def _local(umd: Any, answer: int, pci: str) -> None:
