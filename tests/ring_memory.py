@@ -30,6 +30,7 @@ from ttmem.wire.agent_ring import (
     RECORD_SIZE,
     VERSION,
     Record,
+    Ring,
     RingEvent,
 )
 
@@ -51,26 +52,30 @@ class RingMemory:
         table: int = 64,
         meshes: int = 4,
         chips: int = 4,
+        meters: int = 1,
         blobs: int = 1 << 16,
+        size: int | None = None,
         seals: int = SEALS,
         flags: int = 0,
     ) -> None:
+        """``size`` of the file, if it is not to be what the layout needs; at least a header."""
         self.slots, self.table_slots, self.meshes, self.chips, self.blobs = slots, table, meshes, chips, blobs
         self.at = {"meshes_at": HEADER_SIZE}
         self.at["chips_at"] = self.at["meshes_at"] + meshes * MESH_SIZE
         self.at["meters_at"] = self.at["chips_at"] + chips * CHIP_SIZE
-        self.at["ring_at"] = self.at["meters_at"] + METERS_SIZE
+        self.at["ring_at"] = self.at["meters_at"] + meters * METERS_SIZE
         self.at["table_at"] = self.at["ring_at"] + slots * RECORD_SIZE
         self.at["blobs_at"] = self.at["table_at"] + table * RECORD_SIZE
-        self.size = self.at["blobs_at"] + blobs
+        self.size = self.at["blobs_at"] + blobs if size is None else size
         if flags & os.MFD_HUGETLB:
             self.size = -(-self.size // (2 << 20)) * (2 << 20)
         self.fd = os.memfd_create("ring", os.MFD_ALLOW_SEALING | flags)
         os.ftruncate(self.fd, self.size)
         self.map = mmap.mmap(self.fd, self.size)
         self.put(
-            magic=MAGIC, version=VERSION, pid=os.getpid(), total=self.size, meshes=meshes, chips=chips, meters=1,
-            ring_slots=slots, table_slots=table, blobs_size=blobs, blobs_used=8, coverage=(1 << 12) - 1, **self.at,
+            magic=MAGIC, version=VERSION, pid=os.getpid(), total=self.size, meshes=meshes, chips=chips,
+            meters=meters, ring_slots=slots, table_slots=table, blobs_size=blobs, blobs_used=8,
+            coverage=(1 << 12) - 1, **self.at,
         )  # fmt: skip
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
         self._blob_end = 8
@@ -95,6 +100,10 @@ class RingMemory:
                 pack_into(code, self.map, at + BANKS_AT + which * BANK_SIZE + offset, value)
         self.put(meshes_used=max(self.get("meshes_used"), index + 1))
 
+    def get_mesh(self, index: int, name: str) -> int:
+        offset, code = _MESH[name]
+        return int(unpack_from(code, self.map, self.at["meshes_at"] + index * MESH_SIZE + offset)[0])
+
     def put_chip(self, index: int, /, **fields: int) -> None:
         at = self.at["chips_at"] + index * CHIP_SIZE
         for name, value in fields.items():
@@ -116,21 +125,31 @@ class RingMemory:
     def chip_list(self, numbers: Sequence[int]) -> int:
         return self.blob(b"".join(number.to_bytes(2, "little") for number in numbers))
 
-    def append(self, event: int = RingEvent.ALLOCATED, slot: int = NO_SLOT, **fields: int) -> Record:
-        """As the agent does it, with the table brought up to date where the record has a slot in it."""
-        head = self.get("head")
-        following = (head + 1) & _UINT64
+    def write(self, event: int = RingEvent.ALLOCATED, slot: int = NO_SLOT, **fields: int) -> Record:
+        """Append a record to the ring; the table stays as it is."""
+        following = (self.get("head") + 1) & _UINT64
         plain = dict.fromkeys(Record._fields, 0) | {"sequence": following, "event": int(event), "slot": slot}
         record = Record(**(plain | fields))
         RECORD.pack_into(self.map, self.at["ring_at"] + following % self.slots * RECORD_SIZE, *record)
         self.put(head=following)
+        return record
+
+    def put_live(self, slot: int, record: Record) -> None:
+        """Write a record into the table."""
+        RECORD.pack_into(self.map, self.at["table_at"] + slot * RECORD_SIZE, *record)
+        self.put(table_high=max(self.get("table_high"), slot + 1))
+
+    def clear_live(self, slot: int) -> None:
+        pack_into("<Q", self.map, self.at["table_at"] + slot * RECORD_SIZE, 0)
+
+    def append(self, event: int = RingEvent.ALLOCATED, slot: int = NO_SLOT, **fields: int) -> Record:
+        """Append a record as the agent does, and bring the table up to date where the record has a slot in it."""
+        record = self.write(event, slot, **fields)
         if slot < self.table_slots:
-            at = self.at["table_at"] + slot * RECORD_SIZE
             if event in (RingEvent.ALLOCATED, RingEvent.PROGRAM):
-                RECORD.pack_into(self.map, at, *record)
-                self.put(table_high=max(self.get("table_high"), slot + 1))
+                self.put_live(slot, record)
             elif event in (RingEvent.FREED, RingEvent.DESTROYED):
-                pack_into("<Q", self.map, at, 0)
+                self.clear_live(slot)
         return record
 
     def plain(self, *, chips: Sequence[int] = (0,), grid: tuple[int, int] = (8, 8), chip_ids: int = 0) -> None:
@@ -155,6 +174,9 @@ class RingMemory:
     def hand_over(self, sock: socket.socket, *, fd: int | None = None) -> None:
         """Say hello as an agent does, with the descriptor."""
         socket.send_fds(sock, [handshake.hello("agent", Confidence.EXACT)], [self.fd if fd is None else fd])
+
+    def open(self) -> Ring:
+        return Ring(os.dup(self.fd))
 
     def close(self) -> None:
         self.map.close()

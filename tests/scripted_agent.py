@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
 from collections.abc import Callable, Iterator
-from struct import pack_into, unpack_from
 from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns
 
 import pytest
 
+from tests.ring_memory import RingMemory
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.ingest.legacy_log import LegacyLog
@@ -19,108 +18,54 @@ from ttmem.ingest.sockets import Ingest
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.wire.agent_ring import (
-    BANK_SIZE,
-    BANKS_AT,
-    CHIP_SIZE,
-    HEADER_FIELDS,
-    HEADER_SIZE,
-    MAGIC,
-    MESH_SIZE,
-    METERS_SIZE,
-    NO_SLOT,
-    PROGRAM_FRAME,
-    RAN,
-    RECORD,
-    RECORD_SIZE,
-    VERSION,
-    Record,
-    RingEvent,
-)
+from ttmem.wire.agent_ring import NO_SLOT, PROGRAM_FRAME, RAN, Record, RingEvent
 
 SLOTS, TABLE, MESHES, CHIPS, BLOBS = 16, 64, 8, 8, 8192
-OFFSETS = {name: (offset, code) for name, offset, code in HEADER_FIELDS}
 SEEN = (1 << Kind.FIRMWARE) - 1
 START = clock_gettime_ns(CLOCK_MONOTONIC)
 BANKS = 12
 L1_SIZE, L1_BASE = 1499136, 1 << 17
 
 
-class Agent:
+class Agent(RingMemory):
     """What an agent does to its memory, in memory small enough to overflow; wrong things can be done, too."""
 
     def __init__(self) -> None:
-        self.at = {"meshes_at": HEADER_SIZE}
-        self.at["chips_at"] = self.at["meshes_at"] + MESHES * MESH_SIZE
-        self.at["meters_at"] = self.at["chips_at"] + CHIPS * CHIP_SIZE
-        self.at["ring_at"] = self.at["meters_at"] + (CHIPS + 1) * METERS_SIZE
-        self.at["table_at"] = self.at["ring_at"] + SLOTS * RECORD_SIZE
-        self.at["blobs_at"] = self.at["table_at"] + TABLE * RECORD_SIZE
-        self.size = self.at["blobs_at"] + BLOBS
-        self.fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.fd, self.size)
-        self.map = mmap.mmap(self.fd, self.size)
-        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-        self.put(
-            magic=MAGIC, version=VERSION, total=self.size, meshes=MESHES, chips=CHIPS, meters=CHIPS + 1,
-            ring_slots=SLOTS, table_slots=TABLE, blobs_size=BLOBS, blobs_used=8, started=START, coverage=SEEN,
-            **self.at,
+        super().__init__(
+            slots=SLOTS, table=TABLE, meshes=MESHES, chips=CHIPS, meters=CHIPS + 1, blobs=BLOBS,
+            seals=fcntl.F_SEAL_SHRINK,
         )  # fmt: skip
+        self.put(started=START, coverage=SEEN)
         self.clock = START
         self.live: dict[int, Record] = {}
-        self._blobs = 8
         self._grid = self.blob(mask_of([CoreRange(0, 0, 7, 7)]).to_bytes(64, "little"))
-
-    def put(self, **fields: int) -> None:
-        for name, value in fields.items():
-            offset, code = OFFSETS[name]
-            pack_into("<" + code, self.map, offset, value)
 
     @property
     def head(self) -> int:
-        return int(unpack_from("<Q", self.map, OFFSETS["head"][0])[0])
-
-    def blob(self, content: bytes) -> int:
-        at = self._blobs
-        pack_into("<I", self.map, self.at["blobs_at"] + at, len(content))
-        self.map[self.at["blobs_at"] + at + 4 : self.at["blobs_at"] + at + 4 + len(content)] = content
-        self._blobs = (at + 4 + len(content) + 7) & ~7
-        return at
+        return self.get("head")
 
     def chip(self, index: int, unique: int, number: int) -> None:
-        pack_into("<QIIII", self.map, self.at["chips_at"] + index * CHIP_SIZE, unique, number, 1, 3, 0)
+        self.put_chip(index, unique_id=unique, number=number, arch=1, board=3, remote=0)
 
     def mesh(self, index: int, chips: list[int], state: int = 1, parent: int | None = None) -> None:
-        at = self.at["meshes_at"] + index * MESH_SIZE
-        blob = self.blob(b"".join(chip.to_bytes(2, "little") for chip in chips))
-        parent = index if parent is None else parent
-        pack_into("<IIIIIIII", self.map, at, 0, state, index, parent, blob, len(chips), 1, self._grid)
-        pack_into("<QQ", self.map, at + 32, L1_SIZE, L1_BASE)
-        for bank in (0, 1, 3, 4):
-            pack_into("<QQQQII", self.map, at + BANKS_AT + bank * BANK_SIZE, 1 << 20, 0, 0, 0, BANKS, 32)
-        self.put(meshes_used=max(index + 1, self.field("meshes_used")))
-
-    def field(self, name: str) -> int:
-        offset, code = OFFSETS[name]
-        return int(unpack_from("<" + code, self.map, offset)[0])
+        bank = {"size": 1 << 20, "ours": 0, "theirs": 0, "largest_free": 0, "banks": BANKS, "unit": 32}
+        self.put_mesh(
+            index, [bank, bank, {}, bank, bank], turn=0, state=state, mesh_id=index,
+            parent=index if parent is None else parent, chips=self.chip_list(chips), chip_count=len(chips), arch=1,
+            cores=self._grid, l1_size=L1_SIZE, l1_base=L1_BASE,
+        )  # fmt: skip
 
     def audit(self, mesh: int, ours: int, theirs: int, largest_free: int) -> None:
         """Of DRAM only."""
-        at = self.at["meshes_at"] + mesh * MESH_SIZE
-        pack_into("<QQQ", self.map, at + BANKS_AT + 8, ours, theirs, largest_free)
-        pack_into("<Q", self.map, at + 72, unpack_from("<Q", self.map, at + 72)[0] + 1)
+        bank = {"ours": ours, "theirs": theirs, "largest_free": largest_free}
+        self.put_mesh(mesh, [bank], audits=self.get_mesh(mesh, "audits") + 1)
 
     def record(self, event: int, slot: int = NO_SLOT, **fields: int) -> Record:
         self.clock += 1000
-        empty = dict.fromkeys(Record._fields, 0) | {"time": self.clock, "layout": 255}
-        record = Record(**(empty | {"sequence": self.head + 1, "event": int(event), "slot": slot} | fields))
-        RECORD.pack_into(self.map, self.at["ring_at"] + record.sequence % SLOTS * RECORD_SIZE, *record)
-        self.put(head=record.sequence)
-        return record
+        return self.write(event, slot, **({"time": self.clock, "layout": 255} | fields))
 
     def keep(self, slot: int, record: Record) -> None:
-        RECORD.pack_into(self.map, self.at["table_at"] + slot * RECORD_SIZE, *record)
-        self.put(table_high=max(slot + 1, self.field("table_high")))
+        self.put_live(slot, record)
         self.live[slot] = record
 
     def opened(self, mesh: int = 0) -> None:
@@ -136,7 +81,7 @@ class Agent:
         for name in ("sequence", "time", "event", "slot"):
             del fields[name]
         self.record(RingEvent.FREED, slot, **fields)
-        pack_into("<Q", self.map, self.at["table_at"] + slot * RECORD_SIZE, 0)
+        self.clear_live(slot)
 
     def program(self, slot: int, number: int, ran: bool = False) -> None:
         cores = self.blob((0b11).to_bytes(8, "little"))
@@ -155,12 +100,8 @@ class Agent:
     def destroyed(self, slot: int, number: int) -> None:
         for gone in [s for s, allocation in self.live.items() if allocation.program == number]:
             del self.live[gone]
-            pack_into("<Q", self.map, self.at["table_at"] + gone * RECORD_SIZE, 0)
+            self.clear_live(gone)
         self.record(RingEvent.DESTROYED, slot, program=number)
-
-    def close(self) -> None:
-        self.map.close()
-        os.close(self.fd)
 
 
 class Reader:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that stand in for tt-metal's. Each calls the real one with what it was given, returns what that
-// returned and lets through what it threw; beside that it tells the agent. A free is told before it happens and an
-// allocation after, so that an address is never told to be taken twice.
+// returned and lets through what it threw; beside that it reports to the agent. A free is reported before it happens
+// and an allocation after, so that an address is never reported as taken twice.
 #include <cstdint>
 #include <exception>
 #include <vector>
@@ -19,7 +19,7 @@ using ttmem::Cores;
 using ttmem::Kind;
 using ttmem::Metal;
 using ttmem::metal_of;
-using ttmem::Part;
+using ttmem::ProgramPart;
 
 namespace {
 
@@ -44,24 +44,24 @@ private:
 };
 
 // What a program lays out while one of its allocate_… functions runs on this thread.
-struct Bracket {
+struct PendingParts {
     void* program;
     Kind kind;
     const void* device;  // of the first report; those for the mesh's other chips repeat it
-    std::vector<Part> parts;
-    Bracket* outer;
+    std::vector<ProgramPart> parts;
+    PendingParts* outer;
 };
-thread_local Bracket* innermost = nullptr;
+thread_local PendingParts* innermost = nullptr;
 thread_local uint32_t loading_binaries = 0;
 
-class Bracketed {
+class CollectParts {
 public:
-    Bracketed(void* program, Kind kind) : bracket{program, kind, nullptr, {}, innermost} { innermost = &bracket; }
-    ~Bracketed() { innermost = bracket.outer; }
-    Bracketed(const Bracketed&) = delete;
-    Bracketed& operator=(const Bracketed&) = delete;
+    CollectParts(void* program, Kind kind) : pending{program, kind, nullptr, {}, innermost} { innermost = &pending; }
+    ~CollectParts() { innermost = pending.outer; }
+    CollectParts(const CollectParts&) = delete;
+    CollectParts& operator=(const CollectParts&) = delete;
 
-    Bracket bracket;
+    PendingParts pending;
 };
 
 struct Span {
@@ -69,9 +69,10 @@ struct Span {
     size_t size;
 };
 
-// Tells the agent. tt-metal may throw at a question of ours (a kernel that was never built, say): that is ours alone.
+// Reports to the agent. tt-metal may throw at a question of the agent (about a kernel that was never built, say): its
+// caller must not see that.
 template <typename Work>
-void tell(const Metal& metal, Agent* agent, Work work) noexcept {
+void report(const Metal& metal, Agent* agent, Work work) noexcept {
     if (agent == nullptr) {
         return;
     }
@@ -83,10 +84,10 @@ void tell(const Metal& metal, Agent* agent, Work work) noexcept {
     }
 }
 
-// An exception on its way through a hook. Those around it will see it too; one telling is enough.
+// An exception on its way through a hook. Hooks around it see it too; it is reported once.
 thread_local const void* passing = nullptr;
 
-// Calls tt-metal. What it throws goes on to whoever called, and the agent is told of it.
+// Calls tt-metal. What it throws goes on to the caller and is reported to the agent.
 template <typename Work>
 auto watched(const Metal& metal, void* allocator, void* device, void* workload, Work work) -> decltype(work()) {
     passing = nullptr;
@@ -107,19 +108,19 @@ auto watched(const Metal& metal, void* allocator, void* device, void* workload, 
 
 void lay_out(ttmem::Hook hook, Kind kind, void* program, void* device, void* caller) {
     const Metal& metal = metal_of(caller);
-    Bracketed inside(program, kind);
+    CollectParts collected(program, kind);
     watched(metal, nullptr, device, nullptr, [&] { metal.real<void (*)(void*, void*)>(hook)(program, device); });
     if (metal.covers(kind)) {
         Agent* agent = Agent::current(metal);
         ttmem::look_at_stack();
-        tell(metal, agent, [&] { agent->placed(metal, program, device, kind, inside.bracket.parts); });
+        report(metal, agent, [&] { agent->laid_out(metal, program, device, kind, collected.pending.parts); });
     }
 }
 
-void free_all(ttmem::Hook hook, void* allocator, bool gone, void* caller) {
+void free_all(ttmem::Hook hook, void* allocator, bool destroyed, void* caller) {
     const Metal& metal = metal_of(caller);
     Agent* agent = Agent::current(metal);
-    tell(metal, agent, [&] { agent->freeing_all(allocator, gone); });
+    report(metal, agent, [&] { destroyed ? agent->allocator_destroyed(allocator) : agent->freeing_all(allocator); });
     metal.real<void (*)(void*)>(hook)(allocator);
 }
 
@@ -140,7 +141,7 @@ TTMEM_HOT uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
         return metal.real<uint64_t (*)(void*, void*)>(ttmem::kHook_allocate_buffer)(self, buffer);
     });
     ttmem::look_at_stack();
-    tell(metal, agent, [&] { agent->allocated(metal, self, buffer, address, loading_binaries > 0); });
+    report(metal, agent, [&] { agent->allocated(metal, self, buffer, address, loading_binaries > 0); });
     return address;
 }
 
@@ -148,10 +149,10 @@ TTMEM_HOT void ttmem_deallocate_buffer(void* self, void* buffer) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
     InFlight flying(agent);
-    uint16_t index = 0xffff;
-    tell(metal, agent, [&] { index = agent->freeing(metal, self, buffer); });
+    uint16_t mesh = ttmem::kNoMesh;
+    report(metal, agent, [&] { mesh = agent->freeing(metal, self, buffer); });
     metal.real<void (*)(void*, void*)>(ttmem::kHook_deallocate_buffer)(self, buffer);
-    tell(metal, agent, [&] { agent->freed(metal, self, index); });
+    report(metal, agent, [&] { agent->freed(metal, self, mesh); });
 }
 
 void ttmem_deallocate_buffers(void* self) { free_all(ttmem::kHook_deallocate_buffers, self, false, TTMEM_CALLER); }
@@ -170,7 +171,7 @@ bool ttmem_mesh_open(void* self, void* mesh, uint8_t queues, size_t small, size_
     auto real = metal.real<bool (*)(void*, void*, uint8_t, size_t, size_t, size_t, Span, bool)>(ttmem::kHook_mesh_open);
     bool opened = real(self, mesh, queues, small, trace, worker, banks, minimal);
     Agent* agent = Agent::announce(metal);
-    tell(metal, agent, [&] {
+    report(metal, agent, [&] {
         if (metal.coverage != 0) {
             ttmem::look_at_stack();
             agent->opened(metal, mesh);
@@ -183,9 +184,9 @@ bool ttmem_mesh_open(void* self, void* mesh, uint8_t queues, size_t small, size_
 bool ttmem_mesh_close(void* self, void* mesh) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
-    tell(metal, agent, [&] { agent->closing(metal, mesh); });
+    report(metal, agent, [&] { agent->closing(metal, mesh); });
     bool closed = metal.real<bool (*)(void*, void*)>(ttmem::kHook_mesh_close)(self, mesh);
-    tell(metal, agent, [&] { agent->closed(metal, mesh); });
+    report(metal, agent, [&] { agent->closed(mesh); });
     return closed;
 }
 
@@ -198,7 +199,7 @@ void ttmem_compile(void* self, void* device, bool slow) {
     if (metal.covers(Kind::kKernel)) {
         Agent* agent = Agent::current(metal);
         ttmem::look_at_stack();
-        tell(metal, agent, [&] { agent->compiled(metal, self, device); });
+        report(metal, agent, [&] { agent->compiled(metal, self, device); });
     }
 }
 
@@ -217,7 +218,7 @@ void ttmem_allocate_scratchpads(void* self, void* device) {
     if (metal.covers(Kind::kScratchpad)) {
         Agent* agent = Agent::current(metal);
         ttmem::look_at_stack();
-        tell(metal, agent, [&] { agent->scratchpads_placed(metal, self, device); });
+        report(metal, agent, [&] { agent->scratchpads_laid_out(metal, self, device); });
     }
 }
 
@@ -225,45 +226,45 @@ void ttmem_cb_placed(void* self, const void* cores, uint64_t address, uint64_t s
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*, const void*, uint64_t, uint64_t, bool, const void*)>(ttmem::kHook_cb_placed)(
         self, cores, address, size, global, device);
-    Bracket* bracket = innermost;
-    if (bracket == nullptr || bracket->kind != Kind::kCb || !metal.covers(Kind::kCb)) {
+    PendingParts* pending = innermost;
+    if (pending == nullptr || pending->kind != Kind::kCb || !metal.covers(Kind::kCb)) {
         return;
     }
-    if (bracket->device == nullptr) {
-        bracket->device = device;
+    if (pending->device == nullptr) {
+        pending->device = device;
     }
-    if (bracket->device == device) {
-        Part part{Kind::kCb, global ? ttmem::kShared : uint8_t{0}, address, static_cast<uint32_t>(size), {}, 0};
+    if (pending->device == device) {
+        ProgramPart part{Kind::kCb, global ? ttmem::kShared : uint8_t{0}, address, static_cast<uint32_t>(size), {}, 0};
         const auto& ranges = *metal.call<const std::vector<uint64_t>*>(ttmem::kCall_core_ranges, cores);
         for (size_t i = 0; i + 4 <= ranges.size(); i += 4) {  // a CoreRange is four words
             part.cores.add_range(ranges.data() + i);
         }
-        bracket->parts.push_back(part);
+        pending->parts.push_back(part);
     }
 }
 
 void ttmem_dfb_placed(void* self, uint64_t address, uint64_t size, uint64_t base) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*, uint64_t, uint64_t, uint64_t)>(ttmem::kHook_dfb_placed)(self, address, size, base);
-    Bracket* bracket = innermost;
-    if (bracket == nullptr || bracket->kind != Kind::kDfb) {
+    PendingParts* pending = innermost;
+    if (pending == nullptr || pending->kind != Kind::kDfb) {
         return;
     }
-    Part part{Kind::kDfb, 0, address, static_cast<uint32_t>(size), {}, 0};
+    ProgramPart part{Kind::kDfb, 0, address, static_cast<uint32_t>(size), {}, 0};
     part.cores.add_range(static_cast<const uint64_t*>(self));  // it begins with its core range
-    for (Part& other : bracket->parts) {
+    for (ProgramPart& other : pending->parts) {
         if (other.address == address && other.per_core == part.per_core) {  // one buffer over several ranges
             other.cores.merge(part.cores);
             return;
         }
     }
-    bracket->parts.push_back(part);
+    pending->parts.push_back(part);
 }
 
 void ttmem_program_gone(void* self) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
-    tell(metal, agent, [&] { agent->program_gone(self); });
+    report(metal, agent, [&] { agent->program_destroyed(self); });
     metal.real<void (*)(void*)>(ttmem::kHook_program_gone)(self);
 }
 
@@ -272,13 +273,13 @@ void ttmem_add_program(void* self, const void* range, void** program) {
     void* moved = *program;  // a Program is a pointer to its ProgramImpl, and about to be moved from
     metal.real<void (*)(void*, const void*, void**)>(ttmem::kHook_add_program)(self, range, program);
     Agent* agent = Agent::current(metal);
-    tell(metal, agent, [&] { agent->added(metal, self, moved, range); });
+    report(metal, agent, [&] { agent->added(metal, self, moved, range); });
 }
 
 void ttmem_workload_gone(void* self) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
-    tell(metal, agent, [&] { agent->workload_gone(self); });
+    report(metal, agent, [&] { agent->workload_destroyed(self); });
     metal.real<void (*)(void*)>(ttmem::kHook_workload_gone)(self);
 }
 
@@ -297,7 +298,7 @@ TTMEM_HOT void ttmem_enqueue(void* queue, void** workload, bool blocking) {
             [&] { metal.real<void (*)(void*, void**, bool)>(ttmem::kHook_enqueue)(queue, workload, blocking); });
     Agent* agent = Agent::current(metal);
     ttmem::look_at_stack();
-    tell(metal, agent, [&] { agent->ran(metal, impl); });
+    report(metal, agent, [&] { agent->launched(metal, impl); });
 }
 
 // Only for what they throw: programs that cannot be laid out, a kernel ring or trace region that is too small.
@@ -325,7 +326,7 @@ void ttmem_clear_cache(void* self) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*)>(ttmem::kHook_clear_cache)(self);
     Agent* agent = Agent::current(metal);
-    tell(metal, agent, [&] { agent->cache_cleared(self); });
+    report(metal, agent, [&] { agent->cache_cleared(self); });
 }
 
 // -- for benchmarks -------------------------------------------------------------------------------------------------

@@ -32,11 +32,11 @@ constexpr uint32_t kBlobBytes = 32u << 20;
 
 enum class Event : uint8_t {
     kNone = 0,
-    kOpened = 1,        // mesh; size = bytes in its banks from before the agent could see, which are told nowhere
+    kOpened = 1,        // mesh; size = bytes in its banks from before the agent could see, which have no records
     kClosing = 2,       // mesh; everything it held is still in the table
     kClosed = 3,        // mesh; everything it held was freed before this record
-    kAllocated = 4,     // a thing
-    kFreed = 5,         // the thing in that table slot
+    kAllocated = 4,     // an allocation, which has that table slot
+    kFreed = 5,         // the allocation in that table slot
     kProgram = 6,       // a program's frame: size = bytes of the kernel ring it needs, address = Metal's program id
     kRun = 7,           // program was launched on its cores
     kDestroyed = 8,     // program and all its parts are gone
@@ -44,7 +44,7 @@ enum class Event : uint8_t {
     kPhaseBegan = 10,   // of the workload's own naming: address = its number, size = that of the phase around it or 0
     kPhaseEnded = 11,   // address = its number
     kFailed = 12,       // tt-metal threw: name = its text, cores = blob of the operation and stack, or 0
-    kNamed = 13,        // more is known of the thing in that table slot: name = blob, cores as they were
+    kNamed = 13,        // more is known of the allocation in that table slot: name = blob, cores as they were
 };
 
 // The first five are tt-metal's BufferType codes; the numbers are those of ttmem.model.kinds.
@@ -73,7 +73,7 @@ constexpr uint8_t kPerCore = 32;   // a buffer with an address of its own on eac
 
 // Ring slot and table slot alike.
 struct Record {
-    uint64_t sequence;  // from 1; in the table: of the record that made the thing
+    uint64_t sequence;  // from 1; in the table: of the record that made the allocation
     uint64_t time;      // CLOCK_MONOTONIC, nanoseconds
     Event event;
     Kind kind;
@@ -83,7 +83,7 @@ struct Record {
     uint64_t address;
     uint64_t size;        // bytes on one chip, all cores and banks together
     uint32_t per_bank;    // bytes in each bank or on each core
-    uint32_t slot;        // in the live table, kNoSlot for events that are no things
+    uint32_t slot;        // in the live table, kNoSlot for other events
     uint16_t mesh;        // index of the mesh
     uint16_t core_count;  // cores that hold pages of a sharded buffer, 0 for interleaved
     uint32_t cores;       // blob: core set, or 0
@@ -105,7 +105,7 @@ static_assert(sizeof(Bank) == 40);
 
 struct Mesh {
     uint32_t turn;     // odd while it is being written
-    uint32_t state;    // 0 unused, 1 open, 2 closed
+    uint32_t state;    // 0 unused, kMeshOpen, kMeshClosed
     uint32_t mesh_id;  // of the MeshDevice, kNoMeshId for a chip that was opened by itself
     uint32_t parent;   // index of the mesh whose allocator it uses: its own unless it is a submesh
     uint32_t chips;    // blob: indices of chips, u16 each
@@ -126,6 +126,7 @@ struct Mesh {
 };
 static_assert(sizeof(Mesh) == 512);
 constexpr uint32_t kNoMeshId = 0xffffffff;
+constexpr uint32_t kMeshOpen = 1, kMeshClosed = 2;
 
 struct Chip {
     uint64_t unique_id;  // 0: the cluster descriptor has none
@@ -196,7 +197,7 @@ struct Header {
     uint32_t blobs_used;
     uint32_t meshes_used;
     uint32_t chips_used;
-    uint64_t table_full;  // things not kept because the table was full
+    uint64_t table_full;  // allocations without a record because the table was full
     uint64_t blobs_full;
     uint64_t unknown_frees;
     uint64_t replaced;     // an address was handed out that the table thought taken

@@ -1,47 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the agent that deals with meshes: their allocators and geometry, from opening to closing.
-#include <cstring>
-#include <unordered_map>
-
-#include "agent.h"
+#include "meshes.h"
 
 namespace ttmem {
 
-namespace {
-
-// The cores that have a bank of L1; none if this libtt_metal cannot be asked.
-Cores cores_with_banks(const Metal& metal, void* allocator, uint32_t banks) {
-    Cores cores;
-    if (metal.has(kCall_has_bank)) {
-        for (uint64_t y = 0; y < Cores::kRows; y++) {
-            for (uint64_t x = 0; x < 32; x++) {
-                uint64_t core[2] = {x, y};
-                if (metal.call<bool>(kCall_has_bank, allocator, 1u, static_cast<const uint64_t*>(core))) {
-                    cores.add(x, y);
-                }
-            }
-        }
-    } else if (metal.has(kCall_bank_core)) {  // before 0.78
-        struct Pair {
-            uint64_t x, y;
-        };
-        for (uint32_t bank = 0; bank < banks; bank++) {
-            Pair core = metal.call<Pair>(kCall_bank_core, allocator, bank);
-            if (core.x < 32 && core.y < Cores::kRows) {
-                cores.add(core.x, core.y);
-            }
-        }
-    }
-    return cores;
-}
-
-}  // namespace
-
-uint16_t Agent::find_allocator(void* allocator) noexcept {
-    if (allocator == last_allocator_) {  // nearly always
-        return last_found_;
-    }
-    const uint32_t* found = allocators_.find(reinterpret_cast<uint64_t>(allocator));
+uint16_t Meshes::look_up(void* allocator) noexcept {
+    const uint32_t* found = allocators_.find(key_of(allocator));
     if (found == nullptr) {
         return kNoMesh;
     }
@@ -50,269 +13,125 @@ uint16_t Agent::find_allocator(void* allocator) noexcept {
     return last_found_;
 }
 
-uint16_t Agent::find_device(void* device) const noexcept {
-    for (size_t i = homes_.size(); i-- > 0;) {
-        if (homes_[i].device == device && homes_[i].allocator != nullptr) {
+uint16_t Meshes::with_device(void* device) const noexcept {
+    for (size_t i = open_.size(); i-- > 0;) {
+        if (open_[i].device == device && open_[i].allocator != nullptr) {
             return static_cast<uint16_t>(i);
         }
     }
     return kNoMesh;
 }
 
-uint16_t Agent::home_of(const Metal& metal, void* allocator, void* device) {
-    {
-        Locked held(store.lock);
-        uint16_t found = allocator != nullptr ? find_allocator(allocator) : find_device(device);
-        if (found != kNoMesh) {
-            return found;
-        }
-    }
-    return make_home(metal, allocator, device, nullptr);
-}
-
-uint16_t Agent::chip_index(const Metal& metal, void* device) {
-    uint32_t number = virtual_call(device, kId);
-    uint32_t arch = virtual_call(device, kArch);
-    uint64_t unique = 0;
-    uint32_t board = kNoBoard, remote = 2;
-    bool known = metal.has(kCall_context) && metal.has(kCall_context_exists) && metal.has(kCall_cluster) &&
-                 metal.has(kCall_cluster_descriptor) && metal.has(kCall_unique_ids);
-    if (known && metal.call<bool>(kCall_context_exists, 0)) {
-        void* cluster = metal.call<void*>(kCall_cluster, metal.call<void*>(kCall_context, 0));
-        void* descriptor = metal.call<void*>(kCall_cluster_descriptor, cluster);
-        const auto& ids = *metal.call<const std::unordered_map<int, uint64_t>*>(kCall_unique_ids, descriptor);
-        for (const auto& [chip, id] : ids) {
-            unique = static_cast<uint32_t>(chip) == number ? id : unique;
-        }
-        if (metal.has(kCall_board_type)) {
-            board = metal.call<uint32_t>(kCall_board_type, cluster, static_cast<int>(number));
-        }
-        if (metal.has(kCall_chip_remote)) {
-            remote = metal.call<bool>(kCall_chip_remote, descriptor, static_cast<int>(number)) ? 1 : 0;
-        }
-    }
-    Locked held(store.lock);
-    Header* header = store.header();
-    for (uint32_t i = 0; i < header->chips_used; i++) {
-        if (store.chips()[i].number == number) {
-            return static_cast<uint16_t>(i);
-        }
-    }
-    if (header->chips_used == kChips) {
-        return kNoMesh;
-    }
-    Chip& chip = store.chips()[header->chips_used];
-    chip.unique_id = unique;
-    chip.number = number;
-    chip.arch = arch;
-    chip.board = board;
-    chip.remote = remote;
-    return static_cast<uint16_t>(header->chips_used++);
-}
-
-uint16_t Agent::make_home(const Metal& metal, void* allocator, void* device, const Seen* first) {
-    if (device == nullptr) {
-        return kNoMesh;
-    }
-    Home home{};
-    home.device = device;
-    bool several = is_mesh(metal, device);
-    if (allocator == nullptr) {
-        Call getter = several ? kCall_mesh_allocator : kCall_chip_allocator;
-        void** owner = metal.call<void**>(getter, device);
-        allocator = owner == nullptr ? nullptr : *owner;
-        if (allocator == nullptr) {
-            return kNoMesh;
-        }
-    }
-    home.allocator = allocator;
-    uint32_t mesh_id = kNoMeshId;
-    home.rows = home.columns = 1;
-    if (several) {
-        mesh_id = metal.call<uint32_t>(kCall_mesh_id, device);
-        for (void* chip : metal.copy_of<std::vector<void*>>(kCall_mesh_devices, device)) {
-            home.chips.push_back(chip_index(metal, chip));
-        }
-        home.columns = static_cast<uint32_t>(home.chips.size());
-        if (metal.has(kCall_mesh_rows) && metal.has(kCall_mesh_columns)) {
-            home.rows = static_cast<uint32_t>(metal.call<uint64_t>(kCall_mesh_rows, device));
-            home.columns = static_cast<uint32_t>(metal.call<uint64_t>(kCall_mesh_columns, device));
-        }
-    } else {
-        home.chips.push_back(chip_index(metal, device));
-    }
-    Mesh mesh{};
-    mesh.state = 1;
-    mesh.mesh_id = mesh_id;
-    mesh.chip_count = static_cast<uint32_t>(home.chips.size());
-    mesh.arch = virtual_call(device, kArch);
-    home.unit = metal.call<uint32_t>(kCall_alignment, allocator, 0u);
-    for (int type : kTypes) {
-        Bank& bank = mesh.banks[type];
-        bank.banks = metal.call<uint32_t>(kCall_num_banks, allocator, &type);
-        bank.size = bank.banks == 0 ? 0 : metal.call<uint64_t>(kCall_bank_size, allocator, &type);
-        bank.unit = home.unit;
-    }
-    uint8_t l1 = 0, dram = 1;  // HalMemType
-    mesh.l1_base = metal.call<uint64_t>(kCall_base_address, allocator, &l1);
-    mesh.dram_base = metal.call<uint64_t>(kCall_base_address, allocator, &dram);
-    mesh.l1_size = mesh.l1_base + mesh.banks[1].size + mesh.banks[3].size;
-    if (metal.has(kCall_max_unreserved) && mesh.l1_size > 0) {
-        uint64_t unreserved = metal.call<uint32_t>(kCall_max_unreserved);
-        mesh.map_end = unreserved < mesh.l1_size ? mesh.l1_size - unreserved : 0;
-    }
-    home.grid = cores_with_banks(metal, allocator, mesh.banks[1].banks);
-    count_earlier(metal, mesh, home, first);
-
-    Locked held(store.lock);
-    uint16_t found = find_allocator(allocator);
-    Header* header = store.header();
+uint16_t Meshes::add(NewMesh&& mesh) {
+    void* allocator = mesh.own.allocator;
+    uint16_t found = with_allocator(allocator);
     if (found != kNoMesh) {
         return found;
     }
-    uint16_t index = free_mesh();
+    uint16_t index = free_index();
     if (index == kNoMesh) {
-        header->meshes_full++;
+        store_.header()->meshes_full++;
         return index;
     }
-    mesh.parent = index;
-    mesh.chips = store.blob(home.chips.data(), static_cast<uint32_t>(home.chips.size() * 2));
-    mesh.cores = store.core_set(home.grid);
-    if (!allocators_.insert(reinterpret_cast<uint64_t>(allocator), index)) {
+    mesh.shared.parent = index;
+    mesh.shared.chips = store_.blob(mesh.own.chips.data(), static_cast<uint32_t>(mesh.own.chips.size() * 2));
+    mesh.shared.cores = store_.core_set(mesh.own.grid);
+    if (!allocators_.insert(key_of(allocator), index)) {
         return kNoMesh;
     }
-    unfollowed_.erase(reinterpret_cast<uint64_t>(allocator));
-    uint64_t before = 0;
-    for (uint64_t bytes : home.earlier) {
-        before += bytes;
+    ignored_.erase(key_of(allocator));
+    uint64_t earlier = 0;
+    for (uint64_t bytes : mesh.own.earlier_reserved) {
+        earlier += bytes;
     }
-    set_mesh(index, mesh, std::move(home));
-    store.append(Event::kOpened, [&](Record& r) {
+    set(index, mesh.shared, std::move(mesh.own));
+    store_.append(Event::kOpened, [&](Record& r) {
         r.mesh = index;
-        r.size = before;
+        r.size = earlier;
     });
     return index;
 }
 
-// A new mesh, or when there are no more the one that was closed longest ago.
-uint16_t Agent::free_mesh() const noexcept {
-    if (homes_.size() < kMeshes) {
-        return static_cast<uint16_t>(homes_.size());
+// A new index, or when there are no more that of the mesh that was closed longest ago.
+uint16_t Meshes::free_index() const noexcept {
+    if (open_.size() < kMeshes) {
+        return static_cast<uint16_t>(open_.size());
     }
     for (uint32_t step = 1; step <= kMeshes; step++) {
-        uint16_t index = static_cast<uint16_t>((last_mesh_ + step) % kMeshes);
-        if (store.meshes()[index].state == 2) {
+        uint16_t index = static_cast<uint16_t>((last_set_ + step) % kMeshes);
+        if (store_.meshes()[index].state == kMeshClosed) {
             return index;
         }
     }
     return kNoMesh;
 }
 
-void Agent::set_mesh(uint16_t index, const Mesh& mesh, Home&& home) {
-    store.metering.settle(index, mesh, home.chips);
-    if (index == homes_.size()) {
-        homes_.push_back(std::move(home));
+void Meshes::set(uint16_t index, const Mesh& shared, OpenMesh&& own) {
+    store_.metering.set_mesh(index, shared, own.chips);
+    if (index == open_.size()) {
+        open_.push_back(std::move(own));
     } else {
-        homes_[index] = std::move(home);
+        open_[index] = std::move(own);
     }
-    last_mesh_ = index;
-    Mesh& there = store.meshes()[index];
+    last_set_ = index;
+    Mesh& there = store_.meshes()[index];
     uint32_t turn = __atomic_add_fetch(&there.turn, 1, __ATOMIC_ACQ_REL);
-    there = mesh;
+    there = shared;
     there.turn = turn;
     __atomic_add_fetch(&there.turn, 1, __ATOMIC_ACQ_REL);
-    Header* header = store.header();
+    Header* header = store_.header();
     header->meshes_used = header->meshes_used > index ? header->meshes_used : index + 1u;
 }
 
-uint16_t Agent::submesh_of(uint16_t index, const uint32_t range[4]) {
-    Home& home = homes_[index];
-    if (uint64_t{home.rows} * home.columns != home.chips.size() || range[2] >= home.rows || range[3] >= home.columns) {
-        return index;  // a mesh over several hosts: which of its chips are ours is not for us to guess
+uint16_t Meshes::submesh(uint16_t parent, const uint32_t range[4]) {
+    const OpenMesh& mesh = open_[parent];
+    if (uint64_t{mesh.rows} * mesh.columns != mesh.chips.size() || range[2] >= mesh.rows || range[3] >= mesh.columns) {
+        return parent;  // a mesh over several hosts: which of its chips are on this one is not known
     }
     std::vector<uint16_t> chips;
     for (uint32_t row = range[0]; row <= range[2]; row++) {
         for (uint32_t column = range[1]; column <= range[3]; column++) {
-            chips.push_back(home.chips[row * home.columns + column]);
+            chips.push_back(mesh.chips[row * mesh.columns + column]);
         }
     }
-    if (chips.size() == home.chips.size()) {
-        return index;
+    if (chips.size() == mesh.chips.size()) {
+        return parent;
     }
-    uint32_t blob = store.blob(chips.data(), static_cast<uint32_t>(chips.size() * 2));
-    for (size_t i = 0; i < homes_.size(); i++) {
-        if (store.meshes()[i].parent == index && store.meshes()[i].chips == blob && store.meshes()[i].state == 1) {
+    uint32_t blob = store_.blob(chips.data(), static_cast<uint32_t>(chips.size() * 2));
+    for (size_t i = 0; i < open_.size(); i++) {
+        const Mesh& other = store_.meshes()[i];
+        if (other.parent == parent && other.chips == blob && other.state == kMeshOpen) {
             return static_cast<uint16_t>(i);
         }
     }
-    uint16_t made = free_mesh();
-    if (made == kNoMesh || blob == 0) {
-        return index;
+    uint16_t index = free_index();
+    if (index == kNoMesh || blob == 0) {
+        return parent;
     }
-    Mesh mesh = store.meshes()[index];
-    mesh.chips = blob;
-    mesh.chip_count = static_cast<uint32_t>(chips.size());
-    Home part{};
-    part.grid = home.grid;
-    part.chips = std::move(chips);
-    set_mesh(made, mesh, std::move(part));
-    return made;
+    Mesh shared = store_.meshes()[parent];
+    shared.chips = blob;
+    shared.chip_count = static_cast<uint32_t>(chips.size());
+    OpenMesh own{};
+    own.grid = mesh.grid;
+    own.chips = std::move(chips);
+    set(index, shared, std::move(own));
+    return index;
 }
 
-void Agent::opened(const Metal& metal, void* mesh) {
-    if (!metal.has(kCall_mesh_allocator)) {
-        return;  // it becomes known with its first buffer
-    }
-    void** owner = metal.call<void**>(kCall_mesh_allocator, mesh);
-    if (owner != nullptr && *owner != nullptr) {
-        home_of(metal, *owner, mesh);
-    }
-}
-
-void Agent::closing(const Metal& metal, void* mesh) {
-    uint16_t index;
-    void* allocator = nullptr;
-    {
-        Locked held(store.lock);
-        index = find_device(mesh);
-        allocator = index == kNoMesh ? nullptr : homes_[index].allocator;
-    }
-    if (allocator != nullptr) {
-        audit(metal, index, allocator, 0);
-    }
-    Locked held(store.lock);
-    if (allocator != nullptr && homes_[index].allocator == allocator) {
-        store.append(Event::kClosing, [&](Record& r) { r.mesh = index; });
-    }
-}
-
-void Agent::closed(const Metal&, void* mesh) noexcept {
-    Locked held(store.lock);
-    uint16_t index = find_device(mesh);
-    if (index != kNoMesh) {
-        close_home(index);
-    }
-}
-
-void Agent::close_home(uint16_t index) {
-    free_all(index);
-    for (Program& program : pool_) {
-        if (program.impl != nullptr && program.has_home && program.home == index) {
-            drop(program);
+void Meshes::close(uint16_t index) {
+    store_.append(Event::kClosed, [&](Record& r) { r.mesh = index; });
+    for (size_t i = 0; i < open_.size(); i++) {
+        Mesh& shared = store_.meshes()[i];
+        if (shared.state != kMeshOpen || (i != index && shared.parent != index)) {
+            continue;
         }
-    }
-    store.append(Event::kClosed, [&](Record& r) { r.mesh = index; });
-    for (size_t i = 0; i < homes_.size(); i++) {
-        if (store.meshes()[i].state == 1 && (i == index || store.meshes()[i].parent == index)) {
-            store.meshes()[i].state = 2;
-            if (homes_[i].allocator != nullptr) {
-                uint64_t allocator = reinterpret_cast<uint64_t>(homes_[i].allocator);
-                allocators_.erase(allocator);
-                unfollowed_.insert_once(allocator, 1);
-                last_allocator_ = nullptr;
-            }
-            homes_[i].allocator = homes_[i].device = nullptr;
+        shared.state = kMeshClosed;
+        if (open_[i].allocator != nullptr) {
+            allocators_.erase(key_of(open_[i].allocator));
+            ignore(open_[i].allocator);
+            last_allocator_ = nullptr;
         }
+        open_[i].allocator = open_[i].device = nullptr;
     }
 }
 

@@ -281,8 +281,8 @@ void check(Metal& metal) {
 }
 
 // The agent calls two virtual functions of IDevice, arch() and id(), by the number of their slots (VirtualSlot in
-// agent.h). MeshDevice exports both functions, so its table shows whether they are in these slots. Slot 0 is the third
-// word of a table: the offset to the top of the object and its type information come first.
+// metal_objects.h). MeshDevice exports both functions, so its table shows whether they are in these slots. Slot 0 is
+// the third word of a table: the offset to the top of the object and its type information come first.
 void check_vtable(Metal& metal) {
     void** table = static_cast<void**>(metal.calls[kCall_mesh_vtable]);
     if (table == nullptr || table[2 + 3] == nullptr) {

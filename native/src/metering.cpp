@@ -31,18 +31,18 @@ void Metering::begin(Meters* meters, uint64_t& used) noexcept {
 
 // Chips that were in the same meshes so far share their meters, so a mesh costs an event as much as a chip. Where a
 // new mesh holds some chips of a group and not others, the group is split; both halves go on from what was read.
-void Metering::settle(uint16_t mesh, const Mesh& geometry, const std::vector<uint16_t>& chips) noexcept {
-    Spot& spot = spots_[mesh];
-    spot = {};
+void Metering::set_mesh(uint16_t index, const Mesh& described, const std::vector<uint16_t>& chips) noexcept {
+    MeteredMesh& mesh = meshes_[index];
+    mesh = {};
     Bits fresh{};
     for (uint16_t chip : chips) {
         if (chip < kChips && !fresh.has(chip)) {  // not so: there was no room to remember the chip
             fresh.add(chip);
-            spot.chip_count++;
+            mesh.chip_count++;
         }
     }
     for (uint32_t i = 0; i < kBufferKinds; i++) {
-        spot.banks[i] = geometry.banks[i].banks;
+        mesh.banks[i] = described.banks[i].banks;
     }
     for (uint32_t group = 1, end = static_cast<uint32_t>(*used_); group < end; group++) {
         uint64_t inside[4], any = 0, outside = 0;
@@ -58,7 +58,7 @@ void Metering::settle(uint16_t mesh, const Mesh& geometry, const std::vector<uin
         if (outside != 0) {
             found = static_cast<uint32_t>((*used_)++);  // never too many: no two groups share a chip
             meters_[found] = meters_[group];
-            for (Spot& other : spots_) {
+            for (MeteredMesh& other : meshes_) {
                 if (other.groups.has(group - 1)) {
                     other.groups.add(found - 1);
                 }
@@ -69,28 +69,28 @@ void Metering::settle(uint16_t mesh, const Mesh& geometry, const std::vector<uin
             meters_[found].chips[i] = inside[i];
             fresh.words[i] &= ~inside[i];
         }
-        spot.groups.add(found - 1);
+        mesh.groups.add(found - 1);
     }
     if ((fresh.words[0] | fresh.words[1] | fresh.words[2] | fresh.words[3]) != 0) {
         uint32_t made = static_cast<uint32_t>((*used_)++);
         for (int i = 0; i < 4; i++) {
             meters_[made].chips[i] = fresh.words[i];
         }
-        spot.groups.add(made - 1);
+        mesh.groups.add(made - 1);
     }
 }
 
 template <typename Change>
-void Metering::each(const Record& thing, Change change) noexcept {
-    uint8_t kind = static_cast<uint8_t>(thing.kind);
-    if (kind >= kKinds || thing.mesh >= kMeshes) {
+void Metering::each(const Record& allocation, Change change) noexcept {
+    uint8_t kind = static_cast<uint8_t>(allocation.kind);
+    if (kind >= kKinds || allocation.mesh >= kMeshes) {
         return;  // a program's frame
     }
-    const Spot& spot = spots_[thing.mesh];
-    uint64_t used = (thing.flags & kShared) != 0 ? 0 : thing.size, reserved = 0;
+    const MeteredMesh& mesh = meshes_[allocation.mesh];
+    uint64_t used = (allocation.flags & kShared) != 0 ? 0 : allocation.size, reserved = 0;
     if (kind < kBufferKinds) {
-        bool everywhere = (thing.flags & kPerCore) == 0;  // in lock step: the same in every bank
-        reserved = uint64_t{thing.per_bank} * (everywhere ? spot.banks[kind] : thing.core_count);
+        bool everywhere = (allocation.flags & kPerCore) == 0;  // in lock step: the same in every bank
+        reserved = uint64_t{allocation.per_bank} * (everywhere ? mesh.banks[kind] : allocation.core_count);
     }
     uint8_t gauge = gauge_of(kind), pool = (kInDram >> kind & 1) != 0 ? kDramPool : kL1Pool;
     bool pooled = ((kInDram | kInL1) >> kind & 1) != 0;
@@ -100,16 +100,16 @@ void Metering::each(const Record& thing, Change change) noexcept {
             change(meters.gauges[pool], used * times, reserved * times);
         }
     };
-    change_both(meters_[0], spot.chip_count);
+    change_both(meters_[0], mesh.chip_count);
     for (uint32_t word = 0; word < 4; word++) {
-        for (uint64_t left = spot.groups.words[word]; left != 0; left &= left - 1) {
+        for (uint64_t left = mesh.groups.words[word]; left != 0; left &= left - 1) {
             change_both(meters_[1 + 64 * word + static_cast<uint32_t>(__builtin_ctzll(left))], 1);
         }
     }
 }
 
-void Metering::add(const Record& thing) noexcept {
-    each(thing, [](Meter& meter, uint64_t used, uint64_t reserved) {
+void Metering::add(const Record& allocation) noexcept {
+    each(allocation, [](Meter& meter, uint64_t used, uint64_t reserved) {
         meter.used += used;
         meter.reserved += reserved;
         meter.peak = larger(meter.peak, meter.used);
@@ -117,8 +117,8 @@ void Metering::add(const Record& thing) noexcept {
     });
 }
 
-void Metering::remove(const Record& thing) noexcept {
-    each(thing, [](Meter& meter, uint64_t used, uint64_t reserved) {
+void Metering::remove(const Record& allocation) noexcept {
+    each(allocation, [](Meter& meter, uint64_t used, uint64_t reserved) {
         meter.used -= used;
         meter.reserved -= reserved;
     });

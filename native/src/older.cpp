@@ -2,8 +2,8 @@
 // Replacements for functions that older wheels lack. Before 0.79 the compiler inlined some of Buffer's functions, so
 // the agent reads the fields itself. It does not trust their offsets: it shows functions that these wheels do have a
 // blank Buffer with one field filled in, and they must see what was written there. Also here: the older function for
-// scratchpads (before 0.80), and statistics that come with a list (until 0.68). meshes.cpp asks banks for their cores
-// where has_bank is missing (before 0.78).
+// scratchpads (before 0.80), and statistics that come with a list (until 0.68). mesh_description.cpp asks banks for
+// their cores where has_bank is missing (before 0.78).
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 #include <cstring>
 #include <tuple>
 
-#include "agent.h"
 #include "metal.h"
+#include "metal_objects.h"
 
 namespace ttmem {
 

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the agent that deals with programs and their workloads: what is recorded of them, from the first part
-// that is laid out over every launch to their end.
-#include <cstring>
+#include "programs.h"
 
-#include "agent.h"
 #include "operations.h"
 
 namespace ttmem {
 
-Agent::Program* Agent::find_program(void* impl) noexcept {
-    uint32_t* index = programs_.find(reinterpret_cast<uint64_t>(impl));
-    return index == nullptr ? nullptr : &pool_[*index];
+Programs::Program* Programs::find(void* impl) noexcept {
+    uint32_t* index = indices_.find(reinterpret_cast<uint64_t>(impl));
+    return index == nullptr ? nullptr : &programs_[*index];
 }
 
-Agent::Program& Agent::program_of(void* impl) {
-    if (Program* known = find_program(impl)) {
+Programs::Program& Programs::find_or_make(void* impl) {
+    if (Program* known = find(impl)) {
         return *known;
     }
     uint32_t index;
@@ -22,29 +19,56 @@ Agent::Program& Agent::program_of(void* impl) {
         index = spare_.back();
         spare_.pop_back();
     } else {
-        index = static_cast<uint32_t>(pool_.size());
-        pool_.emplace_back();
+        index = static_cast<uint32_t>(programs_.size());
+        programs_.emplace_back();
     }
-    Program& program = pool_[index];
+    Program& program = programs_[index];
     program = {};
     program.impl = impl;
     program.number = ++last_number_;
     program.frame = kNoSlot;
-    programs_.insert(reinterpret_cast<uint64_t>(impl), index);
+    indices_.insert(reinterpret_cast<uint64_t>(impl), index);
     return program;
 }
 
-// Says where a program runs: on the whole mesh, or on the part of it that its workload names.
-void Agent::settle(Program& program, uint16_t home) {
-    program.home = home;
-    program.has_home = true;
-    program.mesh = program.has_range ? submesh_of(home, program.range) : home;
+// A program runs on a whole mesh, or on the submesh that its workload names.
+void Programs::set_mesh(Program& program, uint16_t parent) {
+    program.parent = parent;
+    program.has_mesh = true;
+    program.mesh = program.range.known ? meshes_.submesh(parent, program.range.corners) : parent;
 }
 
-void Agent::frame(Program& program, uint64_t ring) {
-    uint32_t slot = program.frame == kNoSlot ? store.take_slot() : program.frame;
-    uint8_t flags = program.frame == kNoSlot || slot == kNoSlot ? 0 : store.table()[slot].flags;
-    const Record& record = store.append(Event::kProgram, [&](Record& r) {
+bool Programs::is_compiled(void* impl) const noexcept {
+    const uint32_t* index = indices_.find(reinterpret_cast<uint64_t>(impl));
+    return index != nullptr && programs_[*index].compiled;
+}
+
+void Programs::compiled(void* impl, uint16_t mesh, uint64_t metal_id, const ProgramKernels& kernels) {
+    Program& program = find_or_make(impl);
+    program.metal_id = metal_id;
+    program.compiled = true;
+    program.cores = store_.core_set(kernels.cores);
+    set_mesh(program, mesh);
+    write_frame(program, 0);
+    replace_parts(program, Kind::kKernel, Kind::kDispatchKernel, kernels.parts);
+}
+
+void Programs::laid_out(void* impl, uint16_t mesh, uint64_t metal_id, Kind kind,
+                        const std::vector<ProgramPart>& parts) {
+    Program& program = find_or_make(impl);
+    program.metal_id = metal_id;
+    set_mesh(program, mesh);
+    if (program.frame == kNoSlot) {
+        write_frame(program, 0);
+    }
+    replace_parts(program, kind, kind, parts);
+}
+
+// Records the program itself, or what has changed about it. `ring` is the bytes of the kernel ring that it uses.
+void Programs::write_frame(Program& program, uint64_t ring) {
+    uint32_t slot = program.frame == kNoSlot ? store_.take_slot() : program.frame;
+    uint8_t flags = program.frame == kNoSlot || slot == kNoSlot ? 0 : store_.table()[slot].flags;
+    const Record& record = store_.append(Event::kProgram, [&](Record& r) {
         r.kind = Kind::kProgramFrame;
         r.flags = flags;
         r.address = program.metal_id;
@@ -54,18 +78,18 @@ void Agent::frame(Program& program, uint64_t ring) {
         r.mesh = program.mesh;
         r.cores = program.cores;
         r.program = program.number;
-        r.name = operation(store);
+        r.name = operation(store_);
     });
-    store.keep(slot, record);
+    store_.keep(slot, record);
     program.frame = slot;
 }
 
-void Agent::add_part(Program& program, const Part& part) {
+void Programs::add_part(Program& program, const ProgramPart& part) {
     uint32_t count = part.cores.count();
     if (count == 0) {
         return;  // on no core it takes no memory: an operation on an empty tensor has such kernels
     }
-    uint32_t slot = store.allocate([&](Record& r) {
+    uint32_t slot = store_.allocate([&](Record& r) {
         r.kind = part.kind;
         r.flags = part.flags;
         r.address = part.address;
@@ -73,9 +97,9 @@ void Agent::add_part(Program& program, const Part& part) {
         r.per_bank = part.per_core;
         r.mesh = program.mesh;
         r.core_count = static_cast<uint16_t>(count);
-        r.cores = store.core_set(part.cores);
+        r.cores = store_.core_set(part.cores);
         r.program = program.number;
-        r.name = part.name != 0 ? part.name : operation(store);
+        r.name = part.name != 0 ? part.name : operation(store_);
     });
     if (slot != kNoSlot) {
         next_part_[slot] = program.parts;
@@ -83,48 +107,48 @@ void Agent::add_part(Program& program, const Part& part) {
     }
 }
 
-// The parts of some kinds are now these; what was there before is gone.
-void Agent::replace(Program& program, Kind first, Kind last, const std::vector<Part>& parts) {
+// The parts of the kinds from first to last are now these.
+void Programs::replace_parts(Program& program, Kind first, Kind last, const std::vector<ProgramPart>& parts) {
     uint32_t* link = &program.parts;
     while (*link != 0) {
         uint32_t slot = *link - 1;
-        Kind kind = store.table()[slot].kind;
+        Kind kind = store_.table()[slot].kind;
         if (kind >= first && kind <= last) {
             *link = next_part_[slot];
-            store.free(slot, 0);
+            store_.free(slot, 0);
         } else {
             link = &next_part_[slot];
         }
     }
-    for (const Part& part : parts) {
+    for (const ProgramPart& part : parts) {
         add_part(program, part);
     }
 }
 
-// To other chips of its mesh, with everything it has.
-void Agent::move(Program& program, uint16_t mesh) {
+// The program and all its parts are on other chips of the same mesh.
+void Programs::move_to(Program& program, uint16_t mesh) {
     if (mesh == program.mesh) {
         return;
     }
     program.mesh = mesh;
     if (program.frame != kNoSlot) {
-        frame(program, store.table()[program.frame].size);
+        write_frame(program, store_.table()[program.frame].size);
     }
     for (uint32_t at = program.parts; at != 0; at = next_part_[at - 1]) {
         uint32_t slot = at - 1;
-        Record thing = store.table()[slot];
-        store.append(Event::kFreed, [&](Record& r) { r = thing; });
-        const Record& record = store.append(Event::kAllocated, [&](Record& r) {
-            r = thing;
+        Record part = store_.table()[slot];
+        store_.append(Event::kFreed, [&](Record& r) { r = part; });
+        const Record& record = store_.append(Event::kAllocated, [&](Record& r) {
+            r = part;
             r.mesh = mesh;
         });
-        store.keep(slot, record);
+        store_.keep(slot, record);
     }
 }
 
-void Agent::drop(Program& program) {
+void Programs::remove(Program& program) noexcept {
     if (program.frame != kNoSlot || program.parts != 0) {
-        store.append(Event::kDestroyed, [&](Record& r) {
+        store_.append(Event::kDestroyed, [&](Record& r) {
             r.kind = Kind::kProgramFrame;
             r.address = program.metal_id;
             r.slot = program.frame;
@@ -136,26 +160,25 @@ void Agent::drop(Program& program) {
     for (uint32_t at = program.parts; at != 0;) {
         uint32_t slot = at - 1;
         at = next_part_[slot];
-        store.forget(slot);
+        store_.forget(slot);
     }
     if (program.frame != kNoSlot) {
-        store.forget(program.frame);
+        store_.forget(program.frame);
     }
     program.parts = 0;
     program.frame = kNoSlot;
-    program.has_home = false;
+    program.has_mesh = false;
     program.compiled = false;
     program.ring_known = false;
 }
 
-void Agent::program_gone(void* impl) noexcept {
-    Locked held(store.lock);
-    Program* program = find_program(impl);
+void Programs::destroyed(void* impl) noexcept {
+    Program* program = find(impl);
     if (program == nullptr) {
         return;
     }
-    drop(*program);
-    uint32_t index = static_cast<uint32_t>(program - pool_.data());
+    remove(*program);
+    uint32_t index = static_cast<uint32_t>(program - programs_.data());
     if (program->workload != nullptr) {
         uint32_t* link = workloads_.find(reinterpret_cast<uint64_t>(program->workload));
         while (link != nullptr && *link != 0) {
@@ -163,37 +186,18 @@ void Agent::program_gone(void* impl) noexcept {
                 *link = program->next;
                 break;
             }
-            link = &pool_[*link - 1].next;
+            link = &programs_[*link - 1].next;
         }
     }
-    programs_.erase(reinterpret_cast<uint64_t>(impl));
+    indices_.erase(reinterpret_cast<uint64_t>(impl));
     program->impl = nullptr;
     spare_.push_back(index);
 }
 
-void Agent::added(const Metal& metal, void* workload, void* impl, const void* range) {
-    struct Span {
-        const uint32_t* data;
-        uint64_t size;
-    };
-    uint32_t corners[4] = {0, 0, 0, 0};
-    bool flat = false;
-    if (metal.has(kCall_range_start) && metal.has(kCall_range_end) && metal.has(kCall_coordinates)) {
-        Span from = metal.call<Span>(kCall_coordinates, metal.call<const void*>(kCall_range_start, range));
-        Span to = metal.call<Span>(kCall_coordinates, metal.call<const void*>(kCall_range_end, range));
-        flat = from.size == 2 && to.size == 2 && from.data != nullptr && to.data != nullptr;
-        if (flat) {
-            corners[0] = from.data[0];
-            corners[1] = from.data[1];
-            corners[2] = to.data[0];
-            corners[3] = to.data[1];
-        }
-    }
-    Locked held(store.lock);
-    Program& program = program_of(impl);
-    uint32_t index = static_cast<uint32_t>(&program - pool_.data());
-    program.has_range = flat;
-    std::memcpy(program.range, corners, sizeof(corners));
+void Programs::added(void* workload, void* impl, const MeshRange& range) {
+    Program& program = find_or_make(impl);
+    uint32_t index = static_cast<uint32_t>(&program - programs_.data());
+    program.range = range;
     if (program.workload != workload) {
         program.workload = workload;
         uint64_t key = reinterpret_cast<uint64_t>(workload);
@@ -205,20 +209,19 @@ void Agent::added(const Metal& metal, void* workload, void* impl, const void* ra
             workloads_.insert(key, index + 1);
         }
     }
-    if (program.has_home && flat) {  // it was compiled before it was known which chips it is for
-        move(program, submesh_of(program.home, program.range));
+    if (program.has_mesh && range.known) {  // it was compiled before it was known which chips it is for
+        move_to(program, meshes_.submesh(program.parent, range.corners));
     }
 }
 
-void Agent::workload_gone(void* workload) noexcept {
-    Locked held(store.lock);
+void Programs::workload_destroyed(void* workload) noexcept {
     uint64_t key = reinterpret_cast<uint64_t>(workload);
     uint32_t* first = workloads_.find(key);
     if (first == nullptr) {
         return;
     }
     for (uint32_t at = *first; at != 0;) {
-        Program& program = pool_[at - 1];
+        Program& program = programs_[at - 1];
         at = program.next;
         program.workload = nullptr;
         program.next = 0;
@@ -226,63 +229,67 @@ void Agent::workload_gone(void* workload) noexcept {
     workloads_.erase(key);
 }
 
-void Agent::ran(const Metal& metal, void* workload) {
-    while (void* impl = launch(workload)) {
-        uint64_t ring = metal.has(kCall_program_ring) ? *metal.call<uint32_t*>(kCall_program_ring, impl, kTensix) : 0;
-        Locked held(store.lock);
-        if (Program* program = find_program(impl)) {
-            program->ring_known = true;
-            // On mock devices older wheels count a program without its kernels: that is no answer.
-            for (uint32_t at = program->parts; at != 0; at = next_part_[at - 1]) {
-                const Record& part = store.table()[at - 1];
-                ring = part.kind == Kind::kKernel && part.per_bank > ring ? 0 : ring;
-            }
-            if (program->frame != kNoSlot) {
-                frame(*program, ring);
-            }
+void Programs::remove_all(uint16_t mesh) noexcept {
+    for (Program& program : programs_) {
+        if (program.impl != nullptr && program.has_mesh && program.parent == mesh) {
+            remove(program);
         }
     }
 }
 
-// Records that every program of a workload runs. If nobody has asked yet how much of the kernel ring one of them uses,
-// that one is returned instead, and nothing is recorded.
-void* Agent::launch(void* workload) {
-    Locked held(store.lock);
+void* Programs::launch(void* workload) {
     const uint32_t* found = workloads_.find(reinterpret_cast<uint64_t>(workload));
     const uint32_t first = found == nullptr ? 0 : *found;
-    for (uint32_t at = first; at != 0; at = pool_[at - 1].next) {
-        const Program& program = pool_[at - 1];
+    for (uint32_t at = first; at != 0; at = programs_[at - 1].next) {
+        const Program& program = programs_[at - 1];
         if (program.frame != kNoSlot && !program.ring_known) {
             return program.impl;
         }
     }
-    for (uint32_t at = first; at != 0; at = pool_[at - 1].next) {
-        const Program& program = pool_[at - 1];
+    for (uint32_t at = first; at != 0; at = programs_[at - 1].next) {
+        const Program& program = programs_[at - 1];
         if (program.frame == kNoSlot) {
             continue;
         }
-        const Record& record = store.append(Event::kRun, [&](Record& r) {
+        const Record& record = store_.append(Event::kRun, [&](Record& r) {
             r.kind = Kind::kProgramFrame;
             r.address = program.metal_id;
             r.slot = program.frame;
             r.mesh = program.mesh;
             r.cores = program.cores;
             r.program = program.number;
-            r.name = operation(store);
+            r.name = operation(store_);
         });
-        Record& frame = store.table()[program.frame];
+        Record& frame = store_.table()[program.frame];
         frame.flags |= kRan;
         frame.time = record.time;
     }
     return nullptr;
 }
 
-void Agent::cache_cleared(void* mesh) noexcept {
-    Locked held(store.lock);
-    uint16_t index = find_device(mesh);
-    if (index != kNoMesh) {
-        store.append(Event::kCacheCleared, [&](Record& r) { r.mesh = index; });
+void Programs::set_kernel_ring(void* impl, uint64_t bytes) {
+    Program* program = find(impl);
+    if (program == nullptr) {
+        return;
     }
+    program->ring_known = true;
+    // On mock devices older wheels count a program without its kernels. Such an answer is not used.
+    for (uint32_t at = program->parts; at != 0; at = next_part_[at - 1]) {
+        const Record& part = store_.table()[at - 1];
+        bytes = part.kind == Kind::kKernel && part.per_bank > bytes ? 0 : bytes;
+    }
+    if (program->frame != kNoSlot) {
+        write_frame(*program, bytes);
+    }
+}
+
+uint16_t Programs::mesh_of_workload(void* workload) const noexcept {
+    const uint32_t* first = workloads_.find(reinterpret_cast<uint64_t>(workload));
+    if (first == nullptr || *first == 0) {
+        return kNoMesh;
+    }
+    const Program& program = programs_[*first - 1];
+    return program.has_mesh ? program.parent : kNoMesh;
 }
 
 }  // namespace ttmem

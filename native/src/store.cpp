@@ -225,14 +225,15 @@ void Store::keep(uint32_t slot, const Record& record) noexcept {
     if (slot == kNoSlot) {
         return;
     }
-    Record& thing = table()[slot];
-    if (thing.sequence != 0) {
-        metering.remove(thing);
+    Record& allocation = table()[slot];
+    if (allocation.sequence != 0) {
+        metering.remove(allocation);
     }
-    std::memcpy(reinterpret_cast<char*>(&thing) + 8, reinterpret_cast<const char*>(&record) + 8, sizeof(Record) - 8);
+    std::memcpy(reinterpret_cast<char*>(&allocation) + 8, reinterpret_cast<const char*>(&record) + 8,
+                sizeof(Record) - 8);
     std::atomic_thread_fence(std::memory_order_release);
-    thing.sequence = record.sequence;
-    metering.add(thing);
+    allocation.sequence = record.sequence;
+    metering.add(allocation);
     if (slot == header_->table_high) {
         header_->table_high = slot + 1;
     }
@@ -245,22 +246,22 @@ void Store::forget(uint32_t slot) noexcept {
 }
 
 void Store::free(uint32_t slot, uint8_t flags) noexcept {
-    const Record thing = table()[slot];
+    const Record allocation = table()[slot];
     append(Event::kFreed, [&](Record& r) {
-        r = thing;
-        r.flags = static_cast<uint8_t>(thing.flags | flags);
+        r = allocation;
+        r.flags = static_cast<uint8_t>(allocation.flags | flags);
         r.slot = slot;
     });
     forget(slot);
 }
 
 void Store::rename(uint32_t slot, uint64_t sequence, uint32_t name) noexcept {
-    Record& thing = table()[slot];
-    if (thing.sequence != sequence || thing.name == name || name == 0) {
+    Record& allocation = table()[slot];
+    if (allocation.sequence != sequence || allocation.name == name || name == 0) {
         return;
     }
-    thing.name = name;
-    const Record now_called = thing;
+    allocation.name = name;
+    const Record now_called = allocation;
     append(Event::kNamed, [&](Record& r) {
         r = now_called;
         r.slot = slot;
@@ -268,12 +269,12 @@ void Store::rename(uint32_t slot, uint64_t sequence, uint32_t name) noexcept {
 }
 
 void Store::mark(uint32_t slot, uint64_t sequence, uint8_t flag) noexcept {
-    Record& thing = table()[slot];
-    if (thing.sequence != sequence) {
+    Record& allocation = table()[slot];
+    if (allocation.sequence != sequence) {
         return;
     }
-    thing.flags = static_cast<uint8_t>(thing.flags | flag);
-    const Record now_marked = thing;
+    allocation.flags = static_cast<uint8_t>(allocation.flags | flag);
+    const Record now_marked = allocation;
     append(Event::kNamed, [&](Record& r) {
         r = now_marked;
         r.slot = slot;

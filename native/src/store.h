@@ -115,7 +115,7 @@ public:
         return record;
     }
 
-    // Records a thing and puts it into the table. Returns its slot, kNoSlot if the table is full.
+    // Records an allocation and puts it into the table. Returns its slot, kNoSlot if the table is full.
     template <typename Fill>
     uint32_t allocate(Fill fill) noexcept {
         uint32_t slot = take_slot();
@@ -130,19 +130,19 @@ public:
         return slot;
     }
 
-    // Records that the thing in a slot is gone.
+    // Records that the allocation in a slot is gone.
     [[gnu::hot]] void free(uint32_t slot, uint8_t flags) noexcept;
-    // Takes a thing out of the table without a record of its own.
+    // Takes an allocation out of the table without a record of its own.
     [[gnu::hot]] void forget(uint32_t slot) noexcept;
     // Puts a record that was just appended into the table.
     [[gnu::hot]] void keep(uint32_t slot, const Record& record) noexcept;
     [[gnu::hot]] uint32_t take_slot() noexcept;
-    // The thing in a slot, if it is that one still, is known by another name from now on.
+    // The allocation in a slot, if it is that one still, is known by another name from now on.
     void rename(uint32_t slot, uint64_t sequence, uint32_t name) noexcept;
     // A sentence for readers, once.
     void complain(const char* sentence) noexcept;
 
-    // More is known of a thing: one of the flags.
+    // More is known of an allocation: one of the flags.
     void mark(uint32_t slot, uint64_t sequence, uint8_t flag) noexcept;
     uint32_t blob(const void* bytes, uint32_t size) noexcept;
     uint32_t text(const char* text) noexcept { return blob(text, static_cast<uint32_t>(std::strlen(text))); }

@@ -75,7 +75,7 @@ void a_slot_taken_is_part_of_the_table_once_kept() {
     const Record& record = store.append(Event::kProgram, [&](Record& r) { r.slot = slot; });
     store.keep(slot, record);
     CHECK(store.header()->table_high == 1 && store.table()[0].event == Event::kProgram);
-    store.keep(kNoSlot, record);  // a thing there was no room for
+    store.keep(kNoSlot, record);  // an allocation there was no room for
     CHECK(store.header()->table_high == 1);
 }
 

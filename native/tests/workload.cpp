@@ -56,7 +56,7 @@ constexpr uint32_t kInterleaved = 0, kSharded = 2;
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-struct Thing {
+struct Allocation {
     uint64_t size, per_bank;
     uint32_t layout, cores;
     bool binary;
@@ -70,7 +70,7 @@ struct Ran {
 // What is live on one allocator, and which programs its mesh has.
 struct Account {
     std::string label;
-    std::map<std::pair<uint32_t, uint64_t>, Thing> buffers;  // by type and address, as tt-metal frees
+    std::map<std::pair<uint32_t, uint64_t>, Allocation> buffers;  // by type and address, as tt-metal frees
     std::map<uint64_t, Ran> programs;
 };
 
@@ -118,11 +118,12 @@ struct Device {
 void print(const Account& account) {
     std::string line = "{\"device\": \"" + account.label + "\", \"buffers\": [";
     const char* comma = "";
-    for (const auto& [key, thing] : account.buffers) {
+    for (const auto& [key, allocation] : account.buffers) {
         char text[160];
         std::snprintf(text, sizeof(text), "%s[%u, %llu, %llu, %llu, %u, %u, %d]", comma, key.first,
-                      static_cast<unsigned long long>(key.second), static_cast<unsigned long long>(thing.size),
-                      static_cast<unsigned long long>(thing.per_bank), thing.layout, thing.cores, thing.binary);
+                      static_cast<unsigned long long>(key.second), static_cast<unsigned long long>(allocation.size),
+                      static_cast<unsigned long long>(allocation.per_bank), allocation.layout, allocation.cores,
+                      allocation.binary);
         line += text;
         comma = ", ";
     }

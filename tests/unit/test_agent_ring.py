@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import mmap
 import os
 import random
 import signal
@@ -15,26 +14,23 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from struct import pack_into, unpack_from
+from struct import pack_into
 
 import pytest
 from native.tests.build import build
 
+from tests.ring_memory import SEALS, RingMemory
 from ttmem.model.validation import InvalidValue
 from ttmem.wire.agent_ring import (
     BANKS_AT,
     CHIP_SIZE,
     GAUGES,
-    HEADER_FIELDS,
     HEADER_SIZE,
-    MAGIC,
     MAX_BLOB,
     MESH_SIZE,
     METERS_SIZE,
     NO_SLOT,
     RAN,
-    RECORD,
-    RECORD_SIZE,
     VERSION,
     Meter,
     Record,
@@ -44,70 +40,18 @@ from ttmem.wire.agent_ring import (
 )
 
 SLOTS, TABLE, MESHES, CHIPS, BLOBS = 16, 32, 4, 4, 4096
-OFFSETS = {name: (offset, code) for name, offset, code in HEADER_FIELDS}
 
 
-class Memory:
-    """A memory file written by hand, small enough to overflow everything in it."""
+class Memory(RingMemory):
+    """Memory small enough to overflow everything in it."""
 
-    def __init__(self, size: int | None = None, seals: int = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW) -> None:
-        self.at = {"meshes_at": HEADER_SIZE}
-        self.at["chips_at"] = self.at["meshes_at"] + MESHES * MESH_SIZE
-        self.at["meters_at"] = self.at["chips_at"] + CHIPS * CHIP_SIZE
-        self.at["ring_at"] = self.at["meters_at"] + (CHIPS + 1) * METERS_SIZE
-        self.at["table_at"] = self.at["ring_at"] + SLOTS * RECORD_SIZE
-        self.at["blobs_at"] = self.at["table_at"] + TABLE * RECORD_SIZE
-        whole = self.at["blobs_at"] + BLOBS
-        self.size = whole if size is None else size
-        self.fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.fd, self.size)
-        self.map = mmap.mmap(self.fd, self.size) if self.size else None
-        if self.size >= HEADER_SIZE:
-            self.put(
-                magic=MAGIC, version=VERSION, total=whole, meshes=MESHES, chips=CHIPS, meters=CHIPS + 1,
-                ring_slots=SLOTS, table_slots=TABLE, blobs_size=BLOBS, blobs_used=8, **self.at,
-            )  # fmt: skip
-        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
-
-    def put(self, **fields: int) -> None:
-        for name, value in fields.items():
-            offset, code = OFFSETS[name]
-            pack_into("<" + code, self.map, offset, value)
-
-    def ring(self, record: Record) -> None:
-        RECORD.pack_into(self.map, self.at["ring_at"] + record.sequence % SLOTS * RECORD_SIZE, *record)
-
-    def table(self, record: Record, slot: int | None = None) -> None:
-        slot = record.slot if slot is None else slot
-        RECORD.pack_into(self.map, self.at["table_at"] + slot * RECORD_SIZE, *record)
-
-    def append(self, event: RingEvent = RingEvent.ALLOCATED, slot: int = NO_SLOT, **fields: int) -> Record:
-        """As the agent does it, but for the table."""
-        (head,) = unpack_from("<Q", self.map, OFFSETS["head"][0])
-        plain = dict.fromkeys(Record._fields, 0) | {"sequence": head + 1, "event": int(event), "slot": slot}
-        record = Record(**(plain | fields))
-        self.ring(record)
-        self.put(head=head + 1)
-        return record
+    def __init__(self, size: int | None = None, seals: int = SEALS) -> None:
+        super().__init__(
+            slots=SLOTS, table=TABLE, meshes=MESHES, chips=CHIPS, meters=CHIPS + 1, blobs=BLOBS, size=size, seals=seals
+        )
 
     def allocate(self, slot: int, **fields: int) -> Record:
-        record = self.append(RingEvent.ALLOCATED, slot, **fields)
-        self.table(record)
-        (high,) = unpack_from("<I", self.map, OFFSETS["table_high"][0])
-        self.put(table_high=max(high, slot + 1))
-        return record
-
-    def free(self, slot: int) -> None:
-        self.append(RingEvent.FREED, slot)
-        pack_into("<Q", self.map, self.at["table_at"] + slot * RECORD_SIZE, 0)
-
-    def open(self) -> Ring:
-        return Ring(os.dup(self.fd))
-
-    def close(self) -> None:
-        if self.map is not None:
-            self.map.close()
-        os.close(self.fd)
+        return self.append(RingEvent.ALLOCATED, slot, **fields)
 
 
 @pytest.fixture
@@ -136,6 +80,14 @@ def refused(fd: int) -> str:
     return str(error.value)
 
 
+def sealed(size: int) -> int:
+    """A memory file of zeros."""
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    return fd
+
+
 @pytest.mark.parametrize("seals", [0, fcntl.F_SEAL_GROW, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL])
 def test_unsealed(seals: int) -> None:
     memory = Memory(seals=seals)
@@ -146,7 +98,6 @@ def test_unsealed(seals: int) -> None:
 def test_sealed_against_writing_is_refused_or_read() -> None:
     """Older kernels do not map such a file; newer ones do."""
     memory = Memory(seals=fcntl.F_SEAL_SHRINK)
-    assert memory.map is not None
     memory.map.close()
     fcntl.fcntl(memory.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
     with contextlib.suppress(RingError):
@@ -164,9 +115,7 @@ def test_no_memory_file(tmp_path: object) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, HEADER_SIZE - 1])
 def test_too_short_for_a_header(size: int) -> None:
-    memory = Memory(size)
-    assert refused(os.dup(memory.fd)) == f"it has {size} bytes"
-    memory.close()
+    assert refused(sealed(size)) == f"it has {size} bytes"
 
 
 def test_nothing_but_a_header() -> None:
@@ -176,10 +125,7 @@ def test_nothing_but_a_header() -> None:
 
 
 def test_far_too_large() -> None:
-    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, 1 << 40)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-    assert refused(fd) == f"it has {1 << 40} bytes"
+    assert refused(sealed(1 << 40)) == f"it has {1 << 40} bytes"
 
 
 def test_another_mark_or_version(memory: Memory) -> None:
@@ -244,7 +190,7 @@ def test_meters_of_chips_that_do_not_exist(memory: Memory, ring: Ring) -> None:
 
 def test_records_come_once_and_in_order(memory: Memory, ring: Ring) -> None:
     assert ring.read(10) == (0, [])
-    wrote = [memory.append(address=i) for i in range(5)]
+    wrote = [memory.write(address=i) for i in range(5)]
     assert ring.read(3) == (0, [tuple(r) for r in wrote[:3]])
     assert ring.cursor == 3
     assert ring.read(10) == (0, [tuple(r) for r in wrote[3:]])
@@ -254,7 +200,7 @@ def test_records_come_once_and_in_order(memory: Memory, ring: Ring) -> None:
 def test_the_ring_goes_round(memory: Memory, ring: Ring) -> None:
     expected = 0
     for burst in (1, 7, 15, 3, 15, 15, 2, 14, 15, 15):
-        wrote = [memory.append(address=i) for i in range(burst)]
+        wrote = [memory.write(address=i) for i in range(burst)]
         assert ring.read(SLOTS) == (0, [tuple(r) for r in wrote])
         expected += burst
     assert ring.cursor == expected == ring.head
@@ -262,7 +208,7 @@ def test_the_ring_goes_round(memory: Memory, ring: Ring) -> None:
 
 @pytest.mark.parametrize("limit", [1, 5, SLOTS, 1000])
 def test_what_was_overwritten_is_counted(memory: Memory, ring: Ring, limit: int) -> None:
-    wrote = [memory.append(address=i) for i in range(100)]
+    wrote = [memory.write(address=i) for i in range(100)]
     lost, got = 0, []
     while True:
         missed, records = ring.read(limit)
@@ -276,11 +222,11 @@ def test_what_was_overwritten_is_counted(memory: Memory, ring: Ring, limit: int)
 
 
 def test_what_is_overwritten_while_it_is_copied_is_thrown_away(memory: Memory, ring: Ring) -> None:
-    wrote = [memory.append(address=i) for i in range(10)]
+    wrote = [memory.write(address=i) for i in range(10)]
     copy = ring._copy
 
     def slow_copy(first: int, last: int) -> bytes:
-        wrote.extend(memory.append(address=100 + i) for i in range(9))  # 4 of the 10 are gone now, 1 is about to go
+        wrote.extend(memory.write(address=100 + i) for i in range(9))  # 4 of the 10 are gone now, 1 is about to go
         ring._copy = copy  # type: ignore[method-assign]
         return copy(first, last)
 
@@ -292,11 +238,11 @@ def test_what_is_overwritten_while_it_is_copied_is_thrown_away(memory: Memory, r
 
 
 def test_everything_overwritten_while_it_is_copied(memory: Memory, ring: Ring) -> None:
-    wrote = [memory.append(address=i) for i in range(10)]
+    wrote = [memory.write(address=i) for i in range(10)]
     copy = ring._copy
 
     def slow_copy(first: int, last: int) -> bytes:
-        wrote.extend(memory.append(address=100 + i) for i in range(100))
+        wrote.extend(memory.write(address=100 + i) for i in range(100))
         ring._copy = copy  # type: ignore[method-assign]
         return copy(first, last)
 
@@ -315,7 +261,7 @@ def test_a_head_without_its_record(memory: Memory, ring: Ring) -> None:
 
 def test_a_head_that_goes_back_or_jumps(memory: Memory, ring: Ring) -> None:
     for i in range(5):
-        memory.append(address=i)
+        memory.write(address=i)
     ring.read(100)
     memory.put(head=2)
     assert ring.read(100) == (0, [])
@@ -329,7 +275,7 @@ def test_a_head_that_goes_back_or_jumps(memory: Memory, ring: Ring) -> None:
 
 def test_live_is_the_table(memory: Memory, ring: Ring) -> None:
     allocations = [memory.allocate(slot, address=slot) for slot in range(5)]
-    memory.free(2)
+    memory.append(RingEvent.FREED, 2)
     del allocations[2]
     assert ring.live() == [tuple(allocation) for allocation in allocations]
     assert ring.cursor == 6
@@ -344,7 +290,7 @@ def test_what_changes_while_the_table_is_copied_is_put_right(memory: Memory, rin
         answer = field(name)
         if name == "table_high":
             ring.field = field  # type: ignore[method-assign]
-            memory.free(0)
+            memory.append(RingEvent.FREED, 0)
             memory.allocate(3, address=77)  # beyond what will be copied
             memory.allocate(0, address=88)
         return answer
@@ -364,11 +310,11 @@ def test_programs_run_and_go(memory: Memory, ring: Ring) -> None:
         if name == "table_high":
             ring.field = field  # type: ignore[method-assign]
             for program in (1, 2):
-                memory.append(RingEvent.PROGRAM, 10 * program, program=program)
-                memory.append(RingEvent.ALLOCATED, 10 * program + 1, program=program)
-            memory.append(RingEvent.RUN, 20, program=2, time=55)
-            memory.append(RingEvent.DESTROYED, 10, program=1)
-            memory.append(RingEvent.CACHE_CLEARED)
+                memory.write(RingEvent.PROGRAM, 10 * program, program=program)
+                memory.write(RingEvent.ALLOCATED, 10 * program + 1, program=program)
+            memory.write(RingEvent.RUN, 20, program=2, time=55)
+            memory.write(RingEvent.DESTROYED, 10, program=1)
+            memory.write(RingEvent.CACHE_CLEARED)
         return answer
 
     ring.field = meanwhile  # type: ignore[method-assign]
@@ -381,23 +327,21 @@ def test_programs_run_and_go(memory: Memory, ring: Ring) -> None:
 def test_a_record_whose_change_of_the_table_is_not_made_yet_counts(memory: Memory, ring: Ring, event: str) -> None:
     """The agent writes the record, then the table: it may be preempted, or killed for ever, between the two."""
     frame = memory.append(RingEvent.PROGRAM, 0, program=7)
-    memory.table(frame)
-    memory.put(table_high=1)
     part = memory.allocate(1, program=7, address=1)
     buffer = memory.allocate(2, address=2)
     expected = [frame, part, buffer]
     if event == "allocated":
-        expected.append(memory.append(RingEvent.ALLOCATED, 3, address=3))
+        expected.append(memory.write(RingEvent.ALLOCATED, 3, address=3))
     elif event == "freed":
-        memory.append(RingEvent.FREED, 2, address=2)
+        memory.write(RingEvent.FREED, 2, address=2)
         expected = [frame, part]
     elif event == "program":
-        expected.append(memory.append(RingEvent.PROGRAM, 3, program=8))
+        expected.append(memory.write(RingEvent.PROGRAM, 3, program=8))
     elif event == "run":
-        run = memory.append(RingEvent.RUN, 0, program=7, time=99)
+        run = memory.write(RingEvent.RUN, 0, program=7, time=99)
         expected[0] = frame._replace(time=run.time, flags=RAN)
     else:
-        memory.append(RingEvent.DESTROYED, 0, program=7)
+        memory.write(RingEvent.DESTROYED, 0, program=7)
         expected = [buffer]
     assert ring.live() == [tuple(allocation) for allocation in expected]
     assert ring.cursor == ring.head
@@ -412,8 +356,8 @@ def test_a_allocation_there_was_no_room_for_is_in_no_slot(memory: Memory, ring: 
         answer = field(name)
         if name == "table_high":
             ring.field = field  # type: ignore[method-assign]
-            memory.append(RingEvent.ALLOCATED, NO_SLOT, address=2)
-            memory.append(RingEvent.PROGRAM, NO_SLOT, program=3)
+            memory.write(RingEvent.ALLOCATED, NO_SLOT, address=2)
+            memory.write(RingEvent.PROGRAM, NO_SLOT, program=3)
         return answer
 
     ring.field = meanwhile  # type: ignore[method-assign]
@@ -423,7 +367,6 @@ def test_a_allocation_there_was_no_room_for_is_in_no_slot(memory: Memory, ring: 
 def test_a_table_higher_than_it_is(memory: Memory, ring: Ring) -> None:
     memory.allocate(TABLE - 1, address=5)
     memory.put(table_high=0xFFFFFFFF)
-    assert memory.map is not None
     memory.map[memory.at["blobs_at"] :] = b"\xff" * BLOBS  # what lies behind the table is no part of it
     assert [record[7] for record in ring.live()] == [5]
 
@@ -433,7 +376,7 @@ def test_a_table_that_never_holds_still(memory: Memory, ring: Ring) -> None:
 
     def rushing(name: str) -> int:
         for _ in range(SLOTS):
-            memory.append()
+            memory.write()
         return field(name)
 
     ring.field = rushing  # type: ignore[method-assign]
@@ -535,9 +478,7 @@ def blocks(fd: int) -> int:
 
 def test_a_hole_reads_as_nothing_and_is_not_filled_by_reading(memory: Memory, ring: Ring) -> None:
     memory.allocate(0)
-    assert memory.map is not None
     memory.map.close()
-    memory.map = None
     punch_hole(memory.fd, 0, memory.size)
     assert (ring.head, ring.read(10), ring.live()) == (0, (0, []), [])
     assert ring.mesh(0).state == 0
@@ -547,9 +488,7 @@ def test_a_hole_reads_as_nothing_and_is_not_filled_by_reading(memory: Memory, ri
 def test_the_reader_does_not_map_what_it_reads(memory: Memory) -> None:
     """A mapping is what SIGBUS comes from: huge pages that are gone cannot be had again."""
     inode = f" {os.fstat(memory.fd).st_ino} "
-    assert memory.map is not None
     memory.map.close()
-    memory.map = None
     with contextlib.closing(memory.open()) as ring:
         ring.live()
         with open("/proc/self/maps") as maps:
@@ -656,7 +595,6 @@ def test_random_bytes_are_read_or_refused(seed: int) -> None:
     """Whatever stands in there: an answer or a RingError, within the bounds."""
     numbers = random.Random(seed)
     memory = Memory()
-    assert memory.map is not None
     memory.map[HEADER_SIZE:] = numbers.randbytes(memory.size - HEADER_SIZE)
     dynamic = ("head", "table_high", "blobs_used", "meshes_used", "chips_used")
     memory.put(**{name: numbers.choice([0, 5, 40, numbers.getrandbits(32)]) for name in dynamic})

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the agent that asks what a program consists of: circular and dataflow buffers, scratchpads, kernels.
+#include "program_parts.h"
+
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
 
-#include "agent.h"
-#include "operations.h"
+#include "metal_objects.h"
 
 namespace ttmem {
 
@@ -18,7 +18,7 @@ constexpr uint32_t kCoreTypes = 3;  // Tensix, active and idle ethernet
 using Kernels = std::unordered_map<uint32_t, std::shared_ptr<void>>;
 struct Opaque;  // an argument that is handed on unread
 
-// How many binaries a kernel has, by its class; 0 for a class we do not know.
+// How many binaries a kernel has, by its class; 0 for an unknown class.
 int binaries(const Metal& metal, void* kernel) {
     const char* table = *static_cast<const char**>(kernel) - 16;
     if (table == metal.calls[kCall_compute_vtable]) {
@@ -64,30 +64,29 @@ uint32_t core_types(void* device) {
     return arch == 2 || arch == 3 ? kCoreTypes : 1;
 }
 
-}  // namespace
-
-void Agent::placed(const Metal& metal, void* impl, void* device, Kind kind, const std::vector<Part>& parts) {
-    if (parts.empty()) {
-        return;  // laid out before, or nothing of this kind
+// Kernels that bind to the same scratchpad share it: parts with the same address, size and name are one.
+std::vector<ProgramPart> merged(const std::vector<ProgramPart>& parts) {
+    std::vector<ProgramPart> distinct;
+    for (const ProgramPart& part : parts) {
+        bool known = false;
+        for (ProgramPart& other : distinct) {
+            if (other.address == part.address && other.per_core == part.per_core && other.name == part.name) {
+                other.cores.merge(part.cores);
+                known = true;
+            }
+        }
+        if (!known) {
+            distinct.push_back(part);
+        }
     }
-    uint16_t home = home_of(metal, nullptr, device);
-    uint64_t id = metal.call<uint64_t>(kCall_program_id, impl);
-    if (home == kNoMesh) {
-        return;
-    }
-    Locked held(store.lock);
-    Program& program = program_of(impl);
-    program.metal_id = id;
-    settle(program, home);
-    if (program.frame == kNoSlot) {
-        frame(program, 0);
-    }
-    replace(program, kind, kind, parts);
+    return distinct;
 }
 
-void Agent::scratchpads_placed(const Metal& metal, void* impl, void* device) {
-    std::vector<Part> parts;
-    const Kernels& kernels = *metal.call<const Kernels*>(kCall_program_kernels, impl, kTensix);
+}  // namespace
+
+std::vector<ProgramPart> scratchpads_of(const Metal& metal, Store& store, void* program) {
+    std::vector<ProgramPart> parts;
+    const Kernels& kernels = *metal.call<const Kernels*>(kCall_program_kernels, program, kTensix);
     for (const auto& [_, kernel] : kernels) {
         void* self = kernel.get();
         const auto& words = *metal.call<const std::vector<uint32_t>*>(kCall_kernel_args, self);
@@ -114,49 +113,18 @@ void Agent::scratchpads_placed(const Metal& metal, void* impl, void* device) {
             }
         }
     }
-    // Kernels of one core share a scratchpad that they bind to: the same place is one thing.
-    std::vector<Part> distinct;
-    for (const Part& part : parts) {
-        bool known = false;
-        for (Part& other : distinct) {
-            if (other.address == part.address && other.per_core == part.per_core && other.name == part.name) {
-                other.cores.merge(part.cores);
-                known = true;
-            }
-        }
-        if (!known) {
-            distinct.push_back(part);
-        }
-    }
-    placed(metal, impl, device, Kind::kScratchpad, distinct);
+    return merged(parts);
 }
 
-void Agent::compiled(const Metal& metal, void* impl, void* device) {
-    {
-        Locked held(store.lock);
-        Program* known = find_program(impl);
-        if (known != nullptr && known->compiled) {
-            return;
-        }
-    }
-    program_made();
-    uint16_t home = home_of(metal, nullptr, device);
-    if (home == kNoMesh) {
-        return;
-    }
-    Cores grid, all;
-    {
-        Locked held(store.lock);
-        grid = homes_[home].grid;
-    }
-    std::vector<Part> parts;
+ProgramKernels kernels_of(const Metal& metal, Store& store, void* program, void* device, const Cores& grid) {
+    ProgramKernels found;
     for (uint32_t type = 0; type < core_types(device); type++) {
-        const Kernels& kernels = *metal.call<const Kernels*>(kCall_program_kernels, impl, type);
+        const Kernels& kernels = *metal.call<const Kernels*>(kCall_program_kernels, program, type);
         for (const auto& [id, kernel] : kernels) {
             void* self = kernel.get();
             int count = binaries(metal, self);
             std::string name = metal.copy_of<std::string>(kCall_kernel_name, self);
-            Part part{Kind::kKernel, 0, uint64_t{type} << 32 | id, 0, cores_of(metal, self), 0};
+            ProgramPart part{Kind::kKernel, 0, uint64_t{type} << 32 | id, 0, cores_of(metal, self), 0};
             char text[512];
             int used = std::snprintf(text, sizeof(text), "%.380s\t%s\t", name.c_str(), class_of(metal, self));
             for (int i = 0; i < count; i++) {
@@ -170,24 +138,16 @@ void Agent::compiled(const Metal& metal, void* impl, void* device) {
             } else {
                 part.kind =
                     name.rfind("cq_", 0) == 0 || outside(part.cores, grid) ? Kind::kDispatchKernel : Kind::kKernel;
-                all.merge(part.cores);
+                found.cores.merge(part.cores);
             }
             Locked held(store.lock);
             part.name = store.text(text);
             if (part.per_core > 0) {
-                parts.push_back(part);
+                found.parts.push_back(part);
             }
         }
     }
-    uint64_t id = metal.call<uint64_t>(kCall_program_id, impl);
-    Locked held(store.lock);
-    Program& program = program_of(impl);
-    program.metal_id = id;
-    program.compiled = true;
-    program.cores = store.core_set(all);
-    settle(program, home);
-    frame(program, 0);
-    replace(program, Kind::kKernel, Kind::kDispatchKernel, parts);
+    return found;
 }
 
 }  // namespace ttmem
