@@ -159,7 +159,7 @@ def test_a_server_that_is_stuck_and_then_gone(
     monkeypatch.setattr(smi_command, "_ANSWER_SECONDS", 0.2)
     monkeypatch.setattr(smi_command, "_RETRY_SECONDS", 0.0)
     monkeypatch.setenv("TTMEM_SOCKET", server.path)
-    look = smi_command._Look(None, root, None)
+    look = smi_command._SnapshotSource(None, root, None)
     with server.stopped():
         assert look.snapshot()["sources"][0]["state"] == "does not answer"
     server.stop()

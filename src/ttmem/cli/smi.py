@@ -93,7 +93,7 @@ class _View:
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._wanted = [name for names in args.chips for name in names]
-        self._look = _Look(args.api, args.root, args.umd)
+        self._source = _SnapshotSource(args.api, args.root, args.umd)
         self._printed = 0
         self.empty = False
 
@@ -122,8 +122,8 @@ class _View:
 
     def _shown(self, form: Callable[[Json], str]) -> str:
         """A new snapshot in some form."""
-        snapshot = self._look.snapshot()
-        if not self._look.answered:
+        snapshot = self._source.snapshot()
+        if not self._source.answered:
             return form(self._picked(snapshot))
         with Answered("smi"):
             return form(self._picked(snapshot))
@@ -140,12 +140,12 @@ class _View:
             raise CommandError(str(error)) from None
 
 
-class _Look:
+class _SnapshotSource:
     """The server's snapshot if there is a server, else what the machine shows by itself."""
 
     def __init__(self, api: str | None, root: str, umd: str | None) -> None:
         self._api, self._root, self._umd = api, root, umd
-        self._look: LocalSnapshot | None = None
+        self._local: LocalSnapshot | None = None
         self._asked_again = 0.0
         self.answered = False  # is the last snapshot a server's?
         self._absent = "", ""  # why there is no server, in a word and in a sentence
@@ -184,8 +184,8 @@ class _Look:
         """What we see of the machine ourselves, with a server's account if there is one."""
         from ttmem.documents.local_snapshot import LocalSnapshot, no_account
 
-        self._look = self._look or LocalSnapshot(self._root)
-        return self._look.snapshot(account or no_account(*self._absent), self._with_umd if self._umd else None)
+        self._local = self._local or LocalSnapshot(self._root)
+        return self._local.snapshot(account or no_account(*self._absent), self._with_umd if self._umd else None)
 
     def _with_umd(self, seen: MachineLook) -> MachineLook:
         from ttmem.sources import umd

@@ -99,7 +99,7 @@ class Canvas(Widget, can_focus=True):
 
 
 class Top(App[None]):
-    """Keys and clicks to the dashboard, news from the feed to its model, its rows to the terminal."""
+    """Passes keys and clicks to the dashboard, updates from the feed to its model, and its rows to the terminal."""
 
     ENABLE_COMMAND_PALETTE = False
     ALLOW_SELECT = False
@@ -165,13 +165,13 @@ class Top(App[None]):
         self._asked = self._dashboard.wants()
         self._feed.want(self._asked, self._dashboard.model.interval)
 
-    def _take_update(self, news: FeedUpdate) -> None:
+    def _take_update(self, update: FeedUpdate) -> None:
         """In the feed's thread."""
         if self._loop_of_app is not None and not self._loop_of_app.is_closed():
-            self._loop_of_app.call_soon_threadsafe(self._take, news)
+            self._loop_of_app.call_soon_threadsafe(self._take, update)
 
-    def _take(self, news: FeedUpdate) -> None:
-        self._dashboard.take(news, self._asked)
+    def _take(self, update: FeedUpdate) -> None:
+        self._dashboard.take(update, self._asked)
         self._ask()
         self._draw()
 

@@ -72,14 +72,14 @@ class Dashboard:
         )
         return [first, *filled, footer(self.model, size.width, self.signs, self._prompt)][: size.height]
 
-    def take(self, news: FeedUpdate, asked: list[str]) -> None:
+    def take(self, update: FeedUpdate, asked: list[str]) -> None:
         """What the feed has brought. A snapshot that makes no sense is told of, and the last one stays."""
         model = self.model
-        model.trouble = news.trouble
-        model.hear(news.answers, asked, news.now)
-        if news.snapshot is not None:
-            snapshot = news.snapshot
-            self._guarded(lambda: model.take(snapshot, news.time, news.now), None)
+        model.trouble = update.trouble
+        model.take_answers(update.answers, asked, update.now)
+        if update.snapshot is not None:
+            snapshot = update.snapshot
+            self._guarded(lambda: model.take(snapshot, update.time, update.now), None)
 
     def press(self, key: str, character: str | None = None) -> None:
         """A key, named as Textual names it, and what it writes, if it does."""

@@ -49,7 +49,7 @@ class Model:
         self._unfiltered, self.now, self.until = snapshot, now, self.past.newest
         self._pick()
 
-    def hear(self, answers: dict[str, Answer], wanted: list[str], now: float) -> None:
+    def take_answers(self, answers: dict[str, Answer], wanted: list[str], now: float) -> None:
         """New answers. While paused, those that there are stay; else those that nobody wants any more go after a while.
 
         A view that is left and looked at again shows its last answer until the next is there.

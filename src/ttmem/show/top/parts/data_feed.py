@@ -43,13 +43,13 @@ class FeedUpdate(NamedTuple):
 
 
 class DataFeed:
-    """A thread that brings news at each interval, until it is closed; ``tell`` is called in that thread."""
+    """A thread that loads an update at each interval, until it is closed; it calls ``on_update``."""
 
     def __init__(
-        self, tell: Callable[[FeedUpdate], None], *, api: str | None, root: str = "/", ascii: bool = False
+        self, on_update: Callable[[FeedUpdate], None], *, api: str | None, root: str = "/", ascii: bool = False
     ) -> None:
         self.interval = 0.5
-        self._tell, self._api = tell, api
+        self._on_update, self._api = on_update, api
         self._style = Style(ascii=ascii)
         self._look = LocalSnapshot(root)
         self._wants: tuple[str, ...] = ()
@@ -82,10 +82,10 @@ class DataFeed:
         due = time.monotonic()
         while not self._closed:
             self._wake.clear()
-            news = self.round()
+            update = self.round()
             if self._closed:
                 break
-            self._tell(news)
+            self._on_update(update)
             due = max(due + self.interval, time.monotonic())
             while not self._wake.is_set() and (left := due - time.monotonic()) > 0:
                 self._wake.wait(left)

@@ -16,7 +16,7 @@ _REFRESH_SECONDS = 20.0  # after which it is asked for what was too short for ou
 _OVERLAP_SECONDS = 2.0  # asked for once more: the last second was not over
 
 
-class Histories:
+class HistoryLoader:
     """A server is asked once for each chip and window: large answers, and what follows is seen by ourselves.
 
     But for peaks between two looks of ours, which the server notes: the few seconds since are asked for now and then.

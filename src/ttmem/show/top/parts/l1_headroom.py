@@ -45,21 +45,21 @@ def wall_rows(model: Model, style: Style) -> list[Row]:
     found = [chip for chip in answers[0].data["chips"] if chip["chip"] == model.selected]
     if not found or found[0]["floor"] is None:
         return []
-    wall = found[0]
-    launched = min(wall["launched"], key=lambda program: program["headroom"], default=None)
-    holder = wall["floor_holder"]
+    headroom = found[0]
+    launched = min(headroom["launched"], key=lambda program: program["headroom"], default=None)
+    holder = headroom["floor_holder"]
     what = f"{holder['tag'] or holder['kind']} of pid {holder['pid'] or '?'}" if holder else "the end of L1"
-    rows = [_row(NOW, launched, wall, (f"to the wall: {what}", f"to {what}"), style)] if launched else []
-    worst = wall["worst_cached"]
+    rows = [_row(NOW, launched, headroom, (f"to the wall: {what}", f"to {what}"), style)] if launched else []
+    worst = headroom["worst_cached"]
     if worst and (launched is None or worst["program"] != launched["program"]):
         when = f"program {worst['program']} of pid {worst['pid'] or '?'}"
-        rows.append(_row(WORST, worst, wall, (f"when {when} runs", when), style))
+        rows.append(_row(WORST, worst, headroom, (f"when {when} runs", when), style))
     return rows
 
 
-def _row(name: str, program: Json, wall: Json, rests: tuple[str, str], style: Style) -> Row:
+def _row(name: str, program: Json, headroom: Json, rests: tuple[str, str], style: Style) -> Row:
     """Like a row of the breakdown, but of one core: what a program leaves below the lowest buffer."""
-    floor, left = wall["floor"], program["headroom"]
+    floor, left = headroom["floor"], program["headroom"]
     part = program["end"] / floor if floor else 1.0
     bar, warning = style.bar(part, _BAR_COLUMNS)
     word = "left" if left >= 0 else "TOO MUCH"

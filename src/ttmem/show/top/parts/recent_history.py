@@ -9,7 +9,7 @@ from typing import Any
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.chip_chart import METRICS, ChipPainter, Quantity
 from ttmem.show.top.parts.chip_history import NAMES, values_of
-from ttmem.show.top.parts.history_loader import Histories
+from ttmem.show.top.parts.history_loader import HistoryLoader
 from ttmem.show.top.parts.rows import Characters, Row, Size
 
 Json = dict[str, Any]
@@ -24,11 +24,11 @@ _SEPARATE_CHARTS_ROWS = 9  # from which on each quantity has a chart to itself
 _MOST_CHARTS = 12  # charts of chips that were chosen before
 
 
-class Minutes:
+class RecentHistory:
     """Asks the server for what was before, once, if there is room to draw it."""
 
     def __init__(self) -> None:
-        self._histories = Histories()
+        self._histories = HistoryLoader()
         self._kept: dict[tuple[str, str], Any] = {}
         self._drawn = False
         self._look: object = None

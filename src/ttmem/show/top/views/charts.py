@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.chip_chart import METRICS, ChipPainter, Quantity
-from ttmem.show.top.parts.history_loader import Histories
+from ttmem.show.top.parts.history_loader import HistoryLoader
 from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, width_of
 
 Json = dict[str, Any]
@@ -81,7 +81,7 @@ class Charts:
         self._top = 0  # first row of tiles that is seen
         self._tiles: list[_Tile] = []
         self._kept: dict[tuple[str, str], Any] = {}
-        self._histories = Histories()
+        self._histories = HistoryLoader()
         self._phases_time = 0.0
 
     # -- what it asks for ----------------------------------------------------------------------------------------

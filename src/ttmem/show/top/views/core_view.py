@@ -14,7 +14,7 @@ from ttmem.show.text import Style, wrap
 from ttmem.show.top.parts.core_grid import headroom_style, map_rows, snapshot
 from ttmem.show.top.parts.heat_map import HEADROOM, USED, Form, form_of, grid_rows, key_row, legend
 from ttmem.show.top.parts.listing import counted, finished, no_server, rule
-from ttmem.show.top.parts.recent_history import L1, Minutes
+from ttmem.show.top.parts.recent_history import L1, RecentHistory
 from ttmem.show.top.parts.rows import Characters, Row, Size, Span, fitted, shortened, width_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Cores:
         self._grid_row = 0  # where the first row of cores was drawn
         self._form: Form | None = None  # and how
         self._shown = 0  # as _top was when it was drawn
-        self._minutes = Minutes()
+        self._recent = RecentHistory()
 
     def wants(self, model: Model) -> list[str]:
         if model.snapshot is None or not model.snapshot["server"] or model.selected is None:
@@ -57,7 +57,7 @@ class Cores:
         paths = [self._path(model, core=True)]
         if self._data(model) is None:
             paths.append(self._path(model, core=False))  # the chosen core may not be on this chip
-        return [*paths, *self._minutes.wants(model)]
+        return [*paths, *self._recent.wants(model)]
 
     def _path(self, model: Model, *, core: bool) -> str:
         query = {"chip": model.selected, **({"core": "{},{}".format(*self._core)} if core else {})}
@@ -106,7 +106,7 @@ class Cores:
             left = [*grid, [], *key_row(self.heat, form.width, signs), *_wrapped(words, form.width, signs)]
             right = size.width - form.width - 3
             chosen = self._chosen(data, Size(right, high), signs)
-            chosen += self._minutes.rows(model, L1, Size(right, high - len(chosen)), signs)
+            chosen += self._recent.rows(model, L1, Size(right, high - len(chosen)), signs)
             body = _beside(left, chosen, form.width, signs)
         else:
             left_over = size.width - form.width - 3

@@ -13,7 +13,7 @@ from ttmem.show.text import Style, wrap
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.l1_headroom import NOW, WORDS, WORST, holder_rows, path_of, wall_rows
 from ttmem.show.top.parts.listing import no_server
-from ttmem.show.top.parts.recent_history import MEMORY, Minutes
+from ttmem.show.top.parts.recent_history import MEMORY, RecentHistory
 from ttmem.show.top.parts.rows import Characters, FineBars, Row, Size, fitted, over, spans, text_of, within
 
 Json = dict[str, Any]
@@ -43,10 +43,10 @@ class Overview:
         self._top = 0  # the first chip that is shown
         self._shown: list[str] = []  # ids of the chips that are shown, from the second row down
         self._width = 0
-        self._minutes = Minutes()
+        self._recent = RecentHistory()
 
     def wants(self, model: Model) -> list[str]:
-        return [] if self.brief else [*path_of(model), *self._minutes.wants(model)]
+        return [] if self.brief else [*path_of(model), *self._recent.wants(model)]
 
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         snapshot = model.snapshot
@@ -75,7 +75,7 @@ class Overview:
         if beside:
             rows = _side_by_side(rows, _fewer(details, height), width)
         if chip is not None:
-            rows += self._minutes.rows(model, MEMORY, Size(size.width, height - len(rows)), signs)
+            rows += self._recent.rows(model, MEMORY, Size(size.width, height - len(rows)), signs)
         missing = None if model.chips else no_server(model)
         if missing is not None:
             rows += [[], *([(line, "")] for line in wrap(style.clean(missing), style))]

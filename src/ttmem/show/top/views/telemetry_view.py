@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ttmem.show.chip_table import Names
 from ttmem.show.text import BOLD, DIM, NONE, RED, YELLOW, Column, Style, cells, table, wrap
 from ttmem.show.top.dashboard_state import Model
-from ttmem.show.top.parts.recent_history import SENSORS, Minutes
+from ttmem.show.top.parts.recent_history import SENSORS, RecentHistory
 from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, over, spans, within
 
 Json = dict[str, Any]
@@ -75,10 +75,10 @@ class Telemetry:
         self._top = 0  # the first chip that is shown, or the first reading
         self._rows_of: list[str] = []  # chip ids by row, from the second one on
         self._columns_of: list[tuple[int, str]] = []  # where the column of a chip ends
-        self._minutes = Minutes()
+        self._recent = RecentHistory()
 
     def wants(self, model: Model) -> list[str]:
-        return self._minutes.wants(model)
+        return self._recent.wants(model)
 
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         self._rows_of, self._columns_of = [], []
@@ -91,9 +91,9 @@ class Telemetry:
         columns = self._as_columns(model, names, style)
         if columns is None:
             rows = self._as_rows(model, names, style, size.height)
-            rows += self._minutes.rows(model, SENSORS, Size(size.width, size.height - len(rows)), signs)
+            rows += self._recent.rows(model, SENSORS, Size(size.width, size.height - len(rows)), signs)
             return within(rows, size)
-        columns += self._minutes.rows(model, SENSORS, Size(size.width, size.height - len(columns)), signs)
+        columns += self._recent.rows(model, SENSORS, Size(size.width, size.height - len(columns)), signs)
         head, *rest = columns
         self._top = max(0, min(self._top, len(rest) - size.height + 1))
         return within([head, *rest[self._top :]], size)
