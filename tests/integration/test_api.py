@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests import machines
 from tests.schema_conformance import problems
-from tests.support import PATIENCE, ROOT, LegacyClient, Server, answered, api_over, wait_until
+from tests.support import PATIENCE, ROOT, LegacyClient, Server, answered, api_over, not_none, wait_until
 from ttmem.account.ledger import Ledger
 from ttmem.account.phases import phases_json
 from ttmem.ingest import time_slices as slices
@@ -134,7 +134,7 @@ def test_peaks_name_what_was_live(server: Server, busy: LegacyClient, legacy: Le
     other.say(f"alloc 1 {9 * MIB} 0 0x100000")
     other.query(1)
     other.kill()
-    wait_until(lambda: server.process_of(other.pid)["state"] == "exited", "the death")
+    wait_until(lambda: not_none(server.process_of(other.pid))["state"] == "exited", "the death")
     dead = [p for p in server.get(f"/peaks?pid={other.pid}")["peaks"] if p.get("pool") == "dram"]
     assert [(p["bytes"], [t["size"] for t in p["largest"]]) for p in dead] == [(9 * MIB, [9 * MIB])]
     chip = next(p for p in server.get("/peaks")["peaks"] if (p["chip"], p.get("pool")) == ("assumed:1", "dram"))
@@ -237,7 +237,7 @@ def test_other_users_command_lines_and_tags_are_private(serve: Callable[..., Ser
     client = AllocationClient(enabled=True, socket_path=server.path)
     client.report_allocation(device_id=0, size=4096, buffer_type="dram", buffer_id=1, tag="secret")
     assert client.flush(PATIENCE)
-    assert server.process_of(os.getpid())["command"]
+    assert not_none(server.process_of(os.getpid()))["command"]
     os.chmod(folder, 0o711)
     script = (
         "import os, socket, sys, json; from ttmem.wire.api_client import get; import encodings.ascii;"

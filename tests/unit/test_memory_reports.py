@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import not_none
 from ttmem.model.kinds import Kind
 from ttmem.sources.memory_reports import (
     DETAILED,
@@ -82,7 +83,7 @@ def test_programs_by_their_number() -> None:
     states = read(str(SAMPLES)).reports[2].states
     assert [state.program for state in states] == [0, 2, 4]
     # Each has one DRAM tensor more than the one before.
-    assert [state.memories[0].per_bank.allocated for state in states] == [n * 176128 for n in (1, 2, 3)]
+    assert [not_none(state.memories[0].per_bank).allocated for state in states] == [n * 176128 for n in (1, 2, 3)]
     assert [len(state.memories[0].blocks) for state in states] == [2, 3, 4]
     assert all(m.banks == (12 if m.kind is Kind.DRAM else 64) for state in states for m in state.memories)
     assert {state.l1_space for state in states} == {L1Space(1295008, 64 * 1295008)}
@@ -92,9 +93,9 @@ def test_blocks_add_up_to_what_the_summary_says() -> None:
     for report in read(str(SAMPLES)).reports:
         for state in report.states:
             for m in state.memories:
-                assert m.per_bank.total == sum(block.size for block in m.blocks)
-                assert m.per_bank.allocated == sum(block.size for block in m.blocks if block.allocated)
-                assert m.per_bank.largest_free == max(block.size for block in m.blocks if not block.allocated)
+                assert not_none(m.per_bank).total == sum(block.size for block in m.blocks)
+                assert not_none(m.per_bank).allocated == sum(block.size for block in m.blocks if block.allocated)
+                assert not_none(m.per_bank).largest_free == max(block.size for block in m.blocks if not block.allocated)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_unknown_is_none(reports: Path) -> None:
     (reports / DETAILED).unlink()
     alone = memory(reports, Kind.L1)
     assert (alone.banks, alone.all_banks, alone.blocks) == (None, None, None)
-    assert alone.per_bank.allocated == 32768
+    assert not_none(alone.per_bank).allocated == 32768
     shutil.copyfile(SAMPLES / DETAILED, reports / DETAILED)
     (reports / SUMMARY).unlink()
     other = memory(reports, Kind.L1)
@@ -321,4 +322,4 @@ def test_garbage_is_a_problem_or_a_report_and_never_a_surprise(
         assert m.kind in KINDS
         for amounts in (m.per_bank, m.all_banks):
             assert amounts is None or all(value is None or value >= 0 for value in amounts)
-        assert m.banks is None or m.banks * m.per_bank.total == m.all_banks.total
+        assert m.banks is None or m.banks * not_none(m.per_bank).total == m.all_banks.total
