@@ -151,6 +151,9 @@ class Server:
         snapshot: dict[str, Any] = self.get("/snapshot")
         return snapshot
 
+    def has_exited(self, pid: int) -> bool:
+        return bool(not_none(self.process_of(pid))["state"] == "exited")
+
     def process_of(self, pid: int) -> dict[str, Any] | None:
         return next((p for p in self.snapshot()["processes"] if p["pid"] == pid), None)
 

@@ -43,6 +43,12 @@ def _mine(server: Server) -> dict[str, int]:
     return {kind: size for kind, size in sums.items() if size}
 
 
+def stat(client: AllocationClient, name: str) -> int:
+    value = client.stats()[name]
+    assert isinstance(value, int)
+    return value
+
+
 def test_every_report_arrives(server: Server, client: AllocationClient) -> None:
     grid = mask_of([CoreRange(0, 0, 7, 7)])
     client.report_allocation(device_id=0, size=100, buffer_type="dram", buffer_id=0x1000, tag="weights")
@@ -170,7 +176,7 @@ class Odd:
         raise ZeroDivisionError
 
 
-ONE = {"device_id": 0, "size": 64, "buffer_type": "dram", "buffer_id": 64}
+ONE: dict[str, Any] = {"device_id": 0, "size": 64, "buffer_type": "dram", "buffer_id": 64}
 PART = {"device_id": 0, "size": 64, "program": 1}
 
 
@@ -252,7 +258,7 @@ def test_kernels_of_the_wrappers_with_and_without_sizes(server: Server, monkeypa
     monkeypatch.setenv("TTMEM_SOCKET", server.path)
     monkeypatch.setenv("TT_ALLOC_TRACKING_ENABLED", "1")
     monkeypatch.setattr(wrappers, "_clients", {})
-    one = {"device": 0, "cores": [(0, 0)]}
+    one: dict[str, Any] = {"device": 0, "cores": [(0, 0)]}
     wrappers.create_circular_buffer_with_tracking(int, **one, size=2048, index=0)
     for size in (1000, None):
         wrappers.add_kernel_with_tracking(int, **one, kernel=size or 1, size=size)
@@ -329,7 +335,7 @@ def test_server_killed_with_100k_live_allocations_and_four_busy_threads(serve: S
     at_death = list(turns)
     wait_until(lambda: all(now > then + 200 for now, then in zip(turns, at_death)), "work without a server")
     server.start()
-    wait_until(lambda: client.stats()["resyncs"] >= 1, "the resync")
+    wait_until(lambda: stat(client, "resyncs") >= 1, "the resync")
     at_resync = list(turns)
     wait_until(lambda: all(now > then + 200 for now, then in zip(turns, at_resync)), "work with the new server")
     running.clear()
@@ -343,7 +349,7 @@ def test_server_killed_with_100k_live_allocations_and_four_busy_threads(serve: S
         assert used[device]["dram"] == 100_000 // 8 * 4096
         assert used[device].get("l1", 0) == (50 * turns[device] if device < 4 else 0)
     odd = not_none(process)["anomalies"]
-    assert odd["dropped"] == client.stats()["unsent"] > 0
+    assert odd["dropped"] == stat(client, "unsent") > 0
     assert odd["resynced"] >= 1
     assert odd["unknown_free"] == odd["double_free"] == odd["replaced"] == 0
     client.close()
@@ -373,7 +379,7 @@ def test_a_stopped_server_does_not_slow_the_workload(serve: Serve, capsys: pytes
     with server.stopped():
         assert work(150_000) < PATIENCE  # far more than the socket and our backlog hold; a blocking client would hang
         assert client.flush(0.05) is False
-        wait_until(lambda: client.stats()["unsent"] > 0, "falling behind")
+        wait_until(lambda: stat(client, "unsent") > 0, "falling behind")
     client.report_allocation(device_id=0, size=9, buffer_type="dram", buffer_id=9)
     assert client.flush(60)
     assert _mine(server) == {"dram": 16}

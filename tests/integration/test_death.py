@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ def test_a_death_takes_effect_at_once(server: Server, legacy: Legacy, capsys: py
         with server.stopped():
             victim.kill()
         began = time.monotonic()
-        wait_until(lambda pid=victim.pid: not_none(server.process_of(pid))["state"] == "exited", "the death")
+        wait_until(partial(server.has_exited, victim.pid), "the death")
         best = min(best, time.monotonic() - began)
         if best < 0.1:
             break

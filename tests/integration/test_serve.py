@@ -23,7 +23,10 @@ Legacy = Callable[..., LegacyClient]
 
 def _lines(server: Server, count: int) -> list[str]:
     """The log, once it has that many lines."""
-    return wait_until(lambda: len(t := server.log.read_text().splitlines()) >= count and t, f"{count} lines")
+    lines: list[str] = wait_until(
+        lambda: len(t := server.log.read_text().splitlines()) >= count and t, f"{count} lines"
+    )
+    return lines
 
 
 def test_log_lines_in_their_newest_form(serve: Serve, legacy: Legacy) -> None:

@@ -25,6 +25,8 @@ from tests.mock.boards import descriptor
 from tests.mock.wheel import ROOT, _locked, _run
 from tests.snapshots import driver_chip, holder, machine
 from tests.support import PATIENCE, not_none, wait_until
+from ttmem.model.machine_rows import UmdLook
+from ttmem.model.schema import Telemetry
 from ttmem.sources import umd, umd_reader
 
 Json = dict[str, Any]
@@ -181,7 +183,7 @@ def bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return bench
 
 
-def by_pci(said: Json) -> dict[str | None, Json]:
+def by_pci(said: UmdLook) -> dict[str | None, Telemetry]:
     return {chip["pci"]: chip["telemetry"] for chip in said["chips"]}
 
 

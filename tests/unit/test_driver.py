@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.support import not_none
-from ttmem.model import schema
 from ttmem.sim.board_types import MACHINES, machine_named
 from ttmem.sim.driver import Driver, has_driver
 from ttmem.sources.machine import Machine
@@ -25,7 +24,7 @@ class Bench:
         self.telemetry = Telemetry(str(root))
         self._launches: dict[int, int] = {}
 
-    def work(self, seconds: float, rates: dict[int, float]) -> list[schema.Telemetry]:
+    def work(self, seconds: float, rates: dict[int, float]) -> list[Any]:
         """So many programs a second on these chips; what is seen at the end."""
         for _ in range(round(seconds * 2)):
             self.now += 0.5

@@ -19,7 +19,7 @@ from ttmem.show.top.frame import COMMON, age, footer, header, tab_at
 from ttmem.show.top.parts.rows import Characters, Row, Size, text_of
 from ttmem.show.top.settings import Settings
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 
 
 class Plain:

@@ -96,9 +96,10 @@ def test_what_is_known_in_part_is_not_known_on_that_chip() -> None:
     """A second process has the chip open, and nothing tells what it uses there."""
     account = Account()
     account.tracked(7, "77", dram=MIB)
-    found = merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0), holder(8, 0)]))["sums"]
-    assert (not_none(found)["host"]["dram"]["used"], found["host"]["dram"]["used_on"]) == (MIB, 0)
-    assert (not_none(found)["host"]["dram"]["capacity_on"], found["host"]["processes"]) == (1, 2)
+    merged = merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0), holder(8, 0)]))
+    found = not_none(merged["sums"])
+    assert (found["host"]["dram"]["used"], found["host"]["dram"]["used_on"]) == (MIB, 0)
+    assert (found["host"]["dram"]["capacity_on"], found["host"]["processes"]) == (1, 2)
 
 
 def test_chips_that_nobody_holds_are_idle() -> None:
@@ -278,7 +279,7 @@ def screen(*, boards: int, jobs: Mapping[int, str | None], held: int | None = No
     return merge(account.snapshot(), machine(*chips, processes=holders))
 
 
-def table(snapshot: schema.Snapshot, width: int = 100, **keywords: Any) -> list[str]:
+def table(snapshot: Any, width: int = 100, **keywords: Any) -> list[str]:
     """The lines of the sums, with single spaces, none if they are not shown."""
     lines = render(snapshot, Style(width), **keywords).split("\n")
     start = next((place for place, line in enumerate(lines) if line.startswith("SUM OF")), len(lines))
@@ -315,8 +316,9 @@ def test_what_is_missing_in_a_sum_is_marked() -> None:
 
 def test_more_than_fit_are_counted() -> None:
     snapshot = screen(boards=2, jobs={0: None})
-    (board, _), host = not_none(snapshot["sums"])["boards"], snapshot["sums"]["host"]
-    not_none(snapshot["sums"])["boards"] = [{**board, "serial": f"{number:02}"} for number in range(11)]
+    found = not_none(snapshot["sums"])
+    (board, _), host = found["boards"], found["host"]
+    found["boards"] = [{**board, "serial": f"{number:02}"} for number in range(11)]
     rows = table(snapshot)[1:]
     assert len(rows) == 1 + 8 + 1
     assert rows[-1] == "and 3 more boards; --json has them all"
@@ -349,7 +351,8 @@ def test_sums_that_are_not_shown(snapshot: schema.Snapshot, width: int, in_full:
 
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_it_fits(width: int) -> None:
-    text = render(screen(boards=2, jobs=dict.fromkeys(range(4), "session " + "9" * 60)), Style(width, ascii=True))
+    snapshot: Any = screen(boards=2, jobs=dict.fromkeys(range(4), "session " + "9" * 60))
+    text = render(snapshot, Style(width, ascii=True))
     assert "SUM OF" in text
     assert max(map(len, text.split("\n"))) <= width
 

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from tests import machines
 from tests.counters import NOW, SIZE, UID, content, mapping, slot
 from tests.support import not_none, wait_until
+from ttmem.model.machine_rows import HolderRow
 from ttmem.sources import metal_counters as shm
+from ttmem.sources import process_lookup as processes
 from ttmem.sources.metal_counters import Counters
 
 KINDS = ("dram", "l1", "l1_small", "trace", "cb")
@@ -47,12 +49,11 @@ class Place:
         (self.machine.root / f"proc/{pid}/fd").chmod(0o700)
         self.machine.end(pid)
 
-    def file(self, *holders: dict[str, Any]) -> dict[str, Any]:
+    def file(self, *holders: HolderRow) -> Any:
         (file,) = self.counters.look(list(holders))["files"]
-        found: dict[str, Any] = file
-        return found
+        return file
 
-    def only(self, *holders: dict[str, Any]) -> dict[str, Any]:
+    def only(self, *holders: HolderRow) -> dict[str, Any]:
         (only,) = self.file(*holders)["slots"]
         found: dict[str, Any] = only
         return found
@@ -61,7 +62,7 @@ class Place:
 LIBRARY = "7f0000000000-7f0000001000 r-xp 00000000 fd:00 131 /usr/lib/x86_64-linux-gnu/libc.so.6\n"
 
 
-def holder(pid: int, inner_pid: int | None = None, **more: Any) -> dict[str, Any]:
+def holder(pid: int, inner_pid: int | None = None, **more: Any) -> Any:
     return {"pid": pid, "start": START, "user_id": 1000, "name": "python", "inner_pid": inner_pid, **more}
 
 
@@ -822,7 +823,12 @@ def test_new_files_cost_a_process_one_reading_of_its_mappings_a_look(
     """To read them takes its memory lock; who makes files by the hundred must not hold up everybody's work."""
     readings = []
     real = shm._mapped_files
-    monkeypatch.setattr(shm, "_mapped_files", lambda *of: (readings.append(of), real(*of))[1])
+
+    def mapped_files(*of: Any) -> Any:
+        readings.append(of)
+        return real(*of)
+
+    monkeypatch.setattr(shm, "_mapped_files", mapped_files)
     path = place.write(content(slot(4711, 5)))
     place.process(4711, path)
     for look in range(3):
@@ -879,7 +885,7 @@ def test_a_user_whose_name_never_comes(place: Place, monkeypatch: pytest.MonkeyP
         answer.wait()
         return "ann"
 
-    monkeypatch.setattr(shm.processes, "user", user)
+    monkeypatch.setattr(processes, "user", user)
     path = place.write(content(slot(4711, 5)))
     place.process(4711, path)
     only = place.only()

@@ -164,7 +164,7 @@ class Server:
         return self
 
     @property
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> Any:
         return take_snapshot(self.ledger, time="then", host="box")
 
 

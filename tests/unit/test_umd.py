@@ -47,7 +47,8 @@ def test_no_chip_is_opened_that_somebody_holds(monkeypatch: pytest.MonkeyPatch) 
     assert "held" in not_none(said["why"])
     assert "slower or hung" in said["warning"]
     assert umd.read(chips, [holder(7, 0)], foreign={1: 1})["state"] == "refused", "held from outside our namespace"
-    assert umd.read(chips, [holder(7, 0)], foreign={"1": 2})["state"] == "refused", "the same, through JSON"
+    through_json: Any = {"1": 2}
+    assert umd.read(chips, [holder(7, 0)], foreign=through_json)["state"] == "refused", "the same, through JSON"
     unsure = umd.read(chips, [], sure=False)
     assert unsure["state"] == "refused"
     assert "as root" in not_none(unsure["why"])
@@ -104,7 +105,7 @@ def test_the_library_is_never_loaded_here() -> None:
 
 
 def test_values_are_believed_within_the_drivers_limits() -> None:
-    telemetry = read_chip(
+    telemetry: Any = read_chip(
         FIRST, temperature_c=51.1875, temperature_max_c=75.0, power_w=0xFFFFFFFF, voltage_mv=65535, fan_percent=101,
         board_temperature_c=38.5, dram_temperature_c=255.0, dram_speed=16000, board_power_w=320, aiclk_mhz=1000,
         dram_status="trained", heartbeat=None, arcclk_mhz=float("nan"), unheard_of=3,
