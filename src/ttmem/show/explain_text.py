@@ -7,7 +7,7 @@ from typing import Any
 
 from ttmem.show.text import BOLD, Style, wrap
 
-_HEADING_COLUMNS = 14
+_HEADING_COLUMNS = 15
 
 Json = Any
 
