@@ -82,11 +82,11 @@ def _drain(report: Report, program: Path, rounds: int) -> None:
         collector.turn()
         for _ in range(rounds):
             _ask(process, f"fill {RECORDS}")
-            before = collector.ingest.rings.counts()[0]
+            before = collector.rings.counts()[0]
             start = time.perf_counter()
             collector.turn()
             spent = time.perf_counter() - start
-            read, lost = collector.ingest.rings.counts()
+            read, lost = collector.rings.counts()
             assert (read - before, lost) == (RECORDS, 0)
             rates.append(RECORDS / spent)
         process.communicate()

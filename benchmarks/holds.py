@@ -22,7 +22,6 @@ from tests.snapshots import counters, driver_chip, holder, machine, slot
 from benchmarks.report import Report, spread
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.documents.cores import Cores
 from ttmem.model.events import Allocated, DeviceOpened, Extra, ProgramCompiled, ProgramRun
 from ttmem.model.geometry import BOARDS
 from ttmem.model.identity import ChipInfo, ProcessInfo
@@ -116,9 +115,10 @@ def _crowd(server: Server) -> None:
     slots = [slot(pid, 64, 64, start=1) for pid in range(100, 164)]
     files = [counters(77000 + number, *slots, metal_id=number) for number in range(32)]
     look = machine(*seen, processes=[holder(pid, *range(32), start=1) for pid in range(100, 300)], shm=files)
-    # As if the lookout had seen it: to lay out so many processes in files would not change what is measured.
-    server.poller._machine = object()  # type: ignore[assignment]
-    server.poller._seen, server.poller._time = look, time.monotonic() + 3600
+    # As if the poller had seen it: to lay out so many processes in files would not change what is measured.
+    server.current._machine = True
+    server.current.store(look)
+    server.current._time += 3600
 
 
 def _hour(server: Server) -> None:
@@ -180,7 +180,9 @@ async def _measure(case: str, path: str, rounds: int) -> dict[str, Any]:
                 await asyncio.to_thread(get, each, socket_path=api_path(path), timeout=120)
                 out[each]["took"].append(time.monotonic() - began)
             out[each]["holds"].append(watch.longest)
-            server.api.live.cores = Cores(server.ledger)  # what was made for this question would serve the next one
+            server.cores._made.clear()  # what was made for this question would serve the next one
+            server.cores._numbers.clear()
+            server.cores._next = 0.0
             await asyncio.sleep(0.1)
     server.stop()
     await serving

@@ -240,8 +240,8 @@ class _Changing:
                 body = json.dumps(self._moved() if path.startswith(b"/snapshot") else {"chips": []}).encode()
                 asker.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
-    def _moved(self) -> dict[str, Any]:
-        snapshot = self._snapshot
+    def _moved(self) -> Any:
+        snapshot: Any = self._snapshot
         snapshot["time"] = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
         snapshot["server"]["events"] += random.randrange(5000)
         for chip in snapshot["chips"]:

@@ -20,6 +20,7 @@ from tests.support import PATIENCE
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
+from ttmem.account.observer import FailureObserver
 from ttmem.agent import require
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.model.identity import ProcessInfo
@@ -185,8 +186,8 @@ class Collector:
     ...         compare(record, collector.ledger)
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.ledger = Ledger()
+    def __init__(self, folder: Path, failure_observer: FailureObserver | None = None) -> None:
+        self.ledger = Ledger(failure_observer=failure_observer)
         self.agents: dict[int, Agent] = {}
         self._connections: list[socket.socket] = []
         path = str(folder / "run.sock")
@@ -241,9 +242,10 @@ def watched(
     folder: Path,
     *arguments: str,
     environment: Mapping[str, str] | None = None,
+    failure_observer: FailureObserver | None = None,
 ) -> Iterator[tuple[Collector, Program]]:
     """A program of tests/programs under the agent, and the collector it reports to."""
-    with Collector(folder) as collector:
+    with Collector(folder, failure_observer) as collector:
         every = {**collector.environment, **(environment or {})}
         with Program(wheel(python), name, board, folder, *arguments, environment=every) as program:
             yield collector, program

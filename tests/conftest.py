@@ -26,8 +26,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import PATIENCE, LegacyClient, Server
 from ttmem.doctor import agent_checks as agent
-from ttmem.doctor import context, locate
-from ttmem.doctor import endpoints as places
+from ttmem.doctor import context, endpoints, locate
 
 _KEPT = ("TTMEM_TESTS", "TTMEM_RENEW_SCREENS")
 _DROPPED = ("TT_", "TTNN_", "TTMEM_", "LC_", "XDG_", "PYTHON", "TEXTUAL_")  # how their names begin
@@ -121,7 +120,7 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 def patient_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whom the checks of `ttmem doctor` ask may take as long as a busy machine needs."""
-    for module in (agent, locate, places):
+    for module in (agent, locate, endpoints):
         monkeypatch.setattr(module, "_SECONDS", PATIENCE)
     monkeypatch.setattr(context, "_SNAPSHOT_SECONDS", PATIENCE)
 

@@ -191,7 +191,7 @@ def opened(draw: Numbers, op: int = native.DEVICE_OPENED) -> bytes:
 
 
 def _body(op: int, device: int, body: bytes) -> bytes:
-    return native.body_record(op, device, body[: native.MAX_RECORD - 16])
+    return native.body_record(op, device, body[: native.MAX_RECORD_BYTES - 16])
 
 
 def compiled(draw: Numbers) -> bytes:

@@ -65,20 +65,20 @@ class Party:
 
     def __init__(self, lab: Lab, pid: int) -> None:
         self.lab = lab
-        self.owner = Peer(ProcessInfo(pid, 1, os.getuid(), f"party{pid}", f"party {pid}"), None)
+        self.peer = Peer(ProcessInfo(pid, 1, os.getuid(), f"party{pid}", f"party {pid}"), None)
         self.dead = False
         self.memory: RingMemory | None = None
         self._connect()
 
     def _connect(self) -> None:
-        ingest = self.lab.server.ingest
+        sockets = self.lab.server.sockets
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.setblocking(False)
-        ingest.accepted += 1
-        self.connection = Connection(ingest.accepted, theirs, ingest._epoll)
-        self.connection.owners[os.getpid()] = self.owner  # what the kernel stamps is us
-        self.owner.connections.add(self.connection)
-        ingest.connections[theirs.fileno()] = self.connection
+        sockets.accepted += 1
+        self.connection = Connection(sockets.accepted, theirs, sockets._epoll)
+        self.connection.peers[os.getpid()] = self.peer  # what the kernel stamps is us
+        self.peer.connections.add(self.connection)
+        sockets.connections[theirs.fileno()] = self.connection
 
     def send(self, data: bytes, fds: tuple[int, ...] = ()) -> None:
         """Send all of it and let the server take it; a connection that it closed is made anew."""
@@ -113,7 +113,7 @@ class Party:
 
     def die(self) -> None:
         self.dead = True
-        self.lab.server.ingest._exit(self.owner)
+        self.lab.server.sockets._exit(self.peer)
 
     def close(self) -> None:
         self.sock.close()
@@ -160,22 +160,22 @@ class Lab:
 
     def turn(self) -> None:
         for _ in range(10_000):
-            ready = self.server.ingest.turn()
-            if not ready and not select.select([self.server.ingest.fileno()], [], [], 0)[0]:
+            ready = self.server.sockets.turn()
+            if not ready and not select.select([self.server.sockets.fileno()], [], [], 0)[0]:
                 return
         raise Violation("the server does not come to an end with what it was sent")
 
     def tick(self) -> None:
         """What happens by the clock: rings, deaths, history."""
         server = self.server
-        server.ingest.tick()
+        server.sockets.tick()
         for _ in range(200):
-            if not server.ingest.rings.follow(time.monotonic() + 0.008):
+            if not server.rings.follow(time.monotonic() + 0.008):
                 break
         else:
             raise Violation("the server does not come to an end with the rings")
         server.ledger.thin_dead_allocations(5000)
-        server.history.sample(server.clock.now(), server.ledger, server.poller.chips())
+        server.history.sample(server.clock.now(), server.ledger, server.current.chips())
 
     # -- what must hold ------------------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class Lab:
     def close(self) -> None:
         for party in self.parties:
             party.close()
-        self.server.ingest.close()
+        self.server.sockets.close()
         assert self.server._recording is not None
         self.server._recording.close()
         self.server.log.close()

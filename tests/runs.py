@@ -204,7 +204,7 @@ def found(pid, **more):
 
 def turned(collector):
     turn(collector)
-    log.write(f"agents {len(collector.ingest.rings)} lost {collector.ingest.rings.counts()[1]}\\n")
+    log.write(f"agents {len(collector.rings)} lost {collector.rings.counts()[1]}\\n")
 
 processes.device_users, launch._EARLY_LOOK_SECONDS, Session.turn = found, 0.0, turned
 sys.exit(cli.main())

@@ -33,7 +33,7 @@ from ttmem.show.top.views.overview import Overview
 from ttmem.show.top.views.processes import Processes
 from ttmem.show.top.views.telemetry_view import Telemetry
 
-Json = dict[str, Any]
+Json = Any
 FILES = Path(__file__).resolve().parent / "data" / "top"
 RENEW = os.environ.get("TTMEM_RENEW_SCREENS") == "1"
 SIZES = {"80x24": Size(80, 24), "120x40": Size(120, 40), "200x60": Size(200, 60)}

@@ -13,12 +13,13 @@ import pytest
 from tests.ring_memory import RingMemory
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.ingest.legacy_log import LegacyLog
-from ttmem.ingest.sockets import Ingest
+from ttmem.ingest.rings import Rings
+from ttmem.ingest.sink import Sink
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.wire.agent_ring import NO_SLOT, PROGRAM_FRAME, RAN, Record, RingEvent
+from ttmem.run.agent_listener import AgentListener
+from ttmem.wire.agent_ring import NO_SLOT, PROGRAM_FRAME, RAN, Record, Ring, RingEvent
 
 SLOTS, TABLE, MESHES, CHIPS, BLOBS = 16, 64, 8, 8, 8192
 SEEN = (1 << Kind.FIRMWARE) - 1
@@ -109,12 +110,17 @@ class Reader:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=lambda: clock_gettime(CLOCK_MONOTONIC))
         self.warnings: list[str] = []
-        self.ingest.warn = self.warnings.append
-        self.rings = self.ingest.rings
+        self.sink = Sink(self.ledger, now=lambda: clock_gettime(CLOCK_MONOTONIC), warn=self.warnings.append)
+        self.listeners: list[AgentListener] = []
         self.closings: list[list[int]] = []
-        self.rings.closing = lambda source: self.closings.append(self.sizes(source))
+        self.rings = Rings(self.sink, self._listen)
+
+    def _listen(self, source: Source, ring: Ring) -> AgentListener:
+        """As a run does."""
+        made = AgentListener(source, ring, lambda source: self.closings.append(self.sizes(source)))
+        self.listeners.append(made)
+        return made
 
     def adopt(self, agent: Agent, pid: int = 1) -> Source:
         source = self.ledger.source(0.0, ProcessInfo(pid=pid, start=1), "agent", Confidence.EXACT)
@@ -160,4 +166,4 @@ def agent(agents: Callable[[], Agent]) -> Agent:
 def reader() -> Iterator[Reader]:
     made = Reader()
     yield made
-    made.ingest.close()
+    made.rings.close()

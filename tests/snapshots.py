@@ -13,7 +13,7 @@ from ttmem.model.geometry import BOARDS
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 
-Json = dict[str, Any]
+Json = Any  # made by hand; test_schema.py compares it with the types
 KINDS = ("dram", "l1", "l1_small", "trace", "cb")
 WELL: Json = {
     "temperature_c": 51.0, "temperature_max_c": 75.0, "power_w": 18.0, "power_max_w": 160.0, "current_a": 21.0,
@@ -48,7 +48,8 @@ def slot(pid: int, *sizes: int, state: str = "live", start: int = 100, name: str
     live = state == "live"
     return {
         "pid": pid, "process": pid if live else None, "start": start if live else None,
-        "user_id": 1000 if live else None, "name": name, **counted, "updated": 1.5e9, "state": state, "why": None,
+        "user_id": 1000 if live else None, "user": None, "name": name, **counted, "updated": 1.5e9,
+        "state": state, "why": None,
     }  # fmt: skip
 
 
@@ -109,5 +110,5 @@ class Account:
                 self.apply(source, Allocated(device, kind, 0x100000, size))
 
     def snapshot(self) -> Json:
-        server = {"pid": 1, "since": "then", "events": 1, "version": "1", "clients": 1, "lost_to_readers": 0}
+        server: Json = {"pid": 1, "since": "then", "events": 1, "version": "1", "clients": 1, "lost_to_readers": 0}
         return take_snapshot(self.ledger, time="2026-01-02T03:04:05.678Z", host="box", server=server)

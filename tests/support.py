@@ -16,6 +16,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ttmem.account.ledger import Ledger
+from ttmem.documents.cores import Cores
+from ttmem.ingest.clock import Clock
+from ttmem.ingest.sink import Sink
+from ttmem.server.current_snapshot import AccountSnapshots, CurrentSnapshot
+from ttmem.server.dumps import Dumps
+from ttmem.server.event_stream import EventStream
+from ttmem.server.history import History
 from ttmem.server.http_server import Request
 from ttmem.server.router import Api
 from ttmem.wire.api_client import get, get_json
@@ -36,6 +44,41 @@ def wait_until(true: Callable[[], Any], what: str = "it", patience: float = PATI
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not happen within {patience:g} s")
         time.sleep(0.002)
+
+
+class StoppedClock(Clock):
+    """A clock that always shows the same time."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+
+def api_over(
+    ledger: Ledger,
+    about: dict[str, Any],
+    *,
+    history: History | None = None,
+    clock: Clock | None = None,
+) -> Api:
+    """The routes of a server over a ledger, without sockets and without a machine."""
+    clock = clock or Clock()
+    sink = Sink(ledger, now=clock.now)
+    feed, cores = EventStream(sink), Cores(ledger)
+    return Api(
+        ledger=ledger,
+        sink=sink,
+        current=CurrentSnapshot(AccountSnapshots(ledger, cores, feed, clock, lambda: about), machine=False),
+        cores=cores,
+        dumps=Dumps(ledger, clock, print, print),
+        history=history or History(),
+        feed=feed,
+        clock=clock,
+        server=lambda: about,
+        catch_up=lambda: None,
+    )
 
 
 async def answered(api: Api, path: str, query: dict[str, str]) -> Any:

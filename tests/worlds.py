@@ -16,14 +16,11 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tests import snapshots
-from tests.support import answered
+from tests.support import StoppedClock, answered, api_over
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.merge import merge
-from ttmem.ingest.clock import Clock
-from ttmem.ingest.legacy_log import LegacyLog
-from ttmem.ingest.sockets import Ingest
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.events import (
     Allocated,
@@ -41,12 +38,10 @@ from ttmem.model.events import (
 from ttmem.model.geometry import BOARDS, Geometry
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.server.event_stream import EventStream, event_json
+from ttmem.server.event_stream import event_json
 from ttmem.server.history import History
-from ttmem.server.machine_poller import MachinePoller
-from ttmem.server.router import Api
 
-Json = dict[str, Any]
+Json = Any
 CHIPS = (0, 1, 4, 32)
 NOW, TIME = 1_767_323_045.0, "2026-01-02T03:04:05.678901Z"
 BOOTED = NOW - 23_045.0
@@ -67,15 +62,13 @@ class World:
         self._answers: dict[str, Json] = {}
         if not chips:
             why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
-            sources = [{"name": "server", "state": "not running", "detail": why}]
+            sources: Json = [{"name": "server", "state": "not running", "detail": why}]
             self.snapshot = merge({**blank.snapshot(TIME, "box"), "sources": sources}, _no_driver())
             return
         self._seen = [self._chip(number) for number in range(chips)]
         self._live()
-        ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=lambda: NOW)
-        poller = MachinePoller(None, self.ledger, lambda source, event: None)
         about = {"pid": 99, "since": NOW - 4000, "version": "1.2.3", "clients": 2}
-        self._api = Api(self.ledger, ingest, self.history, EventStream(), _Stopped(), poller, lambda: about)
+        self._api = api_over(self.ledger, about, history=self.history, clock=StoppedClock(NOW))
         self.snapshot = merge(self._account(), self._machine())
 
     def get(self, path: str) -> Json:
@@ -173,11 +166,6 @@ def _chip_id(number: int) -> str:
 def _no_driver() -> Json:
     sources = [{"name": name, "state": "absent", "detail": None} for name in ("sysfs", "processes", "shm")]
     return {**snapshots.machine(), "driver": {"version": None, "loaded": False}, "sources": sources}
-
-
-class _Stopped(Clock):
-    def now(self) -> float:
-        return NOW
 
 
 def _weights(number: int, cores: int) -> list[Event]:

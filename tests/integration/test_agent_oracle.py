@@ -91,6 +91,8 @@ class Oracle:
         """What is free now, however long ago the allocator was asked for its largest block."""
         l1, view = memory(chip, chip.geometry)["l1"], views["L1"]
         if l1["used"] is not None or view["allocated_per_bank"]:
+            assert l1["bank_free"] is not None
+            assert l1["at_once"] is not None
             assert l1["bank_free"] == view["total_per_bank"] - view["allocated_per_bank"]
             assert l1["bank_free"] >= (l1["largest_free"] or 0)
             assert l1["at_once"] >= view["banks"] * view["allocated_per_bank"]

@@ -20,21 +20,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests import machines
-from tests.support import PATIENCE, ROOT, LegacyClient, Server, answered, wait_until
+from tests.schema_conformance import problems
+from tests.support import PATIENCE, ROOT, LegacyClient, Server, answered, api_over, wait_until
 from ttmem.account.ledger import Ledger
 from ttmem.account.phases import phases_json
 from ttmem.ingest import time_slices as slices
 from ttmem.ingest.clock import Clock
-from ttmem.ingest.legacy_log import LegacyLog
-from ttmem.ingest.sockets import Ingest
+from ttmem.model import schema
 from ttmem.model.events import Allocated, PhaseBegan, PhaseEnded, ProcessExited
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, Confidence, Kind
 from ttmem.server import routes_history as past
-from ttmem.server.event_stream import EventStream
 from ttmem.server.history import History
-from ttmem.server.machine_poller import MachinePoller
-from ttmem.server.router import Api
 from ttmem.wire.api_client import ApiError
 
 Legacy = Callable[..., LegacyClient]
@@ -79,6 +76,33 @@ def test_keep_alive_head_and_wrong_requests(server: Server, busy: LegacyClient) 
             assert set(json.loads(body)) == {"error"}
     connection.close()
     assert "Traceback" not in server.err.read_text()
+
+
+ANSWERS: dict[str, Any] = {
+    "GET /health": schema.Health,
+    "GET /snapshot": schema.Snapshot,
+    "GET /processes": schema.Processes,
+    "GET /processes/{pid}": schema.Processes,
+    "GET /headroom": schema.Headroom,
+    "GET /cores": schema.Cores,
+    "GET /allocations": schema.Allocations,
+    "GET /breakdown": schema.Breakdown,
+    "GET /dump": schema.Dump,
+    "GET /leaks": schema.Leaks,
+    "GET /peaks": schema.Peaks,
+    "POST /peaks/reset": schema.PeaksReset,
+    "GET /phases": schema.Phases,
+    "GET /history": schema.History,
+}
+NOT_JSON = {"GET /metrics", "GET /events"}
+
+
+def test_every_answer_in_json_conforms_to_its_schema(server: Server, busy: LegacyClient) -> None:
+    routes = {f"{route.method} {route.path}" for route in api_over(Ledger(), {}).routes}
+    assert ANSWERS.keys() == routes - NOT_JSON
+    for route, wanted in ANSWERS.items():
+        method, path = route.replace("{pid}", str(busy.pid)).replace("/cores", "/cores?chip=assumed:0").split()
+        assert problems(server.get(path, method), wanted) == [], route
 
 
 def test_allocations_are_filtered_sorted_and_paged(server: Server, busy: LegacyClient) -> None:
@@ -272,11 +296,9 @@ class Asked:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=lambda: 0.0)
         about = {"pid": 1, "since": 0.0, "version": "", "clients": 0}
-        poller = MachinePoller(None, self.ledger, lambda source, event: None)
         self.history = History()
-        self.api = Api(self.ledger, ingest, self.history, EventStream(), Clock(), poller, lambda: about)
+        self.api = api_over(self.ledger, about, history=self.history)
         self.turns = 0
 
     def get(self, path: str, **query: str) -> Any:
@@ -306,7 +328,8 @@ def test_phases_are_gathered_without_holding_the_loop(monkeypatch: pytest.Monkey
             if ident > 2:
                 asked.ledger.apply(0.0, source, PhaseEnded(ident))
     found = asked.get("/phases")
-    assert found == {"processes": [phases_json(process) for process in asked.ledger.processes.values()]}
+    expected = [phases_json(process) for process in asked.ledger.processes.values()]
+    assert found == {"schema": "ttmem.phases/1", "processes": expected}
     rows = sum(len(entry["rows"]) for p in found["processes"] for entry in (*p["open"], *p["ended"]))
     assert rows == 2 * 5 * 40 * 16
     assert asked.turns >= rows // 500
@@ -334,7 +357,7 @@ def test_many_allocations_are_put_in_order_without_holding_the_loop(monkeypatch:
     sizes = [number * 7919 % 5003 + 1 for number in range(8000)]
     for number, size in enumerate(sizes):
         asked.ledger.apply(0.0, source, Allocated(0, Kind.DRAM, (number + 1) << 12, size))
-    monkeypatch.setattr(slices, "_TURN", 0.0)  # a pause after each step that others could be let in between
+    monkeypatch.setattr(slices, "_TURN_SECONDS", 0.0)  # a pause after each step that others could be let in between
     found = asked.get("/allocations", limit="5000", offset="2000")
     assert (found["matched"], found["bytes"]) == (8000, sum(sizes))
     assert [allocation["size"] for allocation in found["allocations"]] == sorted(sizes, reverse=True)[2000:7000]
@@ -361,7 +384,7 @@ def test_a_long_past_is_told_without_holding_the_loop() -> None:
 
 
 def test_the_api_page_describes_every_route_and_parameter() -> None:
-    routes = Api(*([None] * 7)).routes  # type: ignore[arg-type]
+    routes = api_over(Ledger(), {}).routes
     page = (ROOT / "docs" / "api.md").read_text()
     documented = {
         match[1]: set(re.findall(r"^\| `(\w+)` \|", match[2], re.MULTILINE))

@@ -15,9 +15,10 @@ import pytest
 
 from tests.support import PATIENCE, LegacyClient, Server, wait_until
 from ttmem.account.ledger import Ledger
-from ttmem.ingest import sockets as server_ingest
-from ttmem.ingest.legacy_log import LegacyLog
-from ttmem.ingest.sockets import Ingest
+from ttmem.ingest import sockets as event_sockets
+from ttmem.ingest.rings import Rings
+from ttmem.ingest.sink import Sink
+from ttmem.ingest.sockets import EventSockets
 from ttmem.model.events import Mark, PhaseBegan
 from ttmem.model.kinds import Confidence
 from ttmem.wire import client_records as native
@@ -113,42 +114,47 @@ def test_a_damaged_native_record_costs_that_connection_only(server: Server) -> N
     assert "version 99" in server.err.read_text()
 
 
+def sockets_over(ledger: Ledger) -> EventSockets:
+    sink = Sink(ledger, now=lambda: 0.0)
+    return EventSockets(sink, Rings(sink))
+
+
 def test_a_turn_ends_between_two_records(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One read holds thousands of records, and others want the server, too; nothing is lost or changes its order."""
-    monkeypatch.setattr(server_ingest, "TURN_SECONDS", 0.0)  # time for one record, which is the least
+    monkeypatch.setattr(event_sockets, "TURN_SECONDS", 0.0)  # time for one record, which is the least
     ledger, path = Ledger(), str(folder / "events.sock")
-    ingest = Ingest(ledger, LegacyLog(quiet=True), now=lambda: 0.0)
+    sockets = sockets_over(ledger)
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
         listener.bind(path)
         listener.listen()
         listener.setblocking(False)
-        ingest.listen(listener)
+        sockets.listen(listener)
         client.connect(path)
         phases = [encode(PhaseBegan(ident, f"phase {ident}")) for ident in range(1, 51)]
         client.sendall(b"".join((handshake.hello("test", Confidence.EXACT), *phases, handshake.sync(7))))
         turns = 0
         while not ledger.seq:
             assert (turns := turns + 1) < 10
-            ingest.turn()
+            sockets.turn()
         assert ledger.seq == 1
         while ledger.seq < 50:
             before = ledger.seq
-            assert ingest.turn(), "there is more to do"
+            assert sockets.turn(), "there is more to do"
             assert ledger.seq == before + 1
-        while ingest.turn():
+        while sockets.turn():
             pass
         client.settimeout(PATIENCE)
         assert client.recv(4096) == handshake.welcome() + handshake.synced(7)
         (process,) = ledger.processes.values()
         assert [phase.path for phase in process.phases.open.values()] == [f"phase {ident}" for ident in range(1, 51)]
-    ingest.close()
+    sockets.close()
 
 
 def test_the_dead_are_heard_to_the_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what was read and waited for its turn."""
-    monkeypatch.setattr(server_ingest, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(event_sockets, "TURN_SECONDS", 0.0)
     ledger, path = Ledger(), str(folder / "events.sock")
-    ingest = Ingest(ledger, LegacyLog(quiet=True), now=lambda: 0.0)
+    sockets = sockets_over(ledger)
     program = (
         "import socket, sys\n"
         "from ttmem.model.events import Allocated\n"
@@ -164,14 +170,14 @@ def test_the_dead_are_heard_to_the_end(folder: Path, monkeypatch: pytest.MonkeyP
         listener.bind(path)
         listener.listen()
         listener.setblocking(False)
-        ingest.listen(listener)
+        sockets.listen(listener)
         with subprocess.Popen([sys.executable, "-c", program, path], stdin=subprocess.PIPE) as child:
-            wait_until(lambda: ingest.turn() and ledger.live_count() > 0, "its first buffers")
+            wait_until(lambda: sockets.turn() and ledger.live_count() > 0, "its first buffers")
             assert ledger.live_count() < 40
             child.kill()
-        wait_until(lambda: ingest.turn() is not None and bool(ledger.departed), "its death")
+        wait_until(lambda: sockets.turn() is not None and bool(ledger.departed), "its death")
     assert ledger.departed[0].count == 40
-    ingest.close()
+    sockets.close()
 
 
 def test_a_process_cannot_have_sources_without_end(server: Server) -> None:

@@ -24,14 +24,16 @@ import ttmem
 from tests import machines
 from tests.mock.wheel import remove_statistics, statistics
 from tests.mock.wheel import wheel as stock
+from tests.schema_conformance import problems
 from tests.support import PATIENCE, PATIENT_DOCTOR, LegacyClient, Server, wait_until
-from ttmem.doctor import endpoints as places
+from ttmem.doctor import endpoints
 from ttmem.doctor import server_checks as server
 from ttmem.doctor import snapshot_checks as snapshot
 from ttmem.doctor import wheel_checks as ttnn
 from ttmem.doctor import workload_checks as workload
 from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.findings import Message
+from ttmem.model import schema
 from ttmem.model.events import Allocated, Lost, Mark
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.wire.client_encode import encode
@@ -128,7 +130,7 @@ def test_a_server_of_another_version(folder: Path, server_: Server, monkeypatch:
 @pytest.fixture
 def impatient(patient_doctor: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """For those who never answer."""
-    monkeypatch.setattr(places, "_SECONDS", 0.5)
+    monkeypatch.setattr(endpoints, "_SECONDS", 0.5)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -582,7 +584,7 @@ def test_the_command(machine: machines.Machine) -> None:
     assert done.stdout.startswith("BROKEN   hugepages\n")
     assert done.stdout.splitlines()[-1].startswith("ttmem doctor: 1 broken, ")
     data = json.loads(doctor("--json", "--root", str(machine.root)).stdout)
-    assert data["schema"] == "ttmem.doctor/1"
+    assert problems(data, schema.Doctor) == []
     assert data["verdict"]["exit_code"] == 2
 
 

@@ -20,6 +20,7 @@ from tests.agents import Collector, watched
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, ROOT
 from tests.runs import PATIENCE, Bench, ttmem
+from tests.schema_conformance import problems
 from ttmem.analyze import verdicts as v
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import parse
@@ -36,6 +37,7 @@ from ttmem.analyze.failure_types import (
 )
 from ttmem.analyze.hold_reasons import Cause
 from ttmem.analyze.verdicts import Advice, Verdict
+from ttmem.model import schema
 from ttmem.model.events import Failed, Freed, ProgramDestroyed
 from ttmem.model.kinds import Kind
 from ttmem.recording.event_file import EventFileWriter
@@ -486,6 +488,7 @@ def test_a_log_and_an_event_file(folder: Path) -> None:
     assert b"the account does" in log.out
     assert b"2 failures, 1 not shown" in log.out
     data = json.loads(ttmem("explain", "--json", "--all", str(path)).out)
+    assert problems(data, schema.Explanation) == []
     assert data["failures"] == 2
     assert [one["failure"]["type"] for one in data["explained"]] == ["OutOfMemory", "Clash"]
     last = data["explained"][-1]

@@ -38,9 +38,8 @@ class Imported:
 
     def __init__(self, said: dict[str, Any], out: Path) -> None:
         self.said = said
-        self.ledger = Ledger()
         self.verdicts: list[Verdict] = []
-        self.ledger.failing = self._failing
+        self.ledger = Ledger(failure_observer=self._failing)
         with open(out, "rb") as file:
             reader = EventFileReader(file)
             reader.replay(self.ledger)
@@ -378,8 +377,12 @@ def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, loa
     into = folder / "recorded"
     seen: list[Verdict | None] = []
     options = "--into", str(into), "--trace-region-size", "1048576"
-    with watched("3.12", str(path.with_suffix("")), board, folder, *options) as (collector, program):
-        collector.ledger.failing = lambda time, process, event: seen.append(verdict_at(event, process))
+
+    def look(time: float, process: Process, event: Failed) -> None:
+        seen.append(verdict_at(event, process))
+
+    name = str(path.with_suffix(""))
+    with watched("3.12", name, board, folder, *options, failure_observer=look) as (collector, program):
         assert [told["what"] for told in program.records()] == ["captured"]
         collector.drain()
     true = [essence(verdict) for verdict in seen if verdict is not None and not of_dataflow(verdict)]

@@ -31,6 +31,7 @@ from ttmem.model.events import Allocated, DeviceOpened
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.model.units import human
+from ttmem.server import current_snapshot
 from ttmem.server import machine_poller as poller
 from ttmem.show.smi_screen import render
 from ttmem.sources import machine as machine_module
@@ -284,15 +285,18 @@ def test_in_reset(folder: Path) -> None:
 
 
 class Beside:
-    """A lookout in this process, which looks often, and what it warned of."""
+    """A poller in this process, which looks often, and what it warned of."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger | None = None) -> None:
-        monkeypatch.setattr(poller, "_PERIOD", 0.01)
-        monkeypatch.setattr(poller, "_LATE_SECONDS", 0.5)
+        monkeypatch.setattr(poller, "_PERIOD_SECONDS", 0.01)
+        monkeypatch.setattr(current_snapshot, "_LATE_SECONDS", 0.5)
         self.warned: list[str] = []
         self.emitted: list[Any] = []
+        self.current = current_snapshot.CurrentSnapshot(
+            lambda user_id: lambda: blank.snapshot("now", "here"), machine=True, warn=self.warned.append
+        )
         self.poller = poller.MachinePoller(
-            str(root), ledger or Ledger(), lambda source, event: self.emitted.append(event), warn=self.warned.append
+            str(root), ledger or Ledger(), lambda source, event: self.emitted.append(event), self.current
         )
 
     def run(self, *steps: Callable[[], Any]) -> None:
@@ -300,7 +304,7 @@ class Beside:
         asyncio.run(self._run(steps))
 
     async def _run(self, steps: tuple[Callable[[], Any], ...]) -> None:
-        await self.poller.start(lambda: lambda: blank.snapshot("now", "here"))
+        await self.poller.start()
         try:
             for step in steps:
                 await asyncio.to_thread(wait_until, step)
@@ -308,7 +312,7 @@ class Beside:
             self.poller.stop()
 
     def states(self) -> dict[str, str]:
-        snapshot = self.poller.merged(blank.snapshot("now", "here"), lambda user_id: True)
+        snapshot = self.current.merged(0)()
         return {source["name"]: source["state"] for source in snapshot["sources"]}
 
 

@@ -170,7 +170,7 @@ def test_a_death_in_a_phase(server: Server) -> None:
 def test_only_those_with_phases_are_listed(server: Server, client: AllocationClient) -> None:
     allocate(client, 1, 64)
     assert client.flush(PATIENCE)
-    assert server.get("/phases") == {"processes": []}
+    assert server.get("/phases") == {"schema": "ttmem.phases/1", "processes": []}
     assert phases(server)["ended"] == []
     with phase("one"):
         pass

@@ -36,8 +36,10 @@ from tests.runs import (
     ttmem,
     wait_for_account,
 )
+from tests.schema_conformance import problems
 from tests.support import Server, wait_until
 from ttmem.agent import require
+from ttmem.model import schema
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.model.units import human
 
@@ -329,6 +331,7 @@ def test_a_command_without_a_device(folder: Path) -> None:
     assert re.fullmatch(r"ttmem run: exit 0 after \d+\.\d s; 0 records, none lost; not audited", lines[0])
     assert lines[1:] == ["No process of this command was seen to open a device.", "Anomalies: none"]
     data = json.loads(path.read_text())
+    assert problems(data, schema.Run) == []
     assert (data["events"], data["completeness"], data["left"], data["peaks"]) == (0, None, [], [])
     assert data["peak"]["chips"] == data["final"]["chips"] == []
     assert data["command"] == ["true"]
@@ -346,7 +349,7 @@ def test_every_figure_is_ttnns_own(folder: Path, python: str) -> None:
     peak, kept = ran.records
     data, chip_id = ran.data, bench.chip_ids[0]
     assert ran.out == plain.out
-    assert data["schema"] == "ttmem.run/1"
+    assert problems(data, schema.Run) == []
     assert data["command"] == bench.command("ttnn_endings")
     assert (data["exit_code"], data["dropped"], data["completeness"]) == (0, 0, 1.0)
     assert (data["unseen"], data["trouble"], set(data["anomalies"].values())) == ([], [], {0})

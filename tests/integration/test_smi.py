@@ -84,7 +84,7 @@ def test_nothing_to_show(folder: Path, env: dict[str, str]) -> None:
         (["-d", "0,"], "'0,' names no chip"),
         (["-r", "99"], "'99' is not a number of milliseconds from 100 up"),
         (["-r", "soon"], "'soon' is not a number of milliseconds"),
-        (["-n", "0"], "'0' is not a number of pictures"),
+        (["-n", "0"], "'0' is not a number of snapshots"),
         (["--json", "--csv"], "not allowed with"),
     ],
 )
@@ -156,10 +156,10 @@ def test_a_server_that_is_stuck_and_then_gone(
     server: Server, folder: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, root = laid_out(folder, machines.n150)
-    monkeypatch.setattr(smi_command, "_PATIENCE", 0.2)
-    monkeypatch.setattr(smi_command, "_PAUSE", 0.0)
+    monkeypatch.setattr(smi_command, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(smi_command, "_RETRY_SECONDS", 0.0)
     monkeypatch.setenv("TTMEM_SOCKET", server.path)
-    look = smi_command._Look(None, root, None)
+    look = smi_command._SnapshotSource(None, root, None)
     with server.stopped():
         assert look.snapshot()["sources"][0]["state"] == "does not answer"
     server.stop()

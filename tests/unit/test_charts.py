@@ -25,7 +25,7 @@ from ttmem.server.history import History
 from ttmem.show.chip_table import level
 from ttmem.show.top.dashboard_state import Answer, Model
 from ttmem.show.top.parts.rows import Characters, Size
-from ttmem.show.top.views.charts import WINDOWS, Charts, grid
+from ttmem.show.top.views.charts import WINDOWS_SECONDS, Charts, grid
 
 T, MIB = 1_794_800_040.0, 1 << 20
 SERVER = {"pid": 1, "since": "then", "events": 1, "version": "1", "clients": 1, "lost_to_readers": 0}
@@ -168,7 +168,7 @@ def test_keys() -> None:
     for key in "WWWwwwwwwwww":
         view.press(key, model)
         windows.append(view.window)
-    assert sorted(set(windows)) == list(WINDOWS)
+    assert sorted(set(windows)) == list(WINDOWS_SECONDS)
     assert (windows[3], windows[-1]) == (30, 86400), "it stops at both ends"
     metrics = [view.press("m", model) and view.metric for _ in range(4)]
     assert metrics == ["temperature", "power", "clock", "memory"]
@@ -360,7 +360,7 @@ TICKS = st.lists(st.tuples(RISES, LEVELS, st.booleans(), st.booleans()), min_siz
 
 
 @settings(max_examples=60)
-@given(TICKS, st.sampled_from(WINDOWS[:3]), st.sampled_from(["memory", "temperature"]))
+@given(TICKS, st.sampled_from(WINDOWS_SECONDS[:3]), st.sampled_from(["memory", "temperature"]))
 def test_what_is_kept_is_what_would_be_drawn(
     ticks: list[tuple[float, int | None, bool, bool]], window: int, metric: str
 ) -> None:

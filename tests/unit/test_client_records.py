@@ -175,7 +175,7 @@ def test_the_finest_pattern_of_cores() -> None:
     for event in (
         ev.ProgramRun(0, 1, mask),
         ev.Freed(0, Kind.CB, 1, cores=mask),
-        ev.Allocated(0, Kind.CB, 1, 1, extra=ev.Extra(cores=mask, tag="t" * native.MAX_TEXT)),
+        ev.Allocated(0, Kind.CB, 1, 1, extra=ev.Extra(cores=mask, tag="t" * native.MAX_TEXT_BYTES)),
     ):
         assert decode(encode(event)) == event
 
@@ -193,7 +193,7 @@ def test_long_texts_are_cut_between_characters(text: str, times: int) -> None:
     assert again.extra.tag == marked.text
     assert text.startswith(marked.text)
     size = len(text.encode())
-    assert min(size, native.MAX_TEXT - 3) <= len(marked.text.encode()) <= native.MAX_TEXT
+    assert min(size, native.MAX_TEXT_BYTES - 3) <= len(marked.text.encode()) <= native.MAX_TEXT_BYTES
 
 
 # -- bad records -------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_a_long_text_is_cut_by_the_reader_too(byte: bytes) -> None:
     event = decode(with_body(native.MARK, byte * 10_001))
     assert isinstance(event, ev.Mark)
     size = len(event.text.encode())
-    assert native.MAX_TEXT - 3 <= size <= native.MAX_TEXT
+    assert native.MAX_TEXT_BYTES - 3 <= size <= native.MAX_TEXT_BYTES
     assert event == decode(encode(event))
 
 
@@ -404,7 +404,7 @@ def test_a_compiled_programs_tag_is_cut() -> None:
     long = native.body_record(native.PROGRAM_COMPILED, 0, json.dumps([1, 2, 3, "\u00e9" * 6000]).encode())
     event = decode(long)
     assert isinstance(event, ev.ProgramCompiled)
-    assert event.tag == "\u00e9" * (native.MAX_TEXT // 2)
+    assert event.tag == "\u00e9" * (native.MAX_TEXT_BYTES // 2)
     assert decode(encode(event._replace(tag="\u00e9" * 60_000))) == event
 
 

@@ -85,14 +85,14 @@ def test_a_pause_keeps_the_picture_and_not_the_past() -> None:
 def test_a_pause_keeps_the_answers_too() -> None:
     model = Model()
     old, new = Answer({"n": 1}, None, 1.0), Answer({"n": 2}, None, 2.0)
-    model.hear({"/cores": old}, ["/cores"], 1.0)
+    model.take_answers({"/cores": old}, ["/cores"], 1.0)
     model.paused = True
-    model.hear({"/cores": new, "/allocations": new}, ["/cores", "/allocations"], 2.0)
+    model.take_answers({"/cores": new, "/allocations": new}, ["/cores", "/allocations"], 2.0)
     assert model.answers == {"/cores": old, "/allocations": new}, "what is asked for the first time is answered"
-    model.hear({}, ["/allocations"], 900.0)
+    model.take_answers({}, ["/allocations"], 900.0)
     assert "/cores" in model.answers, "however long the pause is"
     model.paused = False
-    model.hear({"/cores": new}, ["/cores"], 900.0)
+    model.take_answers({"/cores": new}, ["/cores"], 900.0)
     assert model.answers["/cores"] == new
 
 
@@ -100,9 +100,11 @@ def test_what_nobody_wants_any_more_goes_after_a_while() -> None:
     """A day of looking at one core after the other is no heap of answers."""
     model = Model()
     for number in range(1000):
-        model.hear({f"/cores?core={number}": Answer({}, None, float(number))}, [f"/cores?core={number}"], float(number))
+        model.take_answers(
+            {f"/cores?core={number}": Answer({}, None, float(number))}, [f"/cores?core={number}"], float(number)
+        )
     assert 1 < len(model.answers) < 20
-    model.hear({}, ["/cores?core=999"], 5000.0)
+    model.take_answers({}, ["/cores?core=999"], 5000.0)
     assert list(model.answers) == ["/cores?core=999"], "one that took long is not asked for again soon"
 
 

@@ -144,15 +144,15 @@ def test_a_server_that_goes_and_one_that_is_slow(api: Api, root: str, monkeypatc
     go_on = threading.Event()
     api.answers["/snapshot"] = lambda connection: go_on.wait(PATIENCE)
     feed = DataFeed(never, api=api.path, root=root)
-    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.05)
     news = feed.round()
     assert news.snapshot is not None, "it never answered, so the machine has to do"
     assert news.snapshot["sources"][0]["state"] == "does not answer"
     api.answers["/snapshot"] = SNAPSHOT
-    monkeypatch.setattr(module, "_PATIENCE", PATIENCE)
+    monkeypatch.setattr(module, "_ANSWER_SECONDS", PATIENCE)
     assert feed.round().snapshot == SNAPSHOT
     api.answers["/snapshot"] = lambda connection: go_on.wait(PATIENCE)
-    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.05)
     late = feed.round()
     assert late.snapshot is None, "what it said last is better than what we see"
     assert late.trouble is not None
@@ -193,7 +193,7 @@ def events(*lines: str) -> Callable[[socket.socket], None]:
 
 def test_events_are_read_and_read_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream breaks after two events each time; those that came stay, the oldest go when there are too many."""
-    monkeypatch.setattr(module, "_AGAIN", 0.01)
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(module, "_KEPT_EVENTS", 5)
     api.answers["/events"] = events('data: {"event": "Mark", "text": "a\\u001bb"}', 'event: lost\ndata: {"count": 7}')
     feed = DataFeed(never, api=api.path)

@@ -28,9 +28,10 @@ class Stage:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.source = self.ledger.source(0.0, ProcessInfo(7, 1, 1000), "legacy", Confidence.REPORTED)
-        self.dumps = Dumps(self.ledger, Clock())
         self.written: list[str] = []
         self.errors: list[Exception] = []
+        self.dumps = Dumps(self.ledger, Clock(), self._write, self.errors.append)
+        self.full = False  # the next dump cannot be written
 
     def allocate(self, *addresses: int, kind: Kind = Kind.DRAM) -> None:
         for address in addresses:
@@ -41,7 +42,13 @@ class Stage:
             self.ledger.apply(1.0, self.source, Freed(0, None, address))
 
     def request(self, op: Type = Type.DUMP_REMAINING) -> None:
-        self.dumps.request(op, self.written.append, self.errors.append)
+        self.dumps.request(op)
+
+    def _write(self, text: str) -> None:
+        if self.full:
+            self.full = False
+            raise OSError("closed")
+        self.written.append(text)
 
     async def done(self) -> None:
         while self.dumps._requests:
@@ -174,18 +181,10 @@ def test_a_dump_that_fails_does_not_stop_the_next() -> None:
         stage.allocate(1)
         stage.request()
         await stage.done()
-        failed = False
-
-        def write(text: str) -> None:
-            nonlocal failed
-            if not failed:
-                failed = True
-                raise OSError("closed")
-            stage.written.append(text)
-
+        stage.full = True
         for number in (2, 3):
             stage.allocate(number)
-            stage.dumps.request(Type.DUMP_REMAINING, write, stage.errors.append)
+            stage.request()
 
     stage = run(story)
     assert stage.totals() == [1, 3]

@@ -70,7 +70,7 @@ def test_companions() -> None:
 def test_peer_is_who_the_kernel_says() -> None:
     left, right = socket.socketpair()
     with left, right:
-        assert endpoint.peer(left) == (os.getpid(), os.getuid(), os.getgid())
+        assert endpoint.peer_credentials(left) == (os.getpid(), os.getuid(), os.getgid())
 
 
 def test_connect(listening: str) -> None:
@@ -88,12 +88,12 @@ def test_connect_to_nobody(stale: str, folder: Path) -> None:
 
 def test_a_strangers_server_is_not_talked_to(listening: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stranger = os.getuid() + 4321
-    monkeypatch.setattr(endpoint, "peer", lambda sock: (1, stranger, 1))
+    monkeypatch.setattr(endpoint, "peer_credentials", lambda sock: (1, stranger, 1))
     with pytest.raises(UntrustedServer, match=f"belongs to uid {stranger}, which is neither root nor you"):
         connect(listening)
     connect(listening, check=False).close()
     for friend in (0, os.getuid()):
-        monkeypatch.setattr(endpoint, "peer", lambda sock, friend=friend: (1, friend, 1))
+        monkeypatch.setattr(endpoint, "peer_credentials", lambda sock, friend=friend: (1, friend, 1))
         connect(listening).close()
 
 
@@ -137,7 +137,7 @@ def test_the_most_telling_error(listening: str, stale: str, folder: Path, monkey
         connect_any([missing])
     with pytest.raises((ConnectionRefusedError, FileNotFoundError)):
         connect_any([missing, stale])
-    monkeypatch.setattr(endpoint, "peer", lambda sock: (1, os.getuid() + 4321, 1))
+    monkeypatch.setattr(endpoint, "peer_credentials", lambda sock: (1, os.getuid() + 4321, 1))
     for paths in ([missing, listening, stale], [listening, missing]):
         with pytest.raises(UntrustedServer):
             connect_any(paths)

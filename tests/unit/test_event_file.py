@@ -312,9 +312,9 @@ def test_a_file_that_lacks_its_beginning_misnames_nothing() -> None:
 
 def test_a_long_stack_is_cut_where_it_was_before() -> None:
     recording = Recording()
-    stack = "\u00e9" * native.MAX_LINES
+    stack = "\u00e9" * native.MAX_LINES_BYTES
     recording.tell(recording.source(FIRST, "agent"), made(1, stack))
-    assert stacks_of(recording.file.getvalue()) == {1: stack[: native.MAX_LINES // 2]}
+    assert stacks_of(recording.file.getvalue()) == {1: stack[: native.MAX_LINES_BYTES // 2]}
 
 
 def test_a_file_of_the_first_version() -> None:

@@ -7,8 +7,10 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.schema_conformance import problems
 from ttmem.doctor.hook_coverage import IN_ITS_STEAD, MISSING, THERE, UNSEEN, Coverage, look
 from ttmem.doctor.required_symbols import BUFFER_FIELDS, required_symbols
+from ttmem.model import schema
 from ttmem.show.wheel_text import render, verdict_line
 
 WANTED = required_symbols()
@@ -104,7 +106,7 @@ def test_as_text_and_as_data(folder: Path) -> None:
     )
     assert CALLS["statistics"] not in text
     assert CALLS["statistics"] in render(document, verbose=True)
-    assert document["schema"] == "ttmem.wheel/1"
+    assert problems(document, schema.Wheel) == []
     assert [kinds["what"] for kinds in document["kinds"] if not kinds["tracked"]] == ["dataflow buffers"]
     states = {function["name"]: function["state"] for function in document["functions"]}
     assert (states["dfb_placed"], states["enqueue"], states["clear"]) == (MISSING, UNSEEN, THERE)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.schema_conformance import problems
 from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
@@ -20,6 +21,7 @@ from ttmem.imports.detection import find, read
 from ttmem.imports.graph import Call, GraphCapture, NotACapture
 from ttmem.imports.import_result import summary, write
 from ttmem.imports.to_events import BEFORE, EventTranslation, step_at
+from ttmem.model import schema
 from ttmem.model.core_sets import mask_from
 from ttmem.model.events import Allocated, DeviceOpened, Failed, Freed, ProgramDestroyed, Sees
 from ttmem.model.geometry import BOARDS, Arch
@@ -218,6 +220,7 @@ def test_what_is_written_is_what_was_folded(folder: Path) -> None:
         for chip in ledger.chips.values()
     ]
     said = summary(translation, ledger, count)
+    assert problems(said, schema.Import) == []
     l1 = said["chips"][1]["kinds"]["l1"]
     assert (l1["peak_operation"], l1["peak_line"]) == ("ttnn.matmul", "/home/you/ttnn_import.py:43 workload")
     assert said["failures"] == 0
@@ -422,12 +425,11 @@ def failing(*nodes: Node, error: str = OUT_OF_MEMORY, stack: str | None = STACK)
 def explained(recording: GraphCapture) -> tuple[list[Verdict | None], Ledger, Source]:
     """The verdicts, each with the account of its moment, and the account in the end."""
     found: list[Verdict | None] = []
-    ledger = Ledger()
 
     def look(time: float, process: Process, event: Failed) -> None:
         found.append(verdict_at(event, process))
 
-    ledger.failing = look
+    ledger = Ledger(failure_observer=look)
     translation = EventTranslation(recording, "n150")
     source = ledger.source(0.0, ProcessInfo(pid=0), "capture", translation.confidence)
     for time, event in translation.events():

@@ -69,8 +69,8 @@ def test_what_is_wrong_is_said_with_its_place() -> None:
 
 
 def test_an_entry_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonstream, "MAX_ENTRY", 1 << 20)
-    monkeypatch.setattr(jsonstream, "CHUNK", 1 << 10)
+    monkeypatch.setattr(jsonstream, "MAX_ENTRY_CHARACTERS", 1 << 20)
+    monkeypatch.setattr(jsonstream, "CHUNK_CHARACTERS", 1 << 10)
     assert len(whole(JsonStream(StringIO('["' + "x" * 1000 + '"]')))) == 1
     with pytest.raises(JsonError, match="longer than 1 Mi characters"):
         whole(JsonStream(StringIO('["' + "x" * (1 << 22) + '"]')))

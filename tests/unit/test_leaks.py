@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.support import StoppedClock, api_over
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.state import Limits
@@ -31,7 +31,6 @@ from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.model.units import human
 from ttmem.server.http_server import Request
-from ttmem.server.router import Api
 
 KIB, MIB = 1 << 10, 1 << 20
 NOW = 1000.0
@@ -368,8 +367,7 @@ def test_the_route_shows_readers_the_tags_they_may_see(scene: Scene) -> None:
     """Only their own, or all if they are root; and by default what is 60 s old is a leak."""
     scene.tell(scene.process(user_id=1000), 61, buffer(0x1000, 100, tag="secret"))
     scene.tell(scene.process(user_id=1000), 59, buffer(0x2000, 100, tag="secret"))
-    stub = SimpleNamespace(catch_up=lambda: None, now=lambda: NOW)
-    api = Api(scene.ledger, stub, None, None, stub, None, lambda: {"since": 400.0})  # type: ignore[arg-type]
+    api = api_over(scene.ledger, {"since": 400.0}, clock=StoppedClock(NOW))
 
     def ask(user_id: int | None, **query: str) -> Any:
         answer = asyncio.run(api.handle(Request("GET", "/leaks", query, user_id)))

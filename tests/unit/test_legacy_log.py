@@ -46,8 +46,7 @@ class Bench:
             self.log.note(0.0, where, event, self.ledger.apply(0.0, where, event))
 
     def exit(self) -> None:
-        self.ledger.apply(0.0, self.source, ProcessExited())
-        self.log.note_exit(0.0, self.source.process)
+        self.do(ProcessExited())
 
     def text(self) -> str:
         self.log.close(PATIENCE)

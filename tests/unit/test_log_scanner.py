@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support import ROOT
 from ttmem.analyze.failure_types import Clash, CutsInto, OutOfMemory
-from ttmem.analyze.log_scanner import KEPT, LogScan, Mention
+from ttmem.analyze.log_scanner import KEPT_FAILURES, LogScan, Mention
 
 LAW = settings(max_examples=60)
 
@@ -97,9 +97,9 @@ def test_memory_is_bounded(filler: bytes) -> None:
 
 
 def test_only_so_many_are_kept() -> None:
-    found = scanned(b"\n".join(cuts(number) for number in range(1, KEPT + 11)))
-    assert (len(found.mentions), found.dropped) == (KEPT, 10)
-    assert found.mentions[-1].failure == CutsInto(KEPT + 10, 2 * (KEPT + 10))
+    found = scanned(b"\n".join(cuts(number) for number in range(1, KEPT_FAILURES + 11)))
+    assert (len(found.mentions), found.dropped) == (KEPT_FAILURES, 10)
+    assert found.mentions[-1].failure == CutsInto(KEPT_FAILURES + 10, 2 * (KEPT_FAILURES + 10))
 
 
 @pytest.mark.parametrize("piece", [1000, 1 << 16])

@@ -24,7 +24,6 @@ from tests.unit.test_verdicts import GRID, N150, Account
 from tests.unit.test_verdicts import full as out_of_memory
 from ttmem.analyze.failure_types import Clash
 from ttmem.analyze.verdicts import verdict_on
-from ttmem.cli import import_, replay
 from ttmem.doctor.checks import document
 from ttmem.doctor.findings import Finding
 from ttmem.doctor.hook_coverage import Coverage, Function, Kinds
@@ -43,6 +42,7 @@ from ttmem.server.daemon import Options, Server
 from ttmem.show import breakdown_table as breakdown_table
 from ttmem.show import doctor_text as doctor
 from ttmem.show import explain_text as explain
+from ttmem.show import import_text, peaks_text
 from ttmem.show import l1_text as l1view
 from ttmem.show import reports_text as reports
 from ttmem.show import smi_csv as csv
@@ -130,8 +130,8 @@ DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
         lambda: world(1).get(f"/cores?chip={_chip_of(1)}&core=0,0"),
         lambda found, style: l1view.render(found, HOSTILE, style),
     ),
-    "peaks": (_peaks, replay._peaks),
-    "import": (_import, import_._text),
+    "peaks": (_peaks, peaks_text.render),
+    "import": (_import, import_text.render),
     **{
         f"breakdown by {by}": (
             lambda by=by: world(1).get(f"/breakdown?by={by}"),

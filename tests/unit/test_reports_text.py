@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.schema_conformance import problems
 from ttmem.account.ledger import Ledger
 from ttmem.documents.metal_reports import completeness, document, tracked
 from ttmem.documents.snapshot import take_snapshot
+from ttmem.model import schema
 from ttmem.model.events import Allocated, DeviceOpened, Event, Extra, Freed, ProcessExited
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
@@ -72,7 +74,7 @@ def test_the_whole_text(folder: Path) -> None:
 
 def test_the_document_is_data(folder: Path) -> None:
     data = json.loads(json.dumps(document(read(str(folder)), "reports", WRITTEN + 0.5, None, "nobody answers")))
-    assert data["schema"] == "ttmem.reports/1"
+    assert problems(data, schema.MemoryReports) == []
     assert (data["time"], data["folder"], data["incomparable"]) == (
         "2023-11-14T22:13:20.500Z",
         "reports",

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.schema_conformance import problems
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.documents.run_document import BREAKDOWNS, LEAK, cause_of
+from ttmem.model import schema
 from ttmem.model.events import (
     Allocated,
     DeviceClosed,
@@ -66,7 +68,7 @@ class Story:
 
     def ends(self, source: Source) -> None:
         """It closes its device with whatever it holds, and exits."""
-        self.collector.ingest.rings.closing(source)
+        self.collector.keep_left(source)
         self.tell(source, 9, DeviceClosed(0), ProcessExited())
 
     def report(self, code: int = 0, unseen: dict[int, str] | None = None) -> RunResult:
@@ -135,6 +137,7 @@ def test_the_highest_is_that_of_one_chip(story: Story) -> None:
 def test_the_data(told: Story) -> None:
     data = told.report(7).document
     assert json.loads(json.dumps(data)) == data
+    assert problems(data, schema.Run) == []
     assert (data["schema"], data["exit_code"], round(data["duration_s"])) == ("ttmem.run/1", 7, 10)
     assert data["command"] == ["python", "model.py"]
     (peak,), (final,) = (data[snapshot]["chips"] for snapshot in ("peak", "final"))
@@ -312,7 +315,7 @@ def test_trouble_and_losses_are_told(story: Story) -> None:
     story.tell(
         source, 1, Sees(1, "no kernels: this wheel hides them\nno scratchpads"), buffer(Kind.DRAM, 1, 1), Lost(5)
     )
-    story.collector.ingest.rings.lost = 5
+    story.collector.rings.lost = 5
     lines = render(story.report().document).splitlines()
     assert lines[1] == "ttmem run: exit 0 after 10.0 s; 0 records, 5 lost; not audited"
     assert "Anomalies: dropped 5" in lines
@@ -436,8 +439,8 @@ def test_what_is_thrown_for_other_reasons_is_no_refusal(story: Story, full: Sour
 def test_the_last_of_many_refusals_is_looked_at_like_the_first(
     story: Story, full: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collect, "_SHARE", 1e9)  # as in a run in which they do not come all at once
-    story.tell(full, 2, *(refused(500_000 + 32 * number) for number in range(collect._LOOKED_AT + 50)))
+    monkeypatch.setattr(collect, "_EXPLAINING_SHARE", 1e9)  # as in a run in which they do not come all at once
+    story.tell(full, 2, *(refused(500_000 + 32 * number) for number in range(collect._ALWAYS_EXPLAINED + 50)))
     report = story.report(1)
     verdict = report.document["failures"][-1]["verdict"]
     assert (verdict["operation"], verdict["line"], verdict["held"]) == ("ttnn.zeros", "model.py:7 forward", 1)
@@ -447,8 +450,8 @@ def test_the_last_of_many_refusals_is_looked_at_like_the_first(
 def test_of_a_refusal_that_was_not_looked_at_it_is_said(
     story: Story, full: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collect, "_SHARE", 0.0)
-    story.tell(full, 2, *(refused(500_000) for _ in range(collect._LOOKED_AT + 1)))
+    monkeypatch.setattr(collect, "_EXPLAINING_SHARE", 0.0)
+    story.tell(full, 2, *(refused(500_000) for _ in range(collect._ALWAYS_EXPLAINED + 1)))
     report = story.report(1)
     verdict = report.document["failures"][-1]["verdict"]
     assert (verdict["operation"], verdict["line"]) == ("ttnn.zeros", "model.py:7 forward")

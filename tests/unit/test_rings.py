@@ -58,11 +58,8 @@ def test_it_makes_no_difference_whether_somebody_looks_on(agent: Agent, seed: in
     agent.mesh(0, [0, 1])
     agent.mesh(1, [1])
     alone, watched = Reader(), Reader()
-    watched.ingest.observers.append(lambda *_: None)
-    sources = []
-    for reader in (alone, watched):
-        reader.rings.keep_sizes = True
-        sources.append(reader.adopt(agent))
+    watched.sink.add_observer(lambda *_: None)
+    sources = [reader.adopt(agent) for reader in (alone, watched)]
     agent.opened(0)
     agent.opened(1)
     agent.allocate(40, kind=Kind.CB, program=4, per_bank=1000)
@@ -83,20 +80,22 @@ def test_it_makes_no_difference_whether_somebody_looks_on(agent: Agent, seed: in
 
     def state(reader: Reader, source: Source) -> object:
         totals = [total for chip in reader.ledger.chips.values() for total in chip.totals()]
-        (fold,) = (fold for _, fold in reader.rings.sizes)
-        assert fold.sizes is not None
+        (listener,) = reader.listeners
+        (follower,) = reader.rings._followers.values()
+        freed = listener.tensors_freed_by_close, listener.bytes_freed_by_close
         return (
             [(total.used, total.count, total.reserved, total.peak.value, total.peak.seq) for total in totals],
-            [(size.numbers, size.least, size.lowest_small, size.scatters[Kind.L1].worst) for size in fold.sizes],
-            (reader.closings, fold.wholesale, fold.fresh, reader.anomalies(), reader.sizes(source)),
+            [(size.numbers, size.least, size.lowest_small, size.scatters[Kind.L1].worst) for size in listener.sizes],
+            (reader.closings, freed, follower.fold._used, reader.anomalies(), reader.sizes(source)),
         )
 
     assert state(alone, sources[0]) == state(watched, sources[1])
     assert len(alone.closings) > 1
-    assert all(alone.rings.sizes[0][1].wholesale)
-    assert any(size.least for size in alone.rings.sizes[0][1].sizes or ())
+    assert alone.listeners[0].tensors_freed_by_close
+    assert alone.listeners[0].bytes_freed_by_close
+    assert any(size.least for size in alone.listeners[0].sizes)
     for reader in (alone, watched):
-        reader.ingest.close()
+        reader.rings.close()
 
 
 def test_a_mesh_is_its_chips(agent: Agent, reader: Reader) -> None:
@@ -371,7 +370,7 @@ def test_several_rings_are_merged_by_time(agents: Callable[[], Agent], reader: R
         if type(event) is Allocated:
             seen.append((time, event.size))
 
-    reader.ingest.observers.append(observe)
+    reader.sink.add_observer(observe)
     order = random.Random(1).choices(range(3), k=30)
     for number, which in enumerate(order):
         agent = made[which]
@@ -394,7 +393,7 @@ def test_a_fault_met_in_a_merged_ring_costs_that_ring(agents: Callable[[], Agent
         return real(time, source, event)
 
     reader.ledger.apply = apply  # type: ignore[method-assign]
-    reader.ingest.observers.append(lambda *_: None)
+    reader.sink.add_observer(lambda *_: None)
     for agent in made:
         agent.opened()
         agent.allocate(0, 100)
@@ -413,7 +412,8 @@ def test_an_observer_that_fails_costs_nobody_their_ring(agents: Callable[[], Age
     def broken(time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
         raise struct.error("argument out of range")
 
-    reader.ingest.observers += [broken, lambda time, source, event, allocation: seen.append(event)]
+    reader.sink.add_observer(broken)
+    reader.sink.add_observer(lambda time, source, event, allocation: seen.append(event))
     made = [agents() for _ in range(2)]
     sources = [reader.adopt(agent, pid) for pid, agent in enumerate(made, 1)]
     for agent in made:

@@ -131,7 +131,7 @@ def test_memory_that_makes_no_sense_costs_its_owner_only(
     agents: Callable[[], Agent], reader: Reader, what: str, observed: bool
 ) -> None:
     if observed:
-        reader.ingest.observers.append(lambda *_: None)
+        reader.sink.add_observer(lambda *_: None)
     bad, good = agents(), agents()
     bad.mesh(3, [0])
     pack_into("<I", bad.map, bad.at["meshes_at"] + 3 * MESH_SIZE + BANKS_AT + BANK_SIZE + 32, 1 << 16)
@@ -256,5 +256,5 @@ def test_random_memory_never_reaches_the_server(seed: int) -> None:
         assert source.process.count >= 0
         assert all(total.used >= 0 for chip in reader.ledger.chips.values() for total in chip.totals())
     finally:
-        reader.ingest.close()
+        reader.rings.close()
         agent.close()

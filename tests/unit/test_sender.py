@@ -118,7 +118,7 @@ def interrupted(at: int, work: Callable[[], object], interruption: Callable[[], 
 
 def test_those_who_outrun_the_thread_do_its_work(monkeypatch: pytest.MonkeyPatch, alone: Sender) -> None:
     """Nobody waits, and still the queue does not grow without end."""
-    monkeypatch.setattr(sender, "_QUEUE_HELP", LIMIT)
+    monkeypatch.setattr(sender, "_QUEUE_HELP_EVENTS", LIMIT)
     longest = [0] * THREADS
 
     def work(number: int) -> None:

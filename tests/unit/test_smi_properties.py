@@ -20,7 +20,7 @@ from ttmem.model.uncertain_reasons import REASONS
 from ttmem.show.smi_screen import render
 from ttmem.show.text import Style
 
-Json = dict[str, Any]
+Json = Any
 UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 # A share of a capacity, in the table ("9.0G/12.0G") and in the breakdown ("9.0 GiB / 12.0 GiB").
 PAIR = re.compile(r"([\d.]+) ?([BKMGTP]?)(?:iB)? ?/ ?([\d.]+) ?([BKMGTP])(?:iB)?(?!\w)")
@@ -62,7 +62,7 @@ def chips(draw: Any, number: int, words: st.SearchStrategy[str]) -> Json:
     chip_id = draw(
         st.sampled_from([f"0000:{number:02x}:00.0", f"kmd:{number}", f"assumed:{number}", str(10**19 + number)])
     )
-    chip = blank.chip(chip_id, board=draw(st.sampled_from([None, "n150", "p150a"]) | words))
+    chip: Json = blank.chip(chip_id, board=draw(st.sampled_from([None, "n150", "p150a"]) | words))
     if not chip_id.startswith("assumed"):
         chip.update(
             kmd=draw(st.sampled_from([None, number])), pci=draw(st.sampled_from([None, f"0000:{number:02x}:00.0"]))
@@ -80,19 +80,19 @@ def chips(draw: Any, number: int, words: st.SearchStrategy[str]) -> Json:
 
 @st.composite
 def snapshots(draw: Any, words: st.SearchStrategy[str] = anything) -> Json:
-    snapshot = blank.snapshot("2026-01-02T03:04:05.678901Z", draw(words))
+    snapshot: Json = blank.snapshot("2026-01-02T03:04:05.678901Z", draw(words))
     snapshot["chips"] = [draw(chips(number, words)) for number in range(draw(st.integers(0, 3)))]
     chip_ids = [chip["chip"] for chip in snapshot["chips"]] + ["elsewhere"]
     for number in range(draw(st.integers(0, 4))):
         state = draw(st.sampled_from(["tracked", "untracked", "stale", "exited"]))
-        process = blank.process(draw(st.none() | st.integers(1, 1 << 22)), state)
+        process: Json = blank.process(draw(st.none() | st.integers(1, 1 << 22)), state)
         for key in ("user", "name", "command", "container"):
             process[key] = draw(st.none() | words)
         process["uncertain"] = draw(doubts)
         process["holds"] = draw(st.lists(st.sampled_from(chip_ids), unique=True))
         process["exited"] = float(number) if state == "exited" else None
         for chip_id in draw(st.lists(st.sampled_from(chip_ids), unique=True)):
-            share = blank.share(chip_id)
+            share: Json = blank.share(chip_id)
             share.update({name: draw(sizes) for name in ("dram", "l1", "peak_dram", "peak_l1")})
             if draw(st.booleans()):
                 share["shm"] = {kind: draw(sizes) or 0 for kind in ("dram", "l1", "l1_small", "trace", "cb")}

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.schema_conformance import problems
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.documents.peaks import peaks
 from ttmem.documents.snapshot import Moment, take_snapshot
-from ttmem.documents.unknown_rows import ANOMALIES
+from ttmem.documents.unknown_rows import anomalies
+from ttmem.model import schema
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.events import (
     Allocated,
@@ -36,99 +38,6 @@ from ttmem.model.kinds import KINDS, Confidence, Kind
 MIB = 1 << 20
 GRID = mask_of([CoreRange(0, 0, 10, 9)])
 
-# The schema of docs: a name with "?" may be null.
-TRACE = {"used?": int, "reserved?": int, "region?": int}
-HELD = {"held?": int, "resident?": int}
-SCHEMA: dict[str, Any] = {
-    "schema": str,
-    "time": str,
-    "host": str,
-    "server?": {"pid": int, "since": str, "events": int, "version": str},
-    "sources": [{"name": str, "state": str}],
-    "chips": [
-        {
-            "chip": str,
-            "pci?": str,
-            "kmd?": int,
-            "arch?": str,
-            "board?": str,
-            "remote?": bool,
-            "identity": str,
-            "telemetry?": dict,
-            "memory": {
-                "dram": {
-                    "used?": int,
-                    "reserved?": int,
-                    "capacity?": int,
-                    "peak?": int,
-                    "largest_free?": int,
-                    "banks?": int,
-                    "trace": TRACE,
-                },
-                "l1": {
-                    "used?": int,
-                    "reserved?": int,
-                    "capacity?": int,
-                    "peak?": int,
-                    "largest_free?": int,
-                    "banks?": int,
-                    "buffers?": int,
-                    "small": {"used?": int, "reserved?": int, "region?": int, "peak?": int},
-                    "cb": HELD,
-                    "dfb": HELD,
-                    "scratchpad?": int,
-                    "kernels?": int,
-                    "firmware?": int,
-                    "ring": {"used_max?": int, "size?": int},
-                    "physical": {"used?": int, "max_core?": int, "headroom_min?": int, "age_s?": float},
-                },
-                "system": {"fabric_kernels?": int, "dispatch_kernels?": int},
-                "host": {"used?": int},
-                "reporter": {"total?": int, "tracked?": int, "inferred?": int, "basis": str},
-                "completeness?": float,
-                "uncertain": [{"pid?": int, "reason": str, "count": int}],
-                "confidence": {"exact": int, "reported": int, "estimated": int},
-                "missing": [str],
-            },
-        }
-    ],
-    "processes": [
-        {
-            "pid?": int,
-            "start?": int,
-            "user_id?": int,
-            "user?": str,
-            "name?": str,
-            "command?": str,
-            "container?": str,
-            "state": str,
-            "chips": [
-                {"chip": str, "metal_id?": int, "dram?": int, "l1?": int, "peak_dram?": int, "peak_l1?": int},
-            ],
-            "uncertain": [{"reason": str, "count": int}],
-            "anomalies": dict.fromkeys(ANOMALIES, int),
-        }
-    ],
-    "anomalies": dict.fromkeys(ANOMALIES, int),
-}
-
-
-def check(value: Any, schema: Any, where: str = "snapshot") -> None:
-    """Keys may be added, none may be missing; a bool is no int here."""
-    if isinstance(schema, dict):
-        assert type(value) is dict, where
-        for name, inner in schema.items():
-            key = name.rstrip("?")
-            assert key in value, f"{where}.{key} is missing"
-            if value[key] is not None or not name.endswith("?"):
-                check(value[key], inner, f"{where}.{key}")
-    elif isinstance(schema, list):
-        assert type(value) is list, where
-        for index, item in enumerate(value):
-            check(item, schema[0], f"{where}[{index}]")
-    else:
-        assert type(value) is schema, f"{where} is {value!r}"
-
 
 class Account:
     def __init__(self) -> None:
@@ -144,7 +53,7 @@ class Account:
 
     def snapshot(self, **keywords: Any) -> Any:
         snapshot = take_snapshot(self.ledger, time="2026-01-01T00:00:00.000Z", host="box", **keywords)
-        check(snapshot, SCHEMA)
+        assert problems(snapshot, schema.Snapshot) == []
         assert json.loads(json.dumps(snapshot)) == snapshot, "plain data"
         return snapshot
 
@@ -188,16 +97,17 @@ def test_empty() -> None:
         "chips": [],
         "processes": [],
         "sums": None,
-        "anomalies": dict.fromkeys(ANOMALIES, 0),
+        "anomalies": anomalies(),
         "notes": [],
     }
 
 
 def test_server_and_sources_are_passed_on() -> None:
-    server = {"pid": 1, "since": "then", "events": 5, "version": "0"}
-    snapshot = Account().snapshot(server=server, sources=[{"name": "sysfs", "state": "ok"}])
+    server = {"pid": 1, "since": "then", "events": 5, "version": "0", "clients": 2, "lost_to_readers": 0}
+    sources = [{"name": "sysfs", "state": "ok", "detail": None}]
+    snapshot = Account().snapshot(server=server, sources=sources)
     assert snapshot["server"] == server
-    assert snapshot["sources"] == [{"name": "sysfs", "state": "ok"}]
+    assert snapshot["sources"] == sources
 
 
 def test_everything_known() -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from tests import machines
 from tests.support import ROOT, wait_until
-from ttmem.sources.telemetry import FORGET, STILL, Telemetry
+from ttmem.sources.telemetry import FORGET_SECONDS, STILL_SECONDS, Telemetry
 
 VALUES = (
     "temperature_c", "temperature_max_c", "power_w", "power_max_w", "current_a", "current_max_a", "voltage_mv",
@@ -465,7 +465,7 @@ def test_what_is_gone_for_long_is_forgotten(folder: Path, look_at: Look, clock: 
     telemetry = look_at(machine)
     telemetry.look()
     machine.remove(1)
-    clock.now += FORGET
+    clock.now += FORGET_SECONDS
     assert len(telemetry.look()["chips"]) == 4
     clock.now += 1
     assert [chip["kmd"] for chip in telemetry.look()["chips"]] == [0, 2, 3]
@@ -488,7 +488,7 @@ def test_the_heartbeat(folder: Path, look_at: Look, clock: Clock) -> None:
     machine = machines.n150(folder)
     telemetry = look_at(machine)
     seen = []
-    half = STILL / 2
+    half = STILL_SECONDS / 2
     for passed, heartbeat in [(0, 1), (half, 1), (half / 2, 2), (half, 2), (half, 2), (1, 2), (1, 3), (60, 3), (60, 9)]:
         clock.now += passed
         machine.set(0, tt_heartbeat=heartbeat)

@@ -13,7 +13,7 @@ import pytest
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
-from ttmem.ingest.time_slices import SLICE, in_turns, slices
+from ttmem.ingest.time_slices import SLICE_ALLOCATIONS, in_turns, slices
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 
@@ -50,7 +50,7 @@ async def gathered(ledger: Ledger, meanwhile: Callable[[], object] = lambda: Non
     task = asyncio.create_task(others())
     found = []
     async for some in slices(ledger.holdings()):
-        assert len(some) <= SLICE
+        assert len(some) <= SLICE_ALLOCATIONS
         found += some
     task.cancel()
     return found, turns
@@ -59,7 +59,7 @@ async def gathered(ledger: Ledger, meanwhile: Callable[[], object] = lambda: Non
 @pytest.mark.parametrize("fill", [few_large, many_processes, many_programs])
 def test_each_allocation_once_and_others_have_their_turn(fill: Callable[[Ledger, int], None]) -> None:
     ledger = Ledger()
-    fill(ledger, 10 * SLICE)
+    fill(ledger, 10 * SLICE_ALLOCATIONS)
     found, turns = asyncio.run(gathered(ledger))
     assert Counter(found) == Counter(ledger.allocations())
     assert turns >= 9
@@ -67,7 +67,7 @@ def test_each_allocation_once_and_others_have_their_turn(fill: Callable[[Ledger,
 
 def test_what_comes_and_goes_meanwhile_hurts_nobody() -> None:
     ledger = Ledger()
-    few_large(ledger, 10 * SLICE)
+    few_large(ledger, 10 * SLICE_ALLOCATIONS)
     many_programs(ledger, 10)
     source = next(iter(ledger.processes.values())).sources["agent"]
     before = set(ledger.allocations())

@@ -265,7 +265,7 @@ def test_leaks(held: bool) -> None:
 @pytest.fixture
 def verdict(story: Story) -> Callable[..., tuple[int, str]]:  # noqa: F811
     def judged(code: int = 0, **limits: Any) -> tuple[int, str]:
-        story.collector.ingest.rings.records = 1
+        story.collector.rings.records = 1
         lines, exit_code = judge(story.report(code), Limits(**limits))
         return exit_code, "\n".join(lines)
 
@@ -293,7 +293,7 @@ def test_the_summary_of_a_run(story: Story, share: float | None, beside: str) ->
     source = story.process(1)
     story.tell(source, 1, buffer(Kind.DRAM, 0x1000, 10), Freed(0, Kind.DRAM, 0x1000, 0, 0, 1))
     story.tell(source, 1, Uncertain("replaced", 143), Uncertain("failures", 1))
-    story.collector.ingest.rings._completeness = [share] if share is not None else []
+    story.collector.rings._completeness = [share] if share is not None else []
     story.ends(source)
     report = story.report()
     lines = render_run(report.document).splitlines()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ttmem.account.entities import Chip, Source
     from ttmem.model.events import Audited, Extra, Viewed
 
-_REMEMBERED = 512  # frees of a holding, to tell a second free from one of something never seen
+_REMEMBERED_FREES = 512  # of a holding, to tell a second free from one of an unknown address
 
 
 class Allocation:
@@ -139,7 +139,7 @@ class Holding:
     def note_freed(self, key: object) -> None:
         """Once the set of just freed keys is full it is kept as the older generation; the one before is forgotten."""
         self.freed.add(key)
-        if len(self.freed) >= _REMEMBERED:
+        if len(self.freed) >= _REMEMBERED_FREES:
             self.freed_before = self.freed
             self.freed = set()
 

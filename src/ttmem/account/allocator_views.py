@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What allocators say of themselves through their process (tt-metal's memory views), beside what is tracked."""
+"""What allocators report about themselves (tt-metal's memory views), compared with what is tracked."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.account.allocations import Holding
 from ttmem.account.entities import Chip, Process
 from ttmem.model.events import Viewed
 from ttmem.model.kinds import Kind
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import ReporterRow
 
 _UNAVAILABLE = "MemoryReporter unavailable"
 _BASIS = (
@@ -42,13 +45,13 @@ def compare(holding: Holding) -> None:
 
 
 def _compare(holding: Holding, kind: Kind) -> None:
-    tracked, said = _tracked(holding.source.process, holding.chip, kind), _said(holding, kind)
+    tracked, reported = _tracked(holding.source.process, holding.chip, kind), _reported(holding, kind)
     holding.agreements.pop(kind, None)
-    if tracked is not None and said is not None:
-        holding.agreements[kind] = Agreement(min(tracked, said), max(tracked, said))
+    if tracked is not None and reported is not None:
+        holding.agreements[kind] = Agreement(min(tracked, reported), max(tracked, reported))
 
 
-def _said(holding: Holding, kind: Kind) -> int | None:
+def _reported(holding: Holding, kind: Kind) -> int | None:
     """Bytes allocated of a kind, over the allocators that were asked."""
     found = [view.allocated * view.banks for view in holding.views.values() if view.kind is kind]
     return sum(found) if found else None
@@ -72,16 +75,16 @@ def agreements(chip: Chip) -> list[Agreement]:
     return found
 
 
-def reporter(chip: Chip) -> dict[str, Any]:
+def reporter(chip: Chip) -> ReporterRow:
     """L1 by the allocators' own word, what is tracked of it, and the rest, with what that rest means."""
     asked = [holding for holding in chip.holdings if holding.views]
-    said = [(holding, size) for holding in asked if (size := _said(holding, Kind.L1)) is not None]
-    if not said:
+    reported = [(holding, size) for holding in asked if (size := _reported(holding, Kind.L1)) is not None]
+    if not reported:
         return {"total": None, "tracked": None, "inferred": None, "basis": _UNAVAILABLE}
-    heard = {holding.source.process for holding, _ in said}  # nobody spoke for the others
-    leaves = [holding.leaves[Kind.L1] for holding in chip.holdings if holding.source.process in heard]
+    reporting = {holding.source.process for holding, _ in reported}  # nobody spoke for the others
+    leaves = [holding.leaves[Kind.L1] for holding in chip.holdings if holding.source.process in reporting]
     counting = [leaf for leaf in leaves if leaf is not None and leaf.counts]
     taken = [leaf.reserved_bytes for leaf in counting]
     tracked = sum(leaf.used if None in taken else leaf.reserved for leaf in counting)
-    total = sum(size for _, size in said)
+    total = sum(size for _, size in reported)
     return {"total": total, "tracked": tracked, "inferred": max(0, total - tracked), "basis": _BASIS}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which totals a source's allocations count in: whom to believe about a kind (rule 12), and on which chip they are.
+"""Decides which source counts for a kind of memory (rule 12), and in which totals of which chip.
 
-A leaf counts in its process's share and in its chip while its source is the *voice* for that kind; otherwise it is
+A leaf counts in its process's share and in its chip while its source is the strongest for that kind; otherwise it is
 set aside and counts only in itself. Allocations that start to count late were no part of earlier peaks, so they are
 given a new birth; allocations that stop counting are remembered by the peaks they were part of.
 """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How scattered the free memory of a bank was at its worst when some was asked for, found from what came and went.
+"""The worst fragmentation of a bank at any request for memory, from its allocations and frees.
 
-The worst is where most bytes were free beside the largest piece. What is freed one by one when a program ends is as
-scattered as anything, and hurts nobody: so only requests count. A look at every block at each of them would cost far
-more than they do. So one piece that is free is remembered, which the largest is no smaller than: only while it leaves
-more bytes beside it than the worst so far is there anything to look for.
+The worst moment is the one at which most bytes were free beside the largest piece. Buffers that are freed one by one
+when a program ends leave many small pieces, which matter to nobody: so only requests count. To look at every block at
+each request would cost far more than the request. So one free piece is remembered, as a lower bound of the largest. The
+blocks are looked at only while the bytes beside this piece are more than the worst so far.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What made an allocation: its operation, the Python stack, and which line of that is the user's own."""
+"""What made an allocation: the operation, the Python stack, and the user's own line in it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All chips anybody has spoken of, by name: those of the machine, those a process named, those only assumed."""
+"""All known chips by id: those of the machine, those a process named, and those only assumed."""
 
 from __future__ import annotations
 

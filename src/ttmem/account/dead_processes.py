@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What dead processes and closed devices held, kept for snapshots and for questions about peaks."""
+"""Allocations of dead processes and closed devices, kept for snapshots and peaks."""
 
 from __future__ import annotations
 

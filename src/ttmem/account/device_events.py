@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which chips a process's devices are, and what their allocators said of themselves."""
+"""Applies events about devices: which chips they are, and what their allocators report."""
 
 from __future__ import annotations
 

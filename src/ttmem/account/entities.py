@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parties of the account: chips, processes, and the sources through which processes report."""
+"""The chips and processes of the account, and the sources through which processes report."""
 
 from __future__ import annotations
 

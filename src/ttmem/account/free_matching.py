@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which live buffer a free means. Legacy frees carry no kind, some name the wrong device, some name nothing at all."""
+"""Finds the live buffer that a free belongs to; legacy frees lack the kind, and some name the wrong device."""
 
 from __future__ import annotations
 

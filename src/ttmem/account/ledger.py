@@ -20,6 +20,7 @@ from ttmem.account.arbitration import new_leaf
 from ttmem.account.entities import Chip, Source
 from ttmem.account.free_matching import NUMBERED, SPACE_OF, buffer_key, find_elsewhere, match
 from ttmem.account.live_set import place, remove
+from ttmem.account.observer import FailureObserver
 from ttmem.account.state import AccountState, Limits
 from ttmem.account.totals import TotalWithContents
 from ttmem.model.core_sets import split_core_id
@@ -72,9 +73,14 @@ class Ledger(AccountState):
     4096
     """
 
-    def __init__(self, limits: Limits = Limits(), all_chips: TotalWithContents | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits = Limits(),
+        all_chips: TotalWithContents | None = None,
+        failure_observer: FailureObserver | None = None,
+    ) -> None:
         """``all_chips`` is a total of the caller's in which the buffers of every chip are counted."""
-        super().__init__(limits, all_chips)
+        super().__init__(limits, all_chips, failure_observer)
         self._max_size = limits.size
         self._max_allocations = limits.allocations_per_process
 

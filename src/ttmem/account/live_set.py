@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An allocation begins to count, and stops: in its process's number of allocations, and in the totals it is part of.
+"""Adds an allocation to the totals it is part of, and removes it.
 
-Whoever calls files the allocation, or takes it out of its table.
+The caller adds the allocation to its table, or removes it from there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def place(
     extra: Extra | None,
     program: Program | None = None,
 ) -> Allocation:
-    """Make an allocation and count it, unless its source is telling anew what it holds."""
+    """Make an allocation and count it, unless its source is in a resync."""
     if program is None:
         allocation = Allocation(holding, kind, address, size, seq, time, extra)
     else:
@@ -63,7 +63,7 @@ def remove(holding: Holding, allocation: Allocation) -> None:
 
 
 def count_arrivals(holding: Holding, seq: int, time: float) -> None:
-    """What was placed while its source told anew what it holds counts from now on, all of a kind at once."""
+    """Count the allocations that were added during a resync, all of a kind at once."""
     new = [Total() for _ in Kind]
     for allocation in holding.allocations():
         if allocation.born == NOT_YET:

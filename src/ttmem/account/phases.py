@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases: what each total of a process was at the begin, at most, and at the end of a stretch the user named.
+"""Phases: begin, peak and end of each total of a process, over periods that the workload names.
 
 Nothing is done per event. A total remembers how high it was since a phase of its process last began; that belongs to
 the youngest phase that is open, and goes to the next older one when it ends. So a phase costs one look at each total,
@@ -9,18 +9,18 @@ however many others are open. Those that ended are summed up by their path: a lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 from ttmem.account.totals import Total
 from ttmem.model.kinds import KINDS, POOL_OF
 
 if TYPE_CHECKING:
     from ttmem.account.entities import Process, Source
+    from ttmem.model import schema
 
-Json = dict[str, Any]
 Viewer = Callable[[Union[int, None]], bool]
 
-_MAX_PATH = 512
+_MAX_PATH_CHARACTERS = 512
 _MOST_CORNERS = 20_000
 _NOTHING = Total()
 
@@ -40,7 +40,7 @@ class Run(NamedTuple):
     peak: list[int]
     end: list[int]
 
-    def at(self, number: int) -> dict[str, int]:
+    def at(self, number: int) -> schema.PhaseRun:
         begin, peak, end = (column[number] if number < len(column) else 0 for column in self)
         return {"begin": begin, "peak": peak, "end": end, "delta": end - begin}
 
@@ -122,7 +122,7 @@ class Phases:
         self.turn()
         outer = self.open.get((source, parent))
         path = name if outer is None else f"{outer.path}/{name}"
-        self.open[source, ident] = Phase(path[:_MAX_PATH], time, source.generation is None, self._used())
+        self.open[source, ident] = Phase(path[:_MAX_PATH_CHARACTERS], time, source.generation is None, self._used())
 
     def end(self, source: Source, ident: int, time: float, paths: int, rows: int, *, seen: bool = True) -> None:
         """A phase ends, if it is open. Of what goes beyond so many paths and rows nothing is kept."""
@@ -201,13 +201,13 @@ class Phases:
         for phase in self.open.values():
             phase.begin_anew(self._used())
 
-    def rows(self, phase: Phase) -> Iterator[Json]:
+    def rows(self, phase: Phase) -> Iterator[schema.OpenPhaseRow]:
         """What an open phase comes to now, where that is anything."""
         run = self.run(phase)
         corners = enumerate(list(self._corners))
         return ({**_place(corner), **run.at(number)} for number, corner in corners if run.peak[number])
 
-    def rows_of(self, path: PhasePath) -> Iterator[Json]:
+    def rows_of(self, path: PhasePath) -> Iterator[schema.EndedPhaseRow]:
         """What the runs of a path came to, where that was anything."""
         for number, (corner, peak) in enumerate(zip(list(self._corners), path.peak)):
             if peak:
@@ -258,13 +258,13 @@ class Phases:
                     yield TotalKey(holding.chip.id, holding.number, kind.label), leaf
 
 
-def _place(corner: TotalKey) -> Json:
+def _place(corner: TotalKey) -> schema.TotalName:
     if corner.device is None:
         return {"chip": corner.chip, "pool": corner.label}
     return {"chip": corner.chip, "device": corner.device, "kind": corner.label}
 
 
-def phases_head(process: Process, not_listed: int = 0) -> Json:
+def phases_head(process: Process, not_listed: int = 0) -> schema.PhasesHead:
     """Whose phases they are, and of how many something is not kept or not listed."""
     return {
         "pid": process.info.pid or None,
@@ -274,10 +274,10 @@ def phases_head(process: Process, not_listed: int = 0) -> Json:
     }
 
 
-def phase_entries(
+def open_phases(
     process: Process, may_see: Viewer = lambda user_id: True
-) -> Iterator[tuple[str, Json, Iterator[Json]]]:
-    """A process's phases one by one: "open" or "ended", what is known of each, its rows. Others may work in between.
+) -> Iterator[tuple[schema.OpenPhaseHead, Iterator[schema.OpenPhaseRow]]]:
+    """A process's open phases one by one, each with its rows. Others may work in between.
 
     ``may_see`` says whose words the reader may be shown.
     """
@@ -285,22 +285,32 @@ def phase_entries(
     for key, phase in list(phases.open.items()):
         if phases.open.get(key) is phase:
             path = phase.path if visible else None
-            yield "open", {"path": path, "since": phase.began, "complete": phase.complete}, phases.rows(phase)
+            yield {"path": path, "since": phase.began, "complete": phase.complete}, phases.rows(phase)
+
+
+def ended_phases(
+    process: Process, may_see: Viewer = lambda user_id: True
+) -> Iterator[tuple[schema.EndedPhaseHead, Iterator[schema.EndedPhaseRow]]]:
+    """The same of the phases that ended, path by path."""
+    phases, visible = process.phases, may_see(process.info.user_id)
     for name, done in list(phases.ended.items()):
-        entry = {
-            "path": name if visible else None,
-            "runs": done.runs,
-            "partial": done.partial,
-            "seconds": done.seconds,
-            "since": done.since,
-            "until": done.until,
-        }
-        yield "ended", entry, phases.rows_of(done)
+        yield (
+            {
+                "path": name if visible else None,
+                "runs": done.runs,
+                "partial": done.partial,
+                "seconds": done.seconds,
+                "since": done.since,
+                "until": done.until,
+            },
+            phases.rows_of(done),
+        )
 
 
-def phases_json(process: Process, may_see: Viewer = lambda user_id: True) -> Json:
-    """All of that at once."""
-    out: Json = {**phases_head(process), "open": [], "ended": []}
-    for state, entry, rows in phase_entries(process, may_see):
-        out[state].append({**entry, "rows": list(rows)})
-    return out
+def phases_json(process: Process, may_see: Viewer = lambda user_id: True) -> schema.ProcessPhases:
+    """All phases of a process at once."""
+    return {
+        **phases_head(process),
+        "open": [{**entry, "rows": list(rows)} for entry, rows in open_phases(process, may_see)],
+        "ended": [{**entry, "rows": list(rows)} for entry, rows in ended_phases(process, may_see)],
+    }

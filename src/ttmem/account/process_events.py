@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process says of itself, from its phases to its failures, and its end."""
+"""Applies events about a process: phases, failures, what its sources can see, and its exit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def rejected(state: AccountState, time: float, source: Source, event: Rejected) 
 def failed(state: AccountState, time: float, source: Source, event: Failed) -> None:
     """The runtime could not have what it asked for; why is for others to say."""
     source.process.failures.append((time, event))
-    state.failing(time, source.process, event)
+    if state.failure_observer is not None:
+        state.failure_observer(time, source.process, event)
 
 
 def phase_began(state: AccountState, time: float, source: Source, event: PhaseBegan) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs and their parts: circular and dataflow buffers, scratchpads and kernels come and go with one."""
+"""Applies events about programs, with their circular and dataflow buffers, scratchpads and kernels."""
 
 from __future__ import annotations
 

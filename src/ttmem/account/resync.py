@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A source tells anew all that it holds: what it does not name again is gone.
+"""Resync: a source reports everything it holds again; what it does not name is removed.
 
 What it names for the first time counts only at the end: beside what is gone it would make peaks that never were.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's sizes came closest to: kept while an agent's records are folded, for advice when it has ended.
+"""The extremes of a run's sizes, kept while records are folded: least headroom, largest ring, deepest L1_SMALL.
 
 All figures are of one bank or core, and of one allocator: the chips of a mesh are in lock step.
 """
@@ -45,7 +45,7 @@ class Sizes:
         self._names: dict[int, int] = {}
 
     def has_bank(self, kind: int, base: int, size: int) -> None:
-        """Of what is free in it is to be told how scattered it became."""
+        """Track fragmentation of this bank."""
         self.scatters[kind] = BankFragmentation(base, size)
 
     def took_per_core(self) -> None:

@@ -7,15 +7,16 @@ Other modules change it: `ledger` for buffers, and one `*_events` module for eac
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.chip_registry import Chips
 from ttmem.account.dead_processes import DeadProcesses
 from ttmem.account.entities import Chip, Process, Source
+from ttmem.account.observer import FailureObserver
 from ttmem.account.totals import TotalWithContents
-from ttmem.model.events import MAX_SIZE, Failed
+from ttmem.model.events import MAX_SIZE
 from ttmem.model.identity import ProcessInfo, assumed_chip_id
 from ttmem.model.kinds import KINDS, Confidence
 
@@ -43,7 +44,12 @@ class Limits(NamedTuple):
 class AccountState:
     """Chips, processes, and what they hold."""
 
-    def __init__(self, limits: Limits = Limits(), all_chips: TotalWithContents | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits = Limits(),
+        all_chips: TotalWithContents | None = None,
+        failure_observer: FailureObserver | None = None,
+    ) -> None:
         """``all_chips`` is a total of the caller's in which the buffers of every chip are counted."""
         self.limits = limits
         self.seq = 0  # of the event that was applied last
@@ -55,7 +61,7 @@ class AccountState:
         self.uncertain: Counter[str] = Counter()  # by reason, over all processes that ever reported
         self.marks: deque[tuple[float, str]] = deque(maxlen=limits.marks)
         self.peaks_since: float | None = None
-        self.failing: Callable[[float, Process, Failed], None] = lambda *_: None  # for whoever wants to look then
+        self.failure_observer = failure_observer
 
     def source(self, time: float, info: ProcessInfo, name: str, confidence: Confidence) -> Source:
         """The source of that name of that process, made on first use."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agents of several processes counted that makes their numbers uncertain, added up."""
+"""Sums of the counters that make the numbers of processes uncertain."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from ttmem.model.uncertain_reasons import listed
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from ttmem.account.entities import Chip, Process
+    from ttmem.model.schema import ChipUncertainRow, UncertainRow
 
-    Json = dict[str, Any]
 
-
-def added(processes: Iterable[Process]) -> list[Json]:
+def added(processes: Iterable[Process]) -> list[UncertainRow]:
     """What the agents of these processes counted, together."""
     counts: dict[str, int] = {}
     for process in processes:
@@ -24,7 +22,7 @@ def added(processes: Iterable[Process]) -> list[Json]:
     return listed(counts)
 
 
-def of_chip(chip: Chip) -> list[Json]:
+def of_chip(chip: Chip) -> list[ChipUncertainRow]:
     """What the agents of the processes on a chip counted, process by process."""
     found = {holding.source.process: None for holding in chip.holdings if holding.source.process.uncertain}
     return [{"pid": process.info.pid or None, **one} for process in found for one in listed(process.uncertain)]

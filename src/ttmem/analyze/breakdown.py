@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Final, cast
 
 from ttmem.account.allocations import Allocation, Part
 from ttmem.account.call_sites import line_of, operation_of, stack_of
 from ttmem.account.live_set import counts
 from ttmem.model.kinds import KINDS
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
 Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
-SCHEMA = "ttmem.breakdown/1"
+SCHEMA: Final = "ttmem.breakdown/1"
 MOST_ROWS = 100_000  # further keys share the row without a key
 
 
@@ -62,7 +64,7 @@ class Breakdown:
             known = self._seen[user_id] = self._may_see(user_id)
         return known
 
-    def document(self, limit: int | None = None) -> Json:
+    def document(self, limit: int | None = None) -> schema.Breakdown:
         """The answer of GET /breakdown."""
         return {
             "schema": SCHEMA,
@@ -72,7 +74,7 @@ class Breakdown:
             "bytes": sum(row.bytes for row in self._rows.values()),
         }
 
-    def rows(self, limit: int | None = None) -> list[Json]:
+    def rows(self, limit: int | None = None) -> list[schema.BreakdownRow]:
         """The largest first. A key of None is all that has none, or whose key may not be seen."""
         order = sorted(self._rows.items(), key=lambda item: (-item[1].bytes, item[0] or ""))
         return [row.json(self._by, key) for key, row in order[:limit]]
@@ -97,12 +99,12 @@ class _Row:
         else:
             self.reserved += taken
 
-    def json(self, by: str, key: str | None) -> Json:
-        return {
-            by: key,
+    def json(self, by: str, key: str | None) -> schema.BreakdownRow:
+        amounts: schema.BreakdownAmounts = {
             "count": self.count,
             "bytes": self.bytes,
             "reserved": self.reserved if not self.unknown else None,
             "largest": self.largest,
             "kinds": {kind.label: size for kind, size in zip(KINDS, self.kinds) if size},
         }
+        return cast("schema.BreakdownRow", {by: key, **amounts})

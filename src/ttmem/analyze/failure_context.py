@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on a failure that was recorded, with the account as it was at that moment."""
+"""Explains a recorded failure with the account of the moment at which it happened."""
 
 from __future__ import annotations
 

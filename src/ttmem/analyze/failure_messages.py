@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads refusals: every number of a message, in the wordings of all releases looked at (0.40 to 0.81.1).
+"""Parses out-of-memory and clash messages of tt-metal, in the wordings of all releases from 0.40 to 0.81.1.
 
 A message may stand anywhere in a text, and may have been wrapped: any white space is as good as any other.
 """
@@ -27,7 +27,7 @@ from ttmem.analyze.op_messages import ANCHORS, refusal_at
 from ttmem.model.core_sets import MAX_Y, ROW, CoreRange, parse_ranges
 from ttmem.model.kinds import Kind
 
-LONGEST = 4096  # characters of the longest message, with its table
+LONGEST_CHARACTERS = 4096  # characters of the longest message, with its table
 _KINDS = {kind.name: kind for kind in (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)} | {"SYSTEM_MEMORY": Kind.HOST}
 _PARTS = {"circular": Kind.CB, "dataflow": Kind.DFB}
 

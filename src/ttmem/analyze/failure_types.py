@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tt-metal says when it refuses: one value for each kind of message, with every number in it."""
+"""The kinds of failed allocations, one class for each message of tt-metal, with every number in it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why an allocation may still be held: the one place that says so."""
+"""Why an allocation is still held: by the program cache, a trace, the runtime, or a reference."""
 
 from __future__ import annotations
 

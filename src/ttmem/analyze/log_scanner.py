@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds refusals in a log that comes piece by piece, however long it is, whatever else is in it."""
+"""Finds failed allocations in a log of any length, read piece by piece."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-from ttmem.analyze.failure_messages import LONGEST, find
+from ttmem.analyze.failure_messages import LONGEST_CHARACTERS, find
 from ttmem.analyze.failure_types import Failure
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _OPEN = re.compile(r"\x1b[^\n]{0,300}\Z")  # what may go on in the next piece
-KEPT = 1000  # different failures that are kept
+KEPT_FAILURES = 1000  # different failures that are kept
 
 
 class Mention(NamedTuple):
@@ -54,7 +54,7 @@ class LogScan:
         tail = text[open_.start() :] if open_ else ""
         text = _plain(text[: len(text) - len(tail)])
         # A message that begins near the end may go on in the next piece.
-        self._take(text, max(0, len(text) - LONGEST), tail)
+        self._take(text, max(0, len(text) - LONGEST_CHARACTERS), tail)
 
     def end(self) -> None:
         """There is no more."""
@@ -78,7 +78,7 @@ class LogScan:
     def _note(self, failure: Failure, text: str, line: int) -> None:
         before = self._found.pop(failure, None)
         self._found[failure] = Mention(failure, text, line, 1 if before is None else before.times + 1)
-        if len(self._found) > KEPT:
+        if len(self._found) > KEPT_FAILURES:
             del self._found[next(iter(self._found))]
             self.dropped += 1
 

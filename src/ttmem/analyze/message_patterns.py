@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages as their source has them, made into patterns: any white space is as good as any other."""
+"""Turns message templates from the source of tt-metal into regular expressions."""
 
 from __future__ import annotations
 

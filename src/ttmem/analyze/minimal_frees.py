@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which buffers are in the way: the fewest whose freeing makes room, and where those would go that are made anew."""
+"""The fewest buffers that must be freed to make room, and where they would go if they are allocated again."""
 
 from __future__ import annotations
 

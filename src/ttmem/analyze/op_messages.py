@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads operations' own refusals: some reckon with L1 before they take any, and say no in words of their own.
+"""Parses the messages of operations that check L1 themselves before they allocate any.
 
 What each of them counts as being there was read in tt-metal's source or seen with the real ttnn; where it was neither,
 it is not known.

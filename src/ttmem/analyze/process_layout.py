@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one process holds on a chip at a moment: the blocks in a bank, the gaps between them, the parts of programs.
+"""The memory layout of one process on a chip: blocks in a bank, gaps between them, buffers of programs.
 
 All banks of a kind are in lock step: a buffer takes the same addresses in every one of them. So one bank tells of all,
 and what is free in it follows from what is live, whatever the order it came in (docs/accounting.md).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizing advice from the figures of a run that has ended: which sizes would have done, what came closest to the wall.
+"""Advice on sizes after a run: l1_small_size, trace region, kernel ring, headroom, fragmentation.
 
 Nothing is guessed: a figure that was not recorded gives no line.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple, TypedDict
 from ttmem.analyze.process_layout import round_up
 from ttmem.analyze.verdicts import AT_LEAST, EXACT
 
-_SCATTERED = 1.0  # percent: less is not worth a line
+_LEAST_FRAGMENTED_PERCENT = 1.0  # percent: less is not worth a line
 
 
 class Figures(TypedDict, total=False):
@@ -63,7 +63,7 @@ def advise(figures: Figures) -> list[SizingLine]:
     lines = [line for line in found if line is not None]
     for kind, gaps in sorted(figures.get("gaps", {}).items()):
         part = 100 * (1 - gaps["largest"] / gaps["free"]) if gaps["free"] > 0 else 0.0
-        if part >= _SCATTERED:
+        if part >= _LEAST_FRAGMENTED_PERCENT:
             more = "" if gaps["exact"] else "; with so many buffers it was not looked at each time"
             lines.append(
                 SizingLine("fragmentation", f"{kind} at its most fragmented, at a request: {gaps['free']} B free, "

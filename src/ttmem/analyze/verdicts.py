@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a refusal and what was live then to a verdict: what was asked, what there was, who is in the way, what would do.
+"""The verdict on a failed allocation: what was requested, what was free, who holds the memory, what would help.
 
 Every number is exact, or a bound that is called one. Without a layout only the message's own numbers are used, and the
 verdict says what is not known.
@@ -31,9 +31,9 @@ from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.geometry import BOARDS
 from ttmem.model.kinds import Kind
 
-_HOLDERS = 5
+_HOLDERS_SHOWN = 5
 _MOST_CORES = max(board.cores for board in BOARDS.values())  # of a chip that nobody told of
-_TRACE_STEP = 8192  # to which tt-metal rounds the trace region of a bank
+_TRACE_STEP_BYTES = 8192  # to which tt-metal rounds the trace region of a bank
 
 # Why it failed, in one word.
 TOO_LARGE = "too large"  # for an empty bank
@@ -163,14 +163,14 @@ def _bank_of(failure: OutOfMemory, layout: ProcessLayout | None) -> tuple[Bank |
         ("allocated", bank.allocated, failure.allocated),
         ("largest gap", bank.largest, failure.largest),
     )
-    for what, known, said in compared:
-        if said is not None and said != known:
-            return None, [_of_something_else(f"{what} of a bank", known, said)]
+    for what, known, reported in compared:
+        if reported is not None and reported != known:
+            return None, [_of_something_else(f"{what} of a bank", known, reported)]
     return bank, []
 
 
-def _of_something_else(what: str, known: int, said: int) -> str:
-    doubt = f"{what}: {known} B by the account, {said} B by the message"
+def _of_something_else(what: str, known: int, reported: int) -> str:
+    doubt = f"{what}: {known} B by the account, {reported} B by the message"
     return f"who holds the memory: the account is of something else ({doubt})"
 
 
@@ -303,7 +303,7 @@ def _making_way(bank: Bank, gone: tuple[Block, ...], end: int, basis: str = EXAC
 
 def _held(blocks: tuple[Block, ...], verdict: Verdict) -> Verdict:
     holders = sorted(blocks, key=lambda block: (-block.per_bank, block.address))
-    return verdict._replace(holders=tuple(holders[:_HOLDERS]), held=len(blocks))
+    return verdict._replace(holders=tuple(holders[:_HOLDERS_SHOWN]), held=len(blocks))
 
 
 def _pieces(program: ProgramLayout | None, cores: CoreRange) -> tuple[ProgramBuffer, ...]:
@@ -399,7 +399,7 @@ def _ring(failure: RingFull, layout: ProcessLayout | None) -> Verdict:
 def _trace(failure: TraceFull, layout: ProcessLayout | None) -> Verdict:
     per_bank = None
     if layout is not None:
-        per_bank = round_up(-(-failure.size // layout.geometry.dram_banks), _TRACE_STEP)
+        per_bank = round_up(-(-failure.size // layout.geometry.dram_banks), _TRACE_STEP_BYTES)
     note = "each trace is rounded up to whole pages in every bank, so several may need a little more"
     advice = Advice(TRACE_SIZE, failure.size, per_bank, AT_LEAST, note=note)
     return Verdict(failure, TOO_SMALL, failure.size, failure.region, size=failure.region, advice=(advice,))

@@ -40,12 +40,12 @@ _MODULES = {"import": "import_"}  # where the command's name is a word of Python
 
 
 def complain(text: str) -> None:
-    """One line on standard error; names and paths in it may be anybody's."""
+    """Print one line on standard error, made printable: names and paths in it may come from other users."""
     print(printable(text), file=sys.stderr)
 
 
 class Answered:
-    """Around what shows an answer of a server: one that makes no sense is an error with a message of its own."""
+    """Context for code that shows a server's answer: a malformed answer becomes an error with a message of its own."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -70,11 +70,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 class CommandError(Exception):
-    """Something the user should know; printed as one line."""
+    """An error to show to the user, in one line."""
 
 
 class UsageError(CommandError):
-    """The command was called in a way that makes no sense; exit code 2."""
+    """Wrong usage of a command; exit code 2."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -175,7 +175,7 @@ def _internal(name: str, error: Exception, code: int) -> int:
 
 
 def chip_names(text: str) -> list[str]:
-    """For -d: one or several, with commas."""
+    """The value of -d: one or several chips, separated by commas."""
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r} names no chip; without -d all are shown")

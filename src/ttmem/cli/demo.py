@@ -121,7 +121,7 @@ def _run_workload(args: argparse.Namespace, session: DemoSession, live: bool) ->
 
 
 def _run(session: DemoSession, seconds: float | None) -> dict[str, Any]:
-    """All steps, and the snapshot of the moment when every process holds all it will hold, or has died."""
+    """Run all steps; returns the snapshot of the moment when every process holds the most, or has ended."""
     deadline = None if seconds is None else time.monotonic() + seconds
     snapshot = None
     while session.running:
@@ -168,7 +168,7 @@ class _WorkloadThread(threading.Thread):
 
 
 def _watch(session: DemoSession, args: argparse.Namespace) -> dict[str, Any]:
-    """Live: the dashboard, until q."""
+    """Show the dashboard until q; returns the last snapshot."""
     workload = _WorkloadThread(session, args.seconds)
     workload.start()
     try:
@@ -204,7 +204,7 @@ def _after_exit(session: DemoSession) -> dict[str, Any]:
 
 
 def _print_end(session: DemoSession, snapshot: dict[str, Any]) -> None:
-    """What each process did last, and what is left when all have ended."""
+    """Print the last step of each process, and what is left when all have ended."""
     for worker in session.workers:
         print(f"  pid {worker.pid}: {printable(_last_step(worker))}")
     session.stop_workers()

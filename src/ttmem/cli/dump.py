@@ -21,6 +21,7 @@ from ttmem.model.printable import printable_lines
 from ttmem.wire.api_client import ApiError, get, get_document
 
 _ANSWER_SECONDS = 3.0
+_LONG_ANSWER_SECONDS = 60.0  # goes through every live allocation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,10 +43,12 @@ def run(args: argparse.Namespace) -> int:
     what = "kernels" if args.kernels else "all"
     try:
         if args.json:
-            found = get_document(f"/dump?format=json&what={what}", SCHEMA, socket_path=args.api, timeout=60.0)
+            found = get_document(
+                f"/dump?format=json&what={what}", SCHEMA, socket_path=args.api, timeout=_LONG_ANSWER_SECONDS
+            )
             text = json.dumps(found)
         else:
-            answer = get(f"/dump?format=text&what={what}", socket_path=args.api, timeout=60.0)
+            answer = get(f"/dump?format=text&what={what}", socket_path=args.api, timeout=_LONG_ANSWER_SECONDS)
             text = printable_lines(answer.decode("utf-8", "surrogateescape")).rstrip("\n")
     except ApiError as error:
         raise CommandError(str(error)) from None
@@ -54,10 +57,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _by(args: argparse.Namespace) -> int:
+    from ttmem.analyze.breakdown import SCHEMA as breakdown_schema
     from ttmem.show.breakdown_table import render
 
     try:
-        found = get_document(f"/breakdown?by={args.by}&limit=10000", None, socket_path=args.api, timeout=60.0)
+        path = f"/breakdown?by={args.by}&limit=10000"
+        found = get_document(path, breakdown_schema, socket_path=args.api, timeout=_LONG_ANSWER_SECONDS)
     except ApiError as error:
         raise CommandError(str(error)) from None
     with Answered("dump"):

@@ -14,13 +14,13 @@ import json
 import sys
 from collections import deque
 from contextlib import nullcontext
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import WHAT
-from ttmem.analyze.log_scanner import KEPT, LogScan
+from ttmem.analyze.log_scanner import KEPT_FAILURES, LogScan
 from ttmem.analyze.verdicts import Verdict, verdict_on
 from ttmem.cli import CommandError
 from ttmem.documents import explanation
@@ -30,6 +30,9 @@ from ttmem.model.printable import printable
 from ttmem.recording.event_file import MAGIC, EventFileError, EventFileReader
 from ttmem.show.explain_text import render
 from ttmem.show.text import style_of
+
+if TYPE_CHECKING:
+    pass
 
 ERROR = 2
 _PIECE_BYTES = 1 << 18
@@ -65,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
         print(render(document, style))
         if dropped and args.all:
-            print(f"ttmem explain: only the last {KEPT} different failures were kept", file=sys.stderr)
+            print(f"ttmem explain: only the last {KEPT_FAILURES} different failures were kept", file=sys.stderr)
     return 0 if found else 1
 
 
@@ -87,7 +90,7 @@ def _read(file: BinaryIO) -> tuple[list[Found], int]:
 
 def _of_events(file: BinaryIO) -> tuple[list[Found], int]:
     """Folds an event file and looks at the account whenever the runtime threw."""
-    ledger, found, seen = Ledger(), deque[Found](maxlen=KEPT), 0
+    found, seen = deque[Found](maxlen=KEPT_FAILURES), 0
 
     def look(time: float, process: Process, event: Failed) -> None:
         nonlocal seen
@@ -98,9 +101,8 @@ def _of_events(file: BinaryIO) -> tuple[list[Found], int]:
             who = f"pid {info.pid}" if info.pid else info.name
             found.append((", ".join(filter(None, (rfc3339(time, 3), who))), 1, verdict))
 
-    ledger.failing = look
     reader = EventFileReader(file)
-    reader.replay(ledger)
+    reader.replay(Ledger(failure_observer=look))
     if reader.cut:
         print("ttmem explain: the file ends inside an entry; looked at up to its last whole one", file=sys.stderr)
     return list(found), seen - len(found)

@@ -28,9 +28,9 @@ from ttmem.show.l1_text import render
 from ttmem.show.text import style_of, wrap
 from ttmem.wire.api_client import ApiError, get_document
 
-_PATIENCE = 60.0
+_ANSWER_SECONDS = 60.0
 
-Json = dict[str, Any]
+Json = Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +70,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_server(args: argparse.Namespace) -> str:
     try:
-        snapshot = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_PATIENCE)
+        snapshot = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_ANSWER_SECONDS)
         chip, query = _asked(args, snapshot)
-        found = get_document(f"/cores?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=_PATIENCE)
+        found = get_document(f"/cores?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=_ANSWER_SECONDS)
     except ApiError as error:
         raise CommandError(str(error)) from None
     return _text(args, snapshot, chip, found)
@@ -85,7 +85,7 @@ def _of_file(args: argparse.Namespace) -> str:
 
 
 def _asked(args: argparse.Namespace, snapshot: Json) -> tuple[Json, dict[str, str]]:
-    """The chip, and what to ask about it."""
+    """The chosen chip, and the parameters of `/cores`."""
     try:
         chip = _chosen(args.chip, snapshot["chips"], snapshot)
     except UnknownChip as error:
@@ -111,7 +111,7 @@ def _text(args: argparse.Namespace, snapshot: Json, chip: Json, found: Json) -> 
 
 
 def _cores(ledger: Ledger, query: dict[str, str]) -> Any:
-    """The same document as the server's, made here."""
+    """The document of `/cores`, made from a ledger without a server."""
     try:
         core = parse_core(query["core"]) if "core" in query else None
         return asyncio.run(Cores(ledger).document(query["chip"], core, lambda user_id: True))
@@ -120,7 +120,7 @@ def _cores(ledger: Ledger, query: dict[str, str]) -> Any:
 
 
 def _chosen(name: str | None, chips: list[dict[str, Any]], snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The chip that was named, else the one that is nearest to trouble."""
+    """The chip that was named, else the one with the least headroom."""
     if name is not None:
         chip_id = only(snapshot, [name])["chips"][0]["chip"]
         return next(chip for chip in chips if chip["chip"] == chip_id)

@@ -19,7 +19,8 @@ from ttmem.documents.leaks import OLDER, SCHEMA, leaks_text
 from ttmem.wire.api_client import ApiError, get_document
 
 LEAKED, UNCERTAIN = 3, 5  # as of `ttmem run --fail-on-leak`
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_ANSWER_SECONDS = 60.0
+_UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,14 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what is held for less is young, not leaked: 90, 90s, 5m, 2h (default {OLDER})",
     )  # fmt: skip
     parser.add_argument("--pid", metavar="PID", type=int, nargs="+", help="only what these processes hold")
-    parser.add_argument("--chip", metavar="UID", help="only what is on this chip")
+    parser.add_argument("--chip", metavar="CHIP", help="only what is on this chip")
 
 
 def _seconds(text: str) -> int:
     match = re.fullmatch(r"(\d{1,12})([smh]?)", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"not a time: {text!r}; write seconds, or a number with s, m or h, such as 5m")
-    return int(match[1]) * _UNITS[match[2]]
+    return int(match[1]) * _UNIT_SECONDS[match[2]]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.chip is not None:
         query["chip"] = args.chip
     try:
-        found = get_document(f"/leaks?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=60.0)
+        found = get_document(f"/leaks?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=_ANSWER_SECONDS)
     except ApiError as error:
         raise CommandError(str(error)) from None
     with Answered("leaks"):

@@ -15,29 +15,25 @@ from typing import Any, NamedTuple
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.breakdown import Breakdown
 from ttmem.cli import CommandError, complain
-from ttmem.documents.common_text import short_line
 from ttmem.documents.peaks import peaks
 from ttmem.documents.snapshot import take_snapshot
 from ttmem.ingest.clock import rfc3339
 from ttmem.l1.core_map import numbers
-from ttmem.model.kinds import KERNEL_KINDS
-from ttmem.model.units import human
 from ttmem.recording.event_file import EventFileError, EventFileReader
 from ttmem.show.breakdown_table import WORDS
 from ttmem.show.breakdown_table import render as render_breakdown
+from ttmem.show.peaks_text import render as render_peaks
 from ttmem.show.smi_screen import render
-from ttmem.show.text import Style, style_of, wrap
+from ttmem.show.text import style_of
 
 _TIME_FORMS = "seconds since 1970 or a time such as 2026-01-31T12:00:00Z"
-_LISTED = 5
-_IN_THE_RING = {kind.label for kind in KERNEL_KINDS}
 
 
 class Replay(NamedTuple):
     """An event file, folded."""
 
     ledger: Ledger
-    snapshot: dict[str, Any]
+    snapshot: Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     style = style_of(sys.stdout)
     if args.peaks:
         found = peaks(ledger)
-        print(json.dumps(found) if args.json else _peaks(found, style))
+        print(json.dumps(found) if args.json else render_peaks(found, style))
     elif args.by is not None:
         breakdown = _breakdown(ledger, args.by)
         print(json.dumps(breakdown) if args.json else render_breakdown(breakdown))
@@ -89,33 +85,13 @@ def replay(path: str, at: str | None) -> Replay:
     return Replay(ledger, found)
 
 
-def _breakdown(ledger: Ledger, by: str) -> dict[str, Any]:
+def _breakdown(ledger: Ledger, by: str) -> Any:
     """What the server would answer to GET /breakdown if this were its account, with every row."""
     breakdown = Breakdown(by)
     for allocation in ledger.allocations():
         if allocation.refs:
             breakdown.add(allocation)
     return breakdown.document()
-
-
-def _peaks(found: list[dict[str, Any]], style: Style) -> str:
-    """Each peak of a kind, and the largest allocations of it."""
-    lines = []
-    for one in style.clean(found):
-        if "kind" not in one:  # those of a pool have the same allocations again
-            continue
-        title = f"chip {one['chip']} {one['kind']}: {human(one['bytes'])} at {rfc3339(one['time'], 6)}"
-        lines += wrap(title, style)
-        for item in one["largest"][:_LISTED]:
-            where = (
-                "" if item["kind"] in _IN_THE_RING else f" at {item['address']}"
-            )  # kernels have no address of their own
-            text = f"{human(item['size'])}{where}{' in an L1 buffer, which is counted' if item['shared'] else ''}"
-            words = text, item["cores"], item["tag"], item["shape"], short_line(item["line"])
-            lines += wrap(", ".join(filter(None, words)), style, "    ", "  ")
-        if len(one["largest"]) > _LISTED:
-            lines.append(f"  and {len(one['largest']) - _LISTED} smaller ones, which --json has")
-    return "\n".join(lines) or "Nothing was ever allocated."
 
 
 def _moment(text: str) -> float:

@@ -34,7 +34,7 @@ from ttmem.run.result import result_of
 from ttmem.run.session import Session
 from ttmem.show.run_text import render
 
-Json = dict[str, Any]
+Json = Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         choices=BREAKDOWNS,
-        help="put what was live at the peak together by this (default: line with --stacks, else op)",
+        help="group what was live at the peak by this (default: line with --stacks, else op)",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
@@ -97,7 +97,7 @@ def _session(record: str | None) -> Session:
 
 
 def _open_report(path: str) -> int:
-    """Before the command runs for hours; what is in the file stays until the command has ended."""
+    """Open the file before the command runs for hours; its old content stays until the command has ended."""
     try:
         return open_report(path, RUN_REPORT)
     except OSError as error:
@@ -121,7 +121,7 @@ def _warn(text: str) -> None:
 
 
 def _print(text: str) -> None:
-    """If nobody takes it (a pipe that was closed, a full disk), the exit code is still the command's."""
+    """Print on standard error. If that fails (closed pipe, full disk), the exit code is still the command's."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:

@@ -22,26 +22,27 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ttmem.documents.local_snapshot import LocalSnapshot
+    from ttmem.model.machine_rows import MachineLook
 
-    Json = dict[str, Any]
+    Json = Any
 
 ERROR = 2  # 1 is "nothing to show"
-_PATIENCE = 2.0  # seconds for a server that was found
-_PAUSE = 10.0  # seconds until one that did not answer is asked again
-_LEAST_REFRESH = 100
-_REFRESH = 500
+_ANSWER_SECONDS = 2.0  # for a server that was found
+_RETRY_SECONDS = 10.0  # until one that did not answer is asked again
+_LEAST_REFRESH_MS = 100
+_REFRESH_MS = 500
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-w", "--watch", action="store_true", help="again and again, until q or Ctrl-C")
+    parser.add_argument("-w", "--watch", action="store_true", help="refresh until q or Ctrl-C")
     parser.add_argument(
         "-r",
         metavar="MS",
         dest="refresh",
         type=_refresh,
-        help=f"watch, with so many ms from snapshot to snapshot ({_REFRESH})",
+        help=f"refresh interval in ms, implies --watch (default {_REFRESH_MS})",
     )
-    parser.add_argument("-n", metavar="N", dest="count", type=_count, help="watch, and end after N snapshots")
+    parser.add_argument("-n", metavar="N", dest="count", type=_count, help="end after N snapshots, implies --watch")
     parser.add_argument(
         "-d", type=chip_names, metavar="CHIP", dest="chips", action="append", default=[],
         help="only this chip and who is on it: its number, PCI address or id; several with commas, or -d again",
@@ -63,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _refresh(text: str) -> int:
-    if not text.isdecimal() or int(text) < _LEAST_REFRESH:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of milliseconds from {_LEAST_REFRESH} up")
+    if not text.isdecimal() or int(text) < _LEAST_REFRESH_MS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of milliseconds from {_LEAST_REFRESH_MS} up")
     return int(text)
 
 
@@ -92,7 +93,7 @@ class _View:
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._wanted = [name for names in args.chips for name in names]
-        self._look = _Look(args.api, args.root, args.umd)
+        self._source = _SnapshotSource(args.api, args.root, args.umd)
         self._printed = 0
         self.empty = False
 
@@ -121,8 +122,8 @@ class _View:
 
     def _shown(self, form: Callable[[Json], str]) -> str:
         """A new snapshot in some form."""
-        snapshot = self._look.snapshot()
-        if not self._look.answered:
+        snapshot = self._source.snapshot()
+        if not self._source.answered:
             return form(self._picked(snapshot))
         with Answered("smi"):
             return form(self._picked(snapshot))
@@ -139,12 +140,12 @@ class _View:
             raise CommandError(str(error)) from None
 
 
-class _Look:
+class _SnapshotSource:
     """The server's snapshot if there is a server, else what the machine shows by itself."""
 
     def __init__(self, api: str | None, root: str, umd: str | None) -> None:
         self._api, self._root, self._umd = api, root, umd
-        self._look: LocalSnapshot | None = None
+        self._local: LocalSnapshot | None = None
         self._asked_again = 0.0
         self.answered = False  # is the last snapshot a server's?
         self._absent = "", ""  # why there is no server, in a word and in a sentence
@@ -168,7 +169,7 @@ class _Look:
                 raise CommandError(why)
         try:
             path = "/snapshot?machine=0" if self._umd else "/snapshot"
-            found: Json = get_document(path, SCHEMA, socket_path=self._api, timeout=_PATIENCE)
+            found: Json = get_document(path, SCHEMA, socket_path=self._api, timeout=_ANSWER_SECONDS)
             return found
         except ApiError as error:
             if self._api is not None:
@@ -176,24 +177,24 @@ class _Look:
             states = {NoServer: "not running", OutOfReach: "out of reach"}
             self._absent = states.get(type(error), "does not answer"), str(error)
             if not isinstance(error, NoServer):
-                self._asked_again = time.monotonic() + _PAUSE
+                self._asked_again = time.monotonic() + _RETRY_SECONDS
             return None
 
     def _alone(self, account: Json | None) -> Json:
         """What we see of the machine ourselves, with a server's account if there is one."""
         from ttmem.documents.local_snapshot import LocalSnapshot, no_account
 
-        self._look = self._look or LocalSnapshot(self._root)
-        return self._look.snapshot(account or no_account(*self._absent), self._with_umd if self._umd else None)
+        self._local = self._local or LocalSnapshot(self._root)
+        return self._local.snapshot(account or no_account(*self._absent), self._with_umd if self._umd else None)
 
-    def _with_umd(self, seen: Json) -> Json:
+    def _with_umd(self, seen: MachineLook) -> MachineLook:
         from ttmem.sources import umd
 
         print(f"ttmem smi: {umd.WARNING}", file=sys.stderr)
         sure = all(source["state"] == "ok" for source in seen["sources"] if source["name"] == "processes")
         anyway = self._umd == "anyway"
-        said = umd.read(seen["chips"], seen["processes"], foreign=seen["foreign"], sure=sure, anyway=anyway)
-        return umd.enrich(seen, said)
+        found = umd.read(seen["chips"], seen["processes"], foreign=seen["foreign"], sure=sure, anyway=anyway)
+        return umd.enrich(seen, found)
 
 
 def _watch(args: argparse.Namespace, view: _View) -> None:
@@ -202,7 +203,7 @@ def _watch(args: argparse.Namespace, view: _View) -> None:
 
     from ttmem.show.watch import Frame, repeat, watch
 
-    interval = (args.refresh or _REFRESH) / 1000
+    interval = (args.refresh or _REFRESH_MS) / 1000
     live = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
     last = ""

@@ -16,7 +16,7 @@ import sys
 from ttmem.cli import CommandError, chip_names
 
 ERROR = 2
-_LEAST, _MOST = 100, 10_000
+_LEAST_INTERVAL_MS, _MOST_INTERVAL_MS = 100, 10_000
 _THEMES = ("dark", "light", "high-contrast", "mono")
 
 
@@ -41,8 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _refresh(text: str) -> int:
-    if not text.isdecimal() or not _LEAST <= int(text) <= _MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of milliseconds from {_LEAST} to {_MOST}")
+    if not text.isdecimal() or not _LEAST_INTERVAL_MS <= int(text) <= _MOST_INTERVAL_MS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of milliseconds from {_LEAST_INTERVAL_MS} to {_MOST_INTERVAL_MS}"
+        )
     return int(text)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native agent's meters, read by the workload it lives in: exact, also about what was between two readings."""
+"""Reads the native agent's meters from inside its process: exact totals and peaks, by kind and device."""
 
 from __future__ import annotations
 

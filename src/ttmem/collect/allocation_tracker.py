@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few functions a runtime needs to report circular buffers and kernels, and nothing to set up."""
+"""A few functions with which a runtime reports circular buffers and kernels, without any setup."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls with which a workload reports what it allocates. How they get to the server is the sender's business."""
+"""AllocationClient: the calls with which a workload reports what it allocates and frees."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ENABLE_VARIABLE = "TT_ALLOC_TRACKING_ENABLED"
 _EXIT_SECONDS = 0.2
 _MAX = 1 << 64
 _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
-_CORES = 1 << (ROW * MAX_Y)
+_CORES_END = 1 << (ROW * MAX_Y)
 
 _clients: weakref.WeakSet[AllocationClient] = weakref.WeakSet()
 _numbers = itertools.count()
@@ -238,7 +238,7 @@ class AllocationClient:
             device, address, program, allocator = index(device), index(address), index(program), index(allocator)
             if not (0 <= device < 1 << 31 and 0 <= address < _MAX and 0 <= program < _MAX and 0 <= allocator < 1 << 32):
                 raise ValueError
-            cores = _integer(cores, _CORES)
+            cores = _integer(cores, _CORES_END)
         except Exception:
             self._rejected += 1
             return
@@ -273,15 +273,15 @@ def _integer(value: int, end: int = _MAX) -> int:
 
 def _plain(value: Any) -> Any:
     """A field of an event: text, a chip or nothing as it is, and else a number."""
-    return value if value is None or isinstance(value, (str, ChipInfo)) else _integer(value, _CORES)
+    return value if value is None or isinstance(value, (str, ChipInfo)) else _integer(value, _CORES_END)
 
 
 def _extra(reserved: int | None, cores: int, allocator: int, tag: str | None, shared: bool, system: bool) -> Extra:
     if tag is not None and not isinstance(tag, str):
         raise TypeError
     return Extra(
-        None if reserved is None else _integer(reserved), _integer(cores, _CORES), _integer(allocator, 1 << 32), tag,
-        bool(shared), system=bool(system),
+        None if reserved is None else _integer(reserved), _integer(cores, _CORES_END), _integer(allocator, 1 << 32),
+        tag, bool(shared), system=bool(system),
     )  # fmt: skip
 
 

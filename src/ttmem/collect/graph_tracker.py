@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Full integration: the calls a runtime makes where it allocates, compiles, launches and destroys.
+"""GraphTracker: the calls for full integration, made by a runtime when it allocates, compiles, launches and destroys.
 
 The names are those of tt-metal's GraphTracker with the additions of the proof of concept. Whoever writes a runtime in
 Python calls them from its allocator and its programs; ``ttmem.sim`` does. A mesh is reported on each of its devices.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracks ttnn from Python alone: looks at what each of its operations allocates, and reports that."""
+"""Tracks ttnn from Python alone, by watching what each of its operations allocates."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ class Instrument:
                 for mesh in list(self._meshes.values()):
                     self._forget(mesh)
             if self._own_client:
-                heard = self.client.stats()["trouble"] is None
-                self.client.close(_STOP_SECONDS if heard else 0.0)
+                connected = self.client.stats()["trouble"] is None
+                self.client.close(_STOP_SECONDS if connected else 0.0)
 
     def poll(self) -> None:
         """Look for what happened since the last operation ended. Waits for nothing; not while operations run."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracking L1 by hand: the workload says what circular buffers and kernels it makes, and this adds them up."""
+"""Tracks L1 by hand: the workload names its circular buffers and kernels, and this module sums them up."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's own table of what is live, which it re-sends to a server that missed something."""
+"""The client's table of live allocations, which is sent again to a server that missed events."""
 
 from __future__ import annotations
 
@@ -188,11 +188,11 @@ class LiveTable:
             key = _key(event.device, kind, event.address, event.program, event.allocator, event.cores)
             if key in self._allocations:
                 return key
-        said = event.kind
-        if event.address or (said is not None and said >= _FIRST_PART and said != Kind.FIRMWARE):
+        reported = event.kind
+        if event.address or (reported is not None and reported >= _FIRST_PART and reported != Kind.FIRMWARE):
             return None
         # Allocations reported at address 0 are told apart by size, as the server does; the youngest goes.
-        spaces = set(_SPACES) if said is None else {_SPACES[said]}
+        spaces = set(_SPACES) if reported is None else {_SPACES[reported]}
         wanted = [
             k
             for k in self._allocations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process holds on its devices, asked by the workload itself: now, at most, and in phases it names.
+"""Memory of this process on its devices, for the workload itself: used now, peaks, and peaks of named phases.
 
 A ``kind`` is the label of a kind ("dram", "l1", "cb", ...) or of a pool: "dram_pool" is DRAM and traces together and
 what None means, "l1_pool" all that lies in the L1 of the compute grid. They are two memories, so nothing adds them up.
@@ -55,12 +55,12 @@ def max_memory_allocated(device: int | None = None, kind: str | None = None) -> 
 
 def memory_reserved(device: int | None = None, kind: str | None = None) -> int:
     """Bytes that the allocator took for it: whole pages, in all banks. Nothing for what is no buffer."""
-    return _told(_reading(device, kind).reserved)
+    return _known_bytes(_reading(device, kind).reserved)
 
 
 def max_memory_reserved(device: int | None = None, kind: str | None = None) -> int:
     """The most that the allocator took since the start, or since ``reset_peak_memory_stats``."""
-    return _told(_reading(device, kind).reserved_peak)
+    return _known_bytes(_reading(device, kind).reserved_peak)
 
 
 def reset_peak_memory_stats(device: int | None = None) -> None:
@@ -298,7 +298,7 @@ def _reading(device: int | None, kind: str | None) -> Reading:
     return found or _NOTHING
 
 
-def _told(reserved: int | None) -> int:
+def _known_bytes(reserved: int | None) -> int:
     if reserved is None:
         raise NoMeter(
             "what the allocator took was not reported of everything: give report_allocation its `reserved`, "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishes what the allocators of this process say of themselves, so that others need not open the device to ask."""
+"""Publishes the figures of this process's allocators, so that others need not open the device."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a workload holds now and held at most, asked from inside: a meter answers without a server."""
+"""Meters: what a workload holds now and held at most, read without a server."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gets events to the server without ever making the workload wait.
+"""Sends events to the server from a thread of its own; the workload never waits.
 
 Putting an event only appends to a queue, which is safe anywhere: in a destructor that the collector calls, in a signal
 handler. A thread of our own folds the queue into a table of what is live and sends it on. If the server is away, slow
@@ -31,8 +31,8 @@ _RETRY_SECONDS = 0.5
 _PIECE_EVENTS = 1024
 _BACKLOG_BYTES = 1 << 20
 _MEASURED_BYTES = 8 << 20  # of backlog while the workload asks for readings: those cannot leave events in the queue
-_QUEUE_LIMIT = 1 << 17  # events that wait for a server that reads too slowly, beyond the backlog
-_QUEUE_HELP = 1 << 18
+_QUEUE_LIMIT_EVENTS = 1 << 17  # events that wait for a server that reads too slowly, beyond the backlog
+_QUEUE_HELP_EVENTS = 1 << 18
 _HELP_EVENTS = 16
 _DECIDE_SECONDS = 0.5
 _FOLD_SECONDS = 2.0  # that a question waits for whoever folds; for ever, if it interrupted them in their own thread
@@ -101,7 +101,7 @@ class Sender:
         if not self._running:
             if not self._start():
                 self._help()
-        elif len(queue) > _QUEUE_HELP:  # the thread does not get to run
+        elif len(queue) > _QUEUE_HELP_EVENTS:  # the thread does not get to run
             self._help()
         if not self._rung:
             self._ring()
@@ -243,7 +243,7 @@ class Sender:
         if self._gap and not line.sending:
             self._begin_resync()
         self._take()
-        if not line.send(self._next_piece) and len(self._queue) > _QUEUE_LIMIT:
+        if not line.send(self._next_piece) and len(self._queue) > _QUEUE_LIMIT_EVENTS:
             with self._folding:
                 self._fall_behind()
         self._receive(line)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The senders of this process, one for each source: whoever reports for the same source shares it.
+"""The senders of this process: clients that report for the same source share one.
 
 To the server a name is one source, and what one sender has in its table replaces all that another one had.
 """

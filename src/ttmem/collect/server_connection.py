@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client's connection to the server, which never waits long: sends runs of whole records, hears what was applied."""
+"""A client's connection to the server: sends records without blocking, and reads how many were applied."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ttmem.wire.endpoint import connect_any
 from ttmem.wire.handshake import ANSWER_SIZE, sync_token
 
 _CONNECT_SECONDS = 0.5
-_MOMENT = 20  # milliseconds
+_SEND_WAIT_MS = 20
 
 
 class ServerConnection:
@@ -70,4 +70,4 @@ class ServerConnection:
         """A moment, or until the socket is ready. Not select(): that fails for descriptors above 1023."""
         poll = select.poll()
         poll.register(self._sock, what)
-        poll.poll(_MOMENT)
+        poll.poll(_SEND_WAIT_MS)

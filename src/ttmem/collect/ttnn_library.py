@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ttnn of the workload: is it one we can track, replacing functions of it, and what its calls were given."""
+"""The ttnn module of the workload: checks that it can be tracked, and wraps its functions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An open ttnn device: which chips it is, how large they are, and what lives on them as far as it was reported."""
+"""An open ttnn device: its chips, their sizes, and the allocations reported on them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of any runtime with tracking around them: each calls what it is given, returns what that returns, and reports.
+"""Wrappers around the calls of any runtime: each makes the call, reports it, and returns its result.
 
 The values that say what is tracked are given by name, and all other arguments are passed on. What the runtime's call
 raises goes through, and nothing is reported then. Whatever is wrong with the tracking, the call's result is returned.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one process's share of a workload in step with whoever started it.
+"""One process of a simulated workload, which runs step by step under the control of its parent.
 
-After each step, when the server has applied what was reported, it says in a line of JSON what it did and goes on when a
-line comes back. When its input ends it closes its devices and ends. ``--truth`` adds what the devices really hold.
+After each step it waits until the server has applied its reports, prints a line of JSON about the step, and waits for a
+line on its standard input. At the end of the input it closes its devices and exits. ``--truth`` adds what the devices
+really hold.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ttmem.sim import truth
 from ttmem.sim.workloads import HELD, WorkerPart, find
 
 _FLUSH_SECONDS = 30.0
-_LAST_SECONDS = 2.0  # whoever has let go of us may have let go of the server, too
+_LAST_SECONDS = 2.0  # the parent may have stopped the server, too
 
 
 def main(argv: Sequence[str] | None = None) -> int:

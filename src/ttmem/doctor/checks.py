@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All checks by name, and the verdict over what they find."""
+"""The list of all checks, running them, and the document with their findings."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 import ttmem
 from ttmem.doctor import agent_checks as agent
@@ -18,10 +18,13 @@ from ttmem.doctor import snapshot_checks as snapshot
 from ttmem.doctor import wheel_checks as wheel
 from ttmem.doctor import workload_checks as workload
 from ttmem.doctor.context import DoctorContext
-from ttmem.doctor.findings import LEVELS, Finding, Message
+from ttmem.doctor.findings import Finding, Message
 from ttmem.ingest.clock import rfc3339
 
-SCHEMA = "ttmem.doctor/1"
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
+SCHEMA: Final = "ttmem.doctor/1"
 
 # The names are in docs/troubleshooting.md, a section each.
 CHECKS: dict[str, Callable[[DoctorContext], Iterator[Message]]] = {
@@ -50,12 +53,12 @@ CHECKS: dict[str, Callable[[DoctorContext], Iterator[Message]]] = {
 
 
 def examine(context: DoctorContext) -> list[Finding]:
-    """What all checks find. One that fails says so, and the others go on."""
+    """Run all checks. One that raises becomes a finding of level unknown, and the others go on."""
     found: list[Finding] = []
     for name, check in CHECKS.items():
         try:
-            for said in check(context):  # one by one: what was said before it failed is kept
-                found += [Finding(name, *said)]
+            for message in check(context):  # one by one: what was said before it failed is kept
+                found += [Finding(name, *message)]
         except Exception as error:
             reason = f"the check itself failed: {type(error).__name__}: {error}"
             found.append(
@@ -64,24 +67,38 @@ def examine(context: DoctorContext) -> list[Finding]:
     return found
 
 
-def verdict(found: Iterable[Finding]) -> dict[str, int]:
+def verdict(found: Iterable[Finding]) -> schema.LevelCounts:
     """How many findings there are of each level, worst first."""
     counts = Counter(finding.level for finding in found)
-    return {level: counts[level] for level in LEVELS}
+    return {
+        "broken": counts["broken"],
+        "warning": counts["warning"],
+        "unknown": counts["unknown"],
+        "ok": counts["ok"],
+    }
 
 
 def exit_code(found: Iterable[Finding]) -> int:
-    """2 if something is broken, 1 if there is a warning; what could not be looked at is no reason to fail."""
+    """2 if something is broken, 1 if there is a warning, else 0, also if something could not be looked at."""
     levels = {finding.level for finding in found}
     return 2 if "broken" in levels else 1 if "warning" in levels else 0
 
 
-def document(found: list[Finding], now: float | None = None) -> dict[str, Any]:
-    """Everything as data."""
+def document(found: list[Finding], now: float | None = None) -> schema.Doctor:
+    """The findings as a document, schema "ttmem.doctor/1"."""
     return {
         "schema": SCHEMA,
         "time": rfc3339(time.time() if now is None else now),
         "version": ttmem.__version__,
         "verdict": {**verdict(found), "exit_code": exit_code(found)},
-        "findings": [finding._asdict() for finding in found],
+        "findings": [
+            {
+                "check": finding.check,
+                "level": finding.level,
+                "looked_at": finding.looked_at,
+                "found": finding.found,
+                "todo": finding.todo,
+            }
+            for finding in found
+        ],
     }

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of the walls around us: a container may hide processes, counters and the server."""
+"""Checks of the container we run in, which may hide processes, counters and the server."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 
-from ttmem.doctor import endpoints as places
+from ttmem.doctor import endpoints
 from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.findings import Message, ok, some, warning
 
@@ -40,10 +40,10 @@ def container(context: DoctorContext) -> Iterator[Message]:
             "/proc/self/ns/ipc", f"{where}: /dev/shm is its own, so tt-metal's counters of others are not in it",
             "start the container with `--ipc=host`, or run ttmem on the host",
         )  # fmt: skip
-    if sign and all(place.state == places.NOTHING for place in context.places):
+    if sign and all(endpoint.state == endpoints.NOTHING for endpoint in context.endpoints):
         fine = False
         yield warning(
-            some([place.path for place in context.places]), f"{where}: no server's socket is mounted here",
+            some([endpoint.path for endpoint in context.endpoints]), f"{where}: no server's socket is mounted here",
             f"if one runs on the host: `{_SHARE}` mounts its folder and sets TTMEM_SOCKET",
         )  # fmt: skip
     if fine:
@@ -52,7 +52,7 @@ def container(context: DoctorContext) -> Iterator[Message]:
 
 
 def _sign(context: DoctorContext) -> str | None:
-    """What gives a container away."""
+    """The sign by which a container is recognised, or None."""
     for file in ("/.dockerenv", "/run/.containerenv"):
         if os.path.exists(context.path(file)):
             return file

@@ -12,19 +12,22 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ttmem.doctor.endpoints import Place, probe
+from ttmem.doctor.endpoints import Endpoint, probe
 from ttmem.doctor.locate import Wheel, locate
 from ttmem.sources.machine import Machine
 from ttmem.sources.polling import Rounds
 from ttmem.wire.api_client import ApiError, get_json
 from ttmem.wire.endpoint import api_path, search_paths
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import MachineLook
+    from ttmem.model.schema import Snapshot
+
 _METAL = re.compile(rb"\s(/[^\n]*/libtt_metal[^/\n]*\.so[^/\n]*)$", re.MULTILINE)
 _SNAPSHOT_SECONDS = 1.0
-_PATIENCE = 0.25  # seconds for what a process keeps in its own memory, which it may have locked
+_MAPPING_SECONDS = 0.25  # to read files of /proc that take the memory lock of the process
 
 
 class User(NamedTuple):
@@ -43,7 +46,7 @@ class User(NamedTuple):
 
 
 class DoctorContext:
-    """Everything a check may look at."""
+    """Everything that checks look at; each part is read once, when it is first needed."""
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class DoctorContext:
         self._mute = False  # the server has let us wait once, and is not asked again
 
     def path(self, absolute: str) -> str:
-        """Where a path of the machine is."""
+        """A path of the machine, below the root."""
         return os.path.join(self.root, absolute.lstrip("/"))
 
     def read(self, absolute: str) -> str | None:
@@ -85,18 +88,17 @@ class DoctorContext:
             return None
 
     @cached_property
-    def machine(self) -> Json:
+    def machine(self) -> MachineLook:
         """Driver, chips, holders and tt-metal's counters."""
         machine = Machine(self.root)
         try:
-            found: Json = machine.look()
-            return found
+            return machine.look()
         finally:
             machine.close()
 
     @cached_property
     def users(self) -> list[User]:
-        """Who holds a device, and who is alive in tt-metal's counters: a mock device is held by nobody."""
+        """Processes that hold a device, or are alive in tt-metal's counters: nobody holds a mock device."""
         names = {process["pid"]: process["name"] for process in self.machine["processes"]}
         for file in self.machine["shm"]:
             for slot in file["slots"]:
@@ -108,7 +110,7 @@ class DoctorContext:
             for file in ("environ", "maps")
             if pid
         }
-        outcomes = Rounds(_PATIENCE).run(wanted)
+        outcomes = Rounds(_MAPPING_SECONDS).run(wanted)
         users = []
         for pid, name in sorted((pid, name) for pid, name in names.items() if pid):
             environ, maps = outcomes[pid, "environ"], outcomes[pid, "maps"]
@@ -140,35 +142,36 @@ class DoctorContext:
         return locate(self.python, self.env)
 
     @cached_property
-    def places(self) -> list[Place]:
+    def endpoints(self) -> list[Endpoint]:
         """Where a server may be, in the order in which clients look."""
         chosen = self.api or self.env.get("TTMEM_API")
         if chosen:
             return [probe(None, chosen, named=self.api is not None)]
         path = self.env.get("TTMEM_SOCKET")
-        return [probe(path, api_path(path))] if path else self._usual_places()
+        return [probe(path, api_path(path))] if path else self._usual_endpoints()
 
     @cached_property
-    def elsewhere(self) -> list[Place]:
-        """Other servers, where programs look that were not told the place that we were told."""
+    def elsewhere(self) -> list[Endpoint]:
+        """Other servers: on the default paths, where programs without our settings look."""
         if not (self.api or self.env.get("TTMEM_API") or self.env.get("TTMEM_SOCKET")):
             return []
-        known = {place.pid for place in self.places}
-        return [place for place in self._usual_places() if place.health is not None and place.pid not in known]
+        known = {endpoint.pid for endpoint in self.endpoints}
+        answering = [endpoint for endpoint in self._usual_endpoints() if endpoint.health is not None]
+        return [endpoint for endpoint in answering if endpoint.pid not in known]
 
-    def _usual_places(self) -> list[Place]:
+    def _usual_endpoints(self) -> list[Endpoint]:
         env = {name: value for name, value in self.env.items() if name != "TTMEM_SOCKET"}
         return [probe(path, api_path(path)) for path in map(self.path, search_paths(env))]
 
     @property
-    def server(self) -> Place | None:
+    def server(self) -> Endpoint | None:
         """The server that clients find."""
-        return next((place for place in self.places if place.health is not None), None)
+        return next((endpoint for endpoint in self.endpoints if endpoint.health is not None), None)
 
     @cached_property
-    def snapshot(self) -> Json | None:
+    def snapshot(self) -> Snapshot | None:
         """The server's snapshot; None if there is no server, or it does not answer."""
-        answer: Json | None = self.ask("/snapshot")
+        answer: Snapshot | None = self.ask("/snapshot")
         return answer
 
     def ask(self, route: str) -> Any:
@@ -183,12 +186,12 @@ class DoctorContext:
 
     @property
     def reporting(self) -> set[int]:
-        """The processes that the server hears."""
-        processes = (self.snapshot or {}).get("processes", [])
+        """The processes that report to the server."""
+        processes = self.snapshot["processes"] if self.snapshot is not None else []
         return {process["pid"] for process in processes if process["state"] == "tracked" and process["pid"] is not None}
 
 
 def _variables(environ: bytes) -> dict[str, str]:
-    """Of a name that is there twice the first counts, as for getenv."""
+    """Parse an environment block. If a name occurs twice, the first counts, as for getenv."""
     pairs = [entry.decode("utf-8", "replace").partition("=") for entry in environ.split(b"\0") if b"=" in entry]
     return {name: value for name, _, value in reversed(pairs)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a shared library what the dynamic linker would ask it, without loading it."""
+"""Reads an ELF shared library without loading it: the symbols it defines, needs and calls."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Library(NamedTuple):
     machine: int
     needed: list[str]
     defined: set[str]
-    """Those of the names asked for that it has."""
+    """The requested names that it defines."""
     called: set[str]
-    """Those of them that it calls through its linkage table itself, so that another library can stand in."""
+    """The requested names that it calls through its own linkage table, so that another library can replace them."""
 
 
 def machine_of(path: str) -> int:
@@ -34,7 +34,7 @@ def machine_of(path: str) -> int:
 
 
 def read(path: str, names: Iterable[str]) -> Library:
-    """Which of the names a library has. It is mapped, not read: only some pages of it are touched."""
+    """Which of the names a library has. The file is mapped, so only a few pages are read."""
     with open(path, "rb") as file:
         try:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -60,7 +60,7 @@ def _read(data: mmap.mmap, path: str, names: Iterable[str]) -> Library:
     segments = [struct.unpack_from("<IIQQQQQQ", data, segments_at + 56 * i) for i in range(segment_count)]
     loaded = [(start, size, offset) for kind, _, offset, start, _, size, _, _ in segments if kind == _PT_LOAD]
 
-    def place(address: int) -> int:
+    def offset_of(address: int) -> int:
         for start, size, offset in loaded:
             if start <= address < start + size:
                 return int(address - start + offset)
@@ -77,12 +77,12 @@ def _read(data: mmap.mmap, path: str, names: Iterable[str]) -> Library:
             needed.append(value) if tag == _NEEDED else entries.setdefault(tag, value)
     if not {_STRTAB, _SYMTAB, _GNU_HASH} <= set(entries):
         raise NotALibrary(f"{path} has no table of symbols that the dynamic linker could use")
-    strings, symbols = place(entries[_STRTAB]), place(entries[_SYMTAB])
+    strings, symbols = offset_of(entries[_STRTAB]), offset_of(entries[_SYMTAB])
 
     def text(at: int) -> bytes:
         return data[strings + at : data.find(b"\0", strings + at)]
 
-    table = _HashTable(data, place(entries[_GNU_HASH]))
+    table = _HashTable(data, offset_of(entries[_GNU_HASH]))
     found: dict[int, str] = {}
     for name in names:
         wanted = name.encode()
@@ -92,7 +92,7 @@ def _read(data: mmap.mmap, path: str, names: Iterable[str]) -> Library:
                 found[index] = name
     called: set[str] = set()
     if _JMPREL in entries and _SYMBOLIC not in entries and not entries.get(_FLAGS, 0) & _DF_SYMBOLIC:
-        start, size = place(entries[_JMPREL]), entries.get(_PLTRELSZ, 0)
+        start, size = offset_of(entries[_JMPREL]), entries.get(_PLTRELSZ, 0)
         slots = struct.iter_unpack("<QQQ", data[start : start + size - size % 24])
         called = {found[info >> 32] for _, info, _ in slots if info >> 32 in found}
     return Library(machine, [text(at).decode() for at in needed], set(found.values()), called)

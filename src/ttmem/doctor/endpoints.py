@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A place where a server may listen, and what is there instead."""
+"""The sockets where a server may listen, and what is found at each."""
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ttmem.wire.api_client import ApiError, get_json
-from ttmem.wire.endpoint import connect, peer, trusted
+from ttmem.wire.endpoint import connect, peer_credentials, trusted
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import Health
 
 SERVER, NOTHING, STALE, FOREIGN, OTHER, CLOSED, SILENT, IN_THE_WAY = (
     "server", "nothing", "stale", "foreign", "other", "closed", "silent", "in the way"
@@ -25,7 +28,7 @@ class Listener(NamedTuple):
     why: str | None = None
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """A server's two sockets; ``event`` is None if only the API's was named."""
 
     event: str | None
@@ -34,39 +37,39 @@ class Place(NamedTuple):
     pid: int | None
     user_id: int | None
     why: str | None
-    health: dict[str, Any] | None
+    health: Health | None
 
     @property
     def path(self) -> str:
         return self.event or self.api
 
 
-def probe(event: str | None, api: str, *, named: bool = False) -> Place:
+def probe(event: str | None, api: str, *, named: bool = False) -> Endpoint:
     """Who listens there. A server that the user ``named`` may be anybody's."""
     found, health = listener(api, named=named), None
     if found.state == OTHER:
         found, health = _greet(api, found)
     elif found.pid is None and found.state in (NOTHING, FOREIGN) and event is not None:
         found = listener(event)  # a server that has no API is none of ours
-    return Place(event, api, *found, health)
+    return Endpoint(event, api, *found, health)
 
 
-def _greet(api: str, found: Listener) -> tuple[Listener, dict[str, Any] | None]:
+def _greet(api: str, found: Listener) -> tuple[Listener, Health | None]:
     try:
-        health = get_json("/health", socket_path=api, timeout=_SECONDS)
+        answer = get_json("/health", socket_path=api, timeout=_SECONDS)
     except (ApiError, ValueError) as error:
         state = SILENT if "does not answer" in str(error) else OTHER
         return found._replace(state=state, why=str(error)), None
-    if not isinstance(health, dict) or "version" not in health or "pid" not in health:
+    if not isinstance(answer, dict) or "version" not in answer or "pid" not in answer:
         return found._replace(why=f"what answers on {api} is not a ttmem API"), None
-    return found._replace(state=SERVER), health
+    return found._replace(state=SERVER), cast("Health", answer)
 
 
 def listener(path: str, *, named: bool = False) -> Listener:
-    """What is on the path of a socket; OTHER is whoever listens there and may be talked to."""
+    """What is on the path of a socket; OTHER is a listener that we may connect to."""
     try:
         with connect(path, _SECONDS, check=False) as sock:
-            pid, user_id, _ = peer(sock)
+            pid, user_id, _ = peer_credentials(sock)
     except OSError as error:
         return _silent(path, error)
     if not named and not trusted(user_id, path):
@@ -75,7 +78,7 @@ def listener(path: str, *, named: bool = False) -> Listener:
 
 
 def _silent(path: str, error: OSError) -> Listener:
-    """Why nobody could be connected to."""
+    """Why a connection failed."""
     owner = _owner(path)
     if isinstance(error, FileNotFoundError) and owner is None:
         folder = os.path.dirname(os.path.abspath(path))

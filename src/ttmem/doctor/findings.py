@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check has to say: what it looked at, what it found there, and what to do about it."""
+"""The result of a check: what it looked at, what it found, and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LEVELS = ("broken", "warning", "unknown", "ok")  # worst first; unknown: it coul
 
 
 class Message(NamedTuple):
-    """One thing that a check says. It may say several, and knows its own name as little as the text on a sign does."""
+    """One result of a check, without the name of the check. A check may give several."""
 
     level: str
     looked_at: str
@@ -18,7 +18,7 @@ class Message(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What was said, and by which check. ``todo`` is None if there is nothing to do."""
+    """A message and the name of its check. ``todo`` is None if there is nothing to do."""
 
     check: str
     level: str

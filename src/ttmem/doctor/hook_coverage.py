@@ -16,7 +16,7 @@ _OLD = "it is older than 0.75, and what it says of programs was never compared w
 
 
 class Function(NamedTuple):
-    """One function that the agent wants, and how this library has it."""
+    """One function that the agent needs, and its state in this library."""
 
     name: str
     role: str  # the agent stands in for it ("hook"), or calls it ("call")
@@ -111,7 +111,7 @@ def _reason(lacks: list[str], passed: list[str]) -> str | None:
 
 
 def _in_dependencies(path: str, library: elf.Library, names: set[str]) -> set[str]:
-    """What the libraries it needs have: those that lie beside it, as all of tt-metal's do."""
+    """The names that its dependencies define, of those that lie in the same folder, as all of tt-metal's do."""
     found: set[str] = set()
     for needed in library.needed:
         beside = os.path.join(os.path.dirname(path), needed)

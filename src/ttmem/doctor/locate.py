@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks an interpreter where its ttnn is, without importing it."""
+"""Finds the ttnn of a Python interpreter without importing it."""
 
 from __future__ import annotations
 

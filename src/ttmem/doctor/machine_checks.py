@@ -7,9 +7,13 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ttmem.doctor.context import DoctorContext, Json
+from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.findings import Message, broken, count, ok, some, unknown, warning
+
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import DriverChip
 
 _TENSTORRENT = "0x1e52"
 # What came with which driver, oldest first.
@@ -29,7 +33,7 @@ _STATES = {
 
 
 def driver(context: DoctorContext) -> Iterator[Message]:
-    """Is the driver loaded, and new enough to tell what we want to know?"""
+    """Is the driver loaded, and new enough for what we read from it?"""
     where = "/sys/module/tenstorrent"
     if not context.listed("/sys"):
         yield unknown(
@@ -97,7 +101,8 @@ def chips(context: DoctorContext) -> Iterator[Message]:
 def device_files(context: DoctorContext) -> Iterator[Message]:
     """Has every chip its file in /dev, may we use it, and is there a chip behind every file?"""
     folder = "/dev/tenstorrent"
-    expected = {chip["kmd"] for chip in context.machine["chips"] if chip["telemetry"]["state"] != "gone"}
+    listed = [chip["kmd"] for chip in context.machine["chips"] if chip["telemetry"]["state"] != "gone"]
+    expected = {kmd for kmd in listed if kmd is not None}
     present = {int(name) for name in context.listed(folder) or [] if name.isdecimal()}
     missing, extra = sorted(expected - present), sorted(present - expected)
     if missing:
@@ -127,7 +132,7 @@ def device_files(context: DoctorContext) -> Iterator[Message]:
 
 
 def _access(context: DoctorContext, path: str) -> tuple[bool, int]:
-    """May we use it, and what others may: asked of the kernel. Opening it would wake the chip and make us a holder."""
+    """Whether we may use the file, and its mode. It is not opened: that would wake the chip and make us a holder."""
     where = context.path(path)
     return os.access(where, os.R_OK | os.W_OK), stat.S_IMODE(os.stat(where).st_mode) & 0o666
 
@@ -162,7 +167,7 @@ def hugepages(context: DoctorContext) -> Iterator[Message]:
         yield ok(_HUGEPAGES, f"{have}, {'?' if free is None else free} of them free, mounted on {_MOUNT}")
 
 
-def _translated(context: DoctorContext, chip: Json) -> bool:
+def _translated(context: DoctorContext, chip: DriverChip) -> bool:
     """As UMD finds it out: DMA or DMA-FQ; an identity mapping does not count."""
     kind = context.read(f"/sys/class/tenstorrent/tenstorrent!{chip['kmd']}/device/iommu_group/type")
     return kind is not None and kind.startswith("DMA")

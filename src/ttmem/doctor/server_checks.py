@@ -6,20 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import ttmem
-from ttmem.doctor import endpoints as places
+from ttmem.doctor import endpoints
 from ttmem.doctor.context import DoctorContext
-from ttmem.doctor.endpoints import Place, listener
+from ttmem.doctor.endpoints import Endpoint, listener
 from ttmem.doctor.findings import Message, broken, count, ok, some, warning
 from ttmem.wire.endpoint import LEGACY_PATH
 
 
 def server(context: DoctorContext) -> Iterator[Message]:
     """Does a server answer, and is it of this version?"""
-    place = context.server
-    looked = some([one.path for one in context.places])
-    if place is not None and place.health is not None:
-        health = place.health
-        found = f"ttmem {health['version']}, pid {health['pid']}, of uid {place.user_id}, on {place.path}"
+    endpoint = context.server
+    looked = some([one.path for one in context.endpoints])
+    if endpoint is not None and endpoint.health is not None:
+        health = endpoint.health
+        found = f"ttmem {health['version']}, pid {health['pid']}, of uid {endpoint.user_id}, on {endpoint.path}"
         if health["version"] != ttmem.__version__:
             yield warning(
                 looked, f"{found}; this command is ttmem {ttmem.__version__}",
@@ -28,8 +28,8 @@ def server(context: DoctorContext) -> Iterator[Message]:
         else:
             yield ok(looked, f"{found}, {count(health['clients'], 'client')}, {count(health['events'], 'event')}")
         return
-    stuck = next((one for one in context.places if one.state == places.SILENT), None)
-    shut = next((one for one in context.places if one.state == places.CLOSED), None)
+    stuck = next((one for one in context.endpoints if one.state == endpoints.SILENT), None)
+    shut = next((one for one in context.endpoints if one.state == endpoints.CLOSED), None)
     if stuck is not None:
         pid = stuck.pid or "PID"
         yield broken(stuck.path, stuck.why or "it does not answer", f"is it stopped? `kill -CONT {pid}`, or restart it")
@@ -52,40 +52,41 @@ def server(context: DoctorContext) -> Iterator[Message]:
 
 
 def sockets(context: DoctorContext) -> Iterator[Message]:
-    """Is somebody, or something, on a path where programs look for the server?"""
-    problems = [said for place in context.places if (said := _problem(place, alone=context.server is None)) is not None]
+    """Is anything but a server on the paths where programs look for one?"""
+    alone = context.server is None
+    problems = [problem for one in context.endpoints if (problem := _problem(one, alone=alone)) is not None]
     yield from problems
-    answering = [place for place in (*context.places, *context.elsewhere) if place.health is not None]
+    answering = [endpoint for endpoint in (*context.endpoints, *context.elsewhere) if endpoint.health is not None]
     if len(answering) > 1:
-        paths = [place.path for place in answering]
+        paths = [endpoint.path for endpoint in answering]
         yield warning(
             some(paths), f"{len(answering)} servers answer; we ask the first, and programs may report to another",
             f"stop the others, or choose one for programs and screens alike: TTMEM_SOCKET={paths[0]}",
         )  # fmt: skip
     elif not problems:
-        yield ok(some([place.path for place in context.places]), "nobody else is there")
+        yield ok(some([endpoint.path for endpoint in context.endpoints]), "nobody else is there")
 
 
-def _problem(place: Place, *, alone: bool) -> Message | None:
-    """``alone``: no server answers anywhere, so it is worse."""
+def _problem(endpoint: Endpoint, *, alone: bool) -> Message | None:
+    """The problem with an endpoint, or None. ``alone``: no server answers anywhere, so it is worse."""
     judge = broken if alone else warning
-    if place.state == places.FOREIGN:
+    if endpoint.state == endpoints.FOREIGN:
         return judge(
-            place.path, f"{place.why}; no program of yours talks to it",
+            endpoint.path, f"{endpoint.why}; no program of yours talks to it",
             "if you do not know why it is there, tell your administrator; set TTMEM_SOCKET to a path of your own, or "
             "have root run the server in /run/ttmem",
         )  # fmt: skip
-    if place.state == places.IN_THE_WAY:
-        return judge(place.path, f"{place.why}: a server cannot listen there", f"remove it: `rm {place.path}`")
-    if place.state == places.OTHER:
-        why = place.why or "it is not a ttmem server"
+    if endpoint.state == endpoints.IN_THE_WAY:
+        return judge(endpoint.path, f"{endpoint.why}: a server cannot listen there", f"remove it: `rm {endpoint.path}`")
+    if endpoint.state == endpoints.OTHER:
+        why = endpoint.why or "it is not a ttmem server"
         return judge(
-            place.path, f"pid {place.pid or '?'} listens there: {why}",
+            endpoint.path, f"pid {endpoint.pid or '?'} listens there: {why}",
             "stop that program, or start the server elsewhere and set TTMEM_SOCKET to that",
         )  # fmt: skip
-    if place.state == places.STALE:
+    if endpoint.state == endpoints.STALE:
         return warning(
-            place.path, f"{place.why}: a server was killed there",
+            endpoint.path, f"{endpoint.why}: a server was killed there",
             "start it again with `ttmem serve`, which takes the path over",
         )  # fmt: skip
     return None
@@ -97,17 +98,19 @@ def legacy_socket(context: DoctorContext) -> Iterator[Message]:
     found = listener(path, named=True)
     ours = context.server.pid if context.server is not None else None
     lost = "programs built with the proof of concept report there, and not to ttmem"
-    if found.state == places.NOTHING:
+    if found.state == endpoints.NOTHING:
         yield ok(path, "nobody is there; only programs built with the proof of concept need it")
-    elif found.state == places.OTHER and found.pid is not None and found.pid == ours:
+    elif found.state == endpoints.OTHER and found.pid is not None and found.pid == ours:
         yield ok(path, "the ttmem server listens here, too")
-    elif found.state == places.STALE and ours is None:
+    elif found.state == endpoints.STALE and ours is None:
         yield ok(path, "left over by a server that was killed; the next one takes it over")
-    elif found.state == places.STALE:
+    elif found.state == endpoints.STALE:
         yield warning(path, f"{found.why}: {lost}", "restart the server without --no-legacy-path")
     else:
         who = (
-            f"pid {found.pid or '?'} of uid {found.user_id} listens there" if found.state == places.OTHER else found.why
+            f"pid {found.pid or '?'} of uid {found.user_id} listens there"
+            if found.state == endpoints.OTHER
+            else found.why
         )
         yield warning(
             path, f"{who}: {lost}", "stop what holds it (the old allocation server?), then restart `ttmem serve`"

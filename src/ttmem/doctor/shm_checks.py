@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
 
-from ttmem.doctor.context import DoctorContext, Json
+from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.findings import Message, broken, count, ok, some, unknown, warning
 from ttmem.model.units import human, parse
 
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import CounterFile
+
 _FOLDER = "/dev/shm"
-_SMALL = 64 << 20  # what Docker gives
-_FULL = 1 << 20  # a file for each of 32 chips, and UMD's locks
-_SUMS = ("dram", "l1", "l1_small", "trace")
+_DOCKER_SHM_BYTES = 64 << 20  # what Docker gives
+_LEAST_FREE_BYTES = 1 << 20  # a file for each of 32 chips, and UMD's locks
+_SUMS: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1", "l1_small", "trace")
 
 
 def shm(context: DoctorContext) -> Iterator[Message]:
-    """Is it there, in memory, writable, and is there room?"""
+    """Is /dev/shm there, in memory, writable, and large enough?"""
     path = context.path(_FOLDER)
     if not os.path.isdir(path):
         yield broken(
@@ -41,13 +45,13 @@ def shm(context: DoctorContext) -> Iterator[Message]:
     if mount is not None and mount[1] is not None:
         total = mount[1]
     sizes = f"{human(free)} of {human(total)} are free"
-    if free < _FULL:
+    if free < _LEAST_FREE_BYTES:
         fine = False
         yield broken(
             _FOLDER, f"{sizes}: a program that opens a device now dies with SIGBUS, or is not counted",
             f"see what fills it with `ls -lS {_FOLDER}`; what no process uses can be removed (MPI leaves sm_segment.*)",
         )  # fmt: skip
-    elif total <= _SMALL:
+    elif total <= _DOCKER_SHM_BYTES:
         fine = False
         yield warning(
             _FOLDER, f"{sizes}: enough for counters, not for MPI, which takes 16 MiB a process",
@@ -72,8 +76,8 @@ def _mount(context: DoctorContext) -> tuple[str, int | None] | None:
 
 
 def shm_files(context: DoctorContext) -> Iterator[Message]:
-    """tt-metal's counters: whose can be read, and what do the dead still hold in them?"""
-    files: list[Json] = context.machine["shm"]
+    """tt-metal's counters: which can be read, and how many bytes do dead processes still have in them?"""
+    files: list[CounterFile] = context.machine["shm"]
     pattern = f"{_FOLDER}/tt_device_*_memory"
     unreadable = [file for file in files if file["state"] == "unreadable"]
     odd = [file for file in files if file["state"] not in ("ok", "unreadable", "unready")]
@@ -93,7 +97,7 @@ def shm_files(context: DoctorContext) -> Iterator[Message]:
     full = [file for file in files if file["state"] == "ok" and file["why"]]
     for file in full:
         yield warning(
-            file["path"], file["why"],
+            file["path"], file["why"] or "",
             "start the next job with `ttmem run`, which needs no slot; when nobody uses the chip, remove the file",
         )  # fmt: skip
     if not files:
@@ -106,9 +110,9 @@ def shm_files(context: DoctorContext) -> Iterator[Message]:
         yield ok(pattern, f"{count(len(files), 'file')}, nothing of dead processes in them")
 
 
-def _left_over(files: list[Json]) -> Iterator[Message]:
+def _left_over(files: list[CounterFile]) -> Iterator[Message]:
     """A job on 32 chips leaves 32 files behind: one finding for all that the same processes left."""
-    groups: dict[tuple[bool, tuple[int, ...]], list[Json]] = {}
+    groups: dict[tuple[bool, tuple[int, ...]], list[CounterFile]] = {}
     for file in files:
         dead = tuple(slot["pid"] for slot in file["slots"] if slot["state"] in ("dead", "reused"))
         groups.setdefault((any(slot.get("unsure") for slot in file["slots"]), dead), []).append(file)
@@ -125,11 +129,12 @@ def _left_over(files: list[Json]) -> Iterator[Message]:
         yield warning(some(paths), f"{size} of processes that {whose} are still in {_it(left)}", todo)
 
 
-def _it(files: list[Json]) -> str:
+def _it(files: list[CounterFile]) -> str:
     return "it" if len(files) == 1 else f"these {len(files)} files"
 
 
-def _left(file: Json) -> int:
-    """Bytes that no living process stands behind."""
-    slots: int = sum(slot[kind] for slot in file["slots"] if slot["state"] in ("dead", "reused") for kind in _SUMS)
-    return max(slots, sum(file["stale"][kind] or 0 for kind in _SUMS))
+def _left(file: CounterFile) -> int:
+    """Bytes that belong to no living process."""
+    slots = sum(slot[kind] for slot in file["slots"] if slot["state"] in ("dead", "reused") for kind in _SUMS)
+    stale = file["stale"]
+    return slots if stale is None else max(slots, sum(stale[kind] for kind in _SUMS))

@@ -1,23 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what the server shows: is it all there is, and if it is little, why?"""
+"""Checks of the server's snapshot: silent clients, lost events, suspiciously small amounts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ttmem.doctor.context import DoctorContext, Json
+from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.findings import Message, count, ok, some, unknown, warning
 from ttmem.documents.notes import name_of
 from ttmem.model.uncertain_reasons import meanings_text
 from ttmem.model.units import complete, human
 
-_LISTED = 200  # allocations to look at, the largest first
-_LITTLE = 1 << 20  # of L1 on a chip: any operation takes more
-_TIMES = 100
-_SMALL = 1 << 20  # an allocation
+if TYPE_CHECKING:
+    from ttmem.model.schema import Allocations, ChipRow, MemoryRow, ProcessRow
+
+_ALLOCATIONS_LISTED = 200  # allocations to look at, the largest first
+_LITTLE_L1_BYTES = 1 << 20  # of L1 on a chip: any operation takes more
+_LITTLE_L1_RATIO = 100
+_SMALL_ALLOCATION_BYTES = 1 << 20  # an allocation
 
 
-def _tracked(context: DoctorContext) -> list[Json] | None:
+def _tracked(context: DoctorContext) -> list[ProcessRow] | None:
     """The processes that report; None if no server can be asked."""
     if context.snapshot is None:
         return None
@@ -28,12 +32,12 @@ def _nobody(context: DoctorContext, route: str) -> Message:
     return unknown(route, "no server to ask" if context.server is None else "the server did not answer in time")
 
 
-def _name(process: Json) -> str:
+def _name(process: ProcessRow) -> str:
     return f"pid {process['pid'] or '?'} ({process['name'] or '?'})"
 
 
 def silent_clients(context: DoctorContext) -> Iterator[Message]:
-    """Who is connected and has not reported anything?"""
+    """Which processes are connected and have not reported anything?"""
     tracked = _tracked(context)
     if tracked is None or context.server is None or context.server.health is None:
         yield _nobody(context, "/processes")
@@ -58,7 +62,7 @@ def silent_clients(context: DoctorContext) -> Iterator[Message]:
 
 
 def agent_trouble(context: DoctorContext) -> Iterator[Message]:
-    """What do the sources themselves say that they cannot see?"""
+    """Which kinds of memory do sources report that they cannot see?"""
     tracked = _tracked(context)
     if tracked is None:
         yield _nobody(context, "/processes")
@@ -109,7 +113,7 @@ def losses(context: DoctorContext) -> Iterator[Message]:
         yield ok("/snapshot", "no event was dropped or refused")
 
 
-def _share(chip: Json) -> float:
+def _share(chip: ChipRow) -> float:
     share: float | None = chip["memory"]["completeness"]
     return 1.0 if share is None else share
 
@@ -127,7 +131,7 @@ def per_core_only(context: DoctorContext) -> Iterator[Message]:
         if process["allocations"]
         and process["pid"] is not None
         and any(source["name"] == "legacy" for source in process["sources"])
-        if _single_cores(context.ask(f"/allocations?pid={process['pid']}&limit={_LISTED}"))
+        if _single_cores(context.ask(f"/allocations?pid={process['pid']}&limit={_ALLOCATIONS_LISTED}"))
     ]
     for process in bare:
         yield warning(
@@ -140,22 +144,22 @@ def per_core_only(context: DoctorContext) -> Iterator[Message]:
         yield ok("/allocations", "nobody reports single cores only")
 
 
-def _single_cores(listed: Json | None) -> bool:
+def _single_cores(listed: Allocations | None) -> bool:
     """Are the largest allocations all writes to one core?"""
-    return bool(listed and listed["allocations"]) and all(
-        allocation["core"] is not None for allocation in (listed or {})["allocations"]
-    )
+    rows = listed["allocations"] if listed is not None else []
+    return bool(rows) and all(row["core"] is not None for row in rows)
 
 
 def amounts(context: DoctorContext) -> Iterator[Message]:
-    """If L1 shows KBs: is that all the workload ever took?"""
+    """If L1 shows only kilobytes: did the workload ever take more?"""
     if context.snapshot is None:
         yield _nobody(context, "/snapshot")
         return
     chips = context.snapshot["chips"]
     lean = [chip for chip in chips if _in_dram(chip["memory"])]
     if lean:
-        dram, l1 = sum(chip["memory"]["dram"]["used"] for chip in lean), max(c["memory"]["l1"]["peak"] for c in lean)
+        dram = sum(chip["memory"]["dram"]["used"] or 0 for chip in lean)
+        l1 = max(chip["memory"]["l1"]["peak"] or 0 for chip in lean)
         where, each = some([name_of(chip) for chip in lean]), " of any" if len(lean) > 1 else ""
         yield warning(
             "/snapshot", f"{where}: {human(dram)} in DRAM, and L1{each} never had more than {human(l1)}",
@@ -165,16 +169,16 @@ def amounts(context: DoctorContext) -> Iterator[Message]:
         yield ok("/snapshot", _in_sum(chips, _tracked(context) or []))
 
 
-def _in_dram(memory: Json) -> bool:
+def _in_dram(memory: MemoryRow) -> bool:
     dram, l1 = memory["dram"]["used"], memory["l1"]["peak"]
-    return dram is not None and l1 is not None and l1 < _LITTLE and dram >= _TIMES * _LITTLE
+    return dram is not None and l1 is not None and l1 < _LITTLE_L1_BYTES and dram >= _LITTLE_L1_RATIO * _LITTLE_L1_BYTES
 
 
-def _in_sum(chips: list[Json], processes: list[Json]) -> str:
-    """The log shows single events, which are small even if the sum is not."""
+def _in_sum(chips: list[ChipRow], processes: list[ProcessRow]) -> str:
+    """The sizes in the log are those of single events, which are small even if the sum is not."""
     allocations = sum(process["allocations"] or 0 for process in processes)
     used = sum((chip["memory"][pool]["used"] or 0) for chip in chips for pool in ("dram", "l1"))
-    if allocations and used / allocations < _SMALL <= used:
+    if allocations and used / allocations < _SMALL_ALLOCATION_BYTES <= used:
         each = human(used // allocations)
         return (
             f"{allocations} allocations of {each} on average, {human(used)} together: the server's log shows each by "

@@ -41,8 +41,8 @@ def ttnn(context: DoctorContext) -> Iterator[Message]:
 def library_of(folder: str, env: Mapping[str, str]) -> str | None:
     """In a wheel below the package, in a source tree in its build folder."""
     trees = [folder, env.get("TT_METAL_HOME") or folder, os.path.dirname(os.path.dirname(folder))]
-    places = [os.path.join(tree, "build/lib/libtt_metal.so") for tree in trees]
-    return next((place for place in places if os.path.isfile(place)), None)
+    candidates = [os.path.join(tree, "build/lib/libtt_metal.so") for tree in trees]
+    return next((candidate for candidate in candidates if os.path.isfile(candidate)), None)
 
 
 def find(path: str, env: Mapping[str, str]) -> str:
@@ -52,11 +52,11 @@ def find(path: str, env: Mapping[str, str]) -> str:
     """
     if os.path.isdir(path):
         folders = [path, os.path.join(path, "ttnn")]
-        places = [*(os.path.join(folder, "build/lib/libtt_metal.so") for folder in folders)]
-        places.append(os.path.join(path, "libtt_metal.so"))
-        found = next((place for place in places if os.path.isfile(place)), None)
+        candidates = [*(os.path.join(folder, "build/lib/libtt_metal.so") for folder in folders)]
+        candidates.append(os.path.join(path, "libtt_metal.so"))
+        found = next((candidate for candidate in candidates if os.path.isfile(candidate)), None)
         if found is None:
-            raise OSError(f"{path} is no folder of ttnn: there is no {places[0]}")
+            raise OSError(f"{path} is no folder of ttnn: there is no {candidates[0]}")
         return found
     if ".so" in os.path.basename(path) and os.path.isfile(path):
         return path

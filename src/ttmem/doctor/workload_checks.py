@@ -20,7 +20,7 @@ _RUN = "start it with `ttmem run -- COMMAND`, or with the variables of `ttmem en
 
 
 def _hidden(context: DoctorContext) -> Iterator[Message]:
-    """What could not be looked into, once for all checks of processes."""
+    """Processes that could not be inspected, reported once for all checks."""
     stuck = [user.label for user in context.users if user.hangs]
     if stuck:
         yield unknown(
@@ -36,7 +36,7 @@ def _hidden(context: DoctorContext) -> Iterator[Message]:
 
 
 def untracked(context: DoctorContext) -> Iterator[Message]:
-    """Who uses a device and does not report?"""
+    """Which processes use a device and do not report?"""
     looked = "/proc/*/maps of who uses a device"
     yield from _hidden(context)
     silent = [user for user in context.users if user.agent is not None and user.pid not in context.reporting]
@@ -55,9 +55,9 @@ def untracked(context: DoctorContext) -> Iterator[Message]:
             if loaded
             else "",
         ]
-        told = "; ".join(part for part in parts if part)
-        if told or not any(_hidden(context)):
-            yield ok(looked, told or "no process uses a device")
+        text = "; ".join(part for part in parts if part)
+        if text or not any(_hidden(context)):
+            yield ok(looked, text or "no process uses a device")
 
 
 def _mute(user: User) -> str:

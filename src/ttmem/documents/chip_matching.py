@@ -17,9 +17,9 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
 
-    Json = dict[str, Any]
+    from ttmem.model.machine_rows import DriverChip
+
     Join = tuple[str, str]  # place, how it was found
     Card = tuple[str | None, str | None]  # asic id and serial number
     Memory = tuple[str, str, Card]  # a join, and the card that was there then
@@ -30,20 +30,23 @@ _ONE_CHIP = ("n150", "p100", "p150")  # boards with one chip; and with one on PC
 _ONE_ON_PCIE = (*_ONE_CHIP, "n300")
 
 
-def place_of(chip: Json) -> str:
+def place_of(chip: DriverChip) -> str:
     """The name of a chip that was seen: a remote one, which the driver does not list, is nowhere but in itself."""
-    name: str = chip["pci"] or (chip["unique_id"] if chip["kmd"] is None else f"kmd:{chip['kmd']}")
-    return name
+    return chip["pci"] or (chip.get("unique_id") if chip["kmd"] is None else None) or f"kmd:{chip['kmd']}"
 
 
-def remember(before: dict[str, Memory], found: Mapping[str, Join], chips: list[Json]) -> None:
+def remember(before: dict[str, Memory], found: Mapping[str, Join], chips: list[DriverChip]) -> None:
     """What was found, for a look at which those who showed it are gone."""
     cards = {place_of(chip): _card(chip) for chip in chips}
     before.update({chip_id: (place, how, cards[place]) for chip_id, (place, how) in found.items()})
 
 
 def find(
-    chip_ids: Iterable[str], chips: list[Json], uses: Uses, before: Mapping[str, Memory], traits: Traits | None = None
+    chip_ids: Iterable[str],
+    chips: list[DriverChip],
+    uses: Uses,
+    before: Mapping[str, Memory],
+    traits: Traits | None = None,
 ) -> dict[str, Join]:
     """The place of each unique id, as far as it can be told. ``chips`` are the driver's, in its order.
 
@@ -57,7 +60,7 @@ class _Search:
     """Goes from the strongest evidence to the weakest; what is found stays, and its place is taken."""
 
     def __init__(
-        self, chip_ids: Iterable[str], chips: list[Json], before: Mapping[str, Memory], traits: Traits
+        self, chip_ids: Iterable[str], chips: list[DriverChip], before: Mapping[str, Memory], traits: Traits
     ) -> None:
         self._wanted = dict.fromkeys(chip_ids)
         self._chips = {place_of(chip): chip for chip in chips}
@@ -144,7 +147,7 @@ class _Search:
 class _Ids:
     """The unique ids that the driver's files make up, and whose they are."""
 
-    def __init__(self, chips: Mapping[str, Json]) -> None:
+    def __init__(self, chips: Mapping[str, DriverChip]) -> None:
         self._told: dict[int, list[str]] = {}
         self._exact: dict[int, list[str]] = {}
         self._boards: dict[int, list[str]] = {}
@@ -165,7 +168,7 @@ class _Ids:
         return self._told.get(chip_id) or self._exact.get(chip_id) or self._boards.get(chip_id >> 5) or []
 
 
-def _card(chip: Json) -> Card:
+def _card(chip: DriverChip) -> Card:
     return chip["asic_id"], chip["serial"]
 
 

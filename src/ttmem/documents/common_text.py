@@ -6,11 +6,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _FRAME = re.compile(r"(.*)(:\d+ .*)", re.DOTALL)  # a path may have spaces
 _KEPT_LINES = 65_536
 
 
-def anomaly_line(counts: dict[str, int]) -> str:
+def anomaly_line(counts: Mapping[str, object]) -> str:
     """The anomalies that occurred, in one line."""
     found = [f"{name} {count}" for name, count in counts.items() if count]
     return "Anomalies: " + (", ".join(found) if found else "none")

@@ -8,10 +8,10 @@ happened, and under load for nine times as long as it took to make, with its age
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ttmem.account.allocations import Allocation, Program
 from ttmem.account.entities import Chip
@@ -25,10 +25,12 @@ from ttmem.model.geometry import Geometry
 from ttmem.model.kinds import KERNEL_KINDS
 from ttmem.model.unavailable_cores import outside
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
 Sees = Callable[[int | None], bool]
 
-SCHEMA = "ttmem.cores/1"
+SCHEMA: Final = "ttmem.cores/1"
 _REST = 9  # times as long as a map took to make it may be used again
 _EVERY = 1.0  # seconds from one refresh of the snapshot's numbers to the next, at least
 _WAIT = 0.005  # seconds that a snapshot waits for them
@@ -93,7 +95,7 @@ class Cores:
             self._next = monotonic() + max(_EVERY, _REST * (monotonic() - began))
             self._refresh = None
 
-    def physical(self, chip: Chip) -> Json | None:
+    def physical(self, chip: Chip) -> schema.PhysicalL1 | None:
         """What is known now of a chip, with its age; never more than a look into a table."""
         found = self._numbers.get(chip)
         if found is None:
@@ -111,20 +113,19 @@ class Cores:
 
     # -- the document --------------------------------------------------------------------------------------------
 
-    async def document(self, chip_id: str, core: tuple[int, int] | None, may_see: Sees) -> Json:
+    async def document(self, chip_id: str, core: tuple[int, int] | None, may_see: Sees) -> schema.Cores:
         """The cores of a chip, and one of them in detail; LookupError if there is no such chip or core."""
         chip = next((chip for chip in shown_chips(self._ledger) if chip.id == chip_id), None)
         if chip is None:
             raise LookupError(f"there is no chip {chip_id!r}; /snapshot lists those there are")
         geometry = chip.geometry
         if geometry is None:
-            why = "nobody has said what board this is"
-            return {"schema": SCHEMA, "chip": chip_id, "why": why, "grid": None, "cores": [], "core": None}
+            return _unknown(chip_id, "nobody has said what board this is")
         if core is not None and not (core[0] < geometry.grid_x and core[1] < geometry.grid_y):
             grid = f"{geometry.grid_x} x {geometry.grid_y}"
             raise LookupError(f"there is no core {core[0]},{core[1]}; the grid of chip {chip_id} is {grid}")
         made = await self._map(chip, geometry)
-        return _Json(made.map, may_see).chip(self._age(made), core)
+        return _DocumentBuilder(made.map, may_see).chip(self._age(made), core)
 
     async def _map(self, chip: Chip, geometry: Geometry) -> _BuiltMap:
         """One that is new enough, or that is being made, or a new one."""
@@ -174,15 +175,40 @@ def parse_core(text: str) -> tuple[int, int]:
     return int(x), int(y)
 
 
-class _Json:
-    """A map as data, for one reader."""
+def _unknown(chip_id: str, why: str) -> schema.Cores:
+    """The document of a chip of which not even the grid is known."""
+    return {
+        "schema": SCHEMA,
+        "chip": chip_id,
+        "why": why,
+        "age_s": None,
+        "basis": None,
+        "grid": None,
+        "dispatch": [],
+        "harvested": None,
+        "l1": None,
+        "used": None,
+        "max_core": None,
+        "headroom_min": None,
+        "floor": {"address": None, "owner": None},
+        "overlaps": [],
+        "unplaced": [],
+        "warnings": [],
+        "programs": [],
+        "cores": [],
+        "core": None,
+    }
+
+
+class _DocumentBuilder:
+    """Makes the document from a map, for one reader."""
 
     def __init__(self, found: L1Map, may_see: Sees) -> None:
         self._map = found
         self._may_see = may_see
         self._programs: dict[Program, int] = {}
 
-    def chip(self, age: float, wanted: tuple[int, int] | None) -> Json:
+    def chip(self, age: float, wanted: tuple[int, int] | None) -> schema.Cores:
         found = self._map
         geometry, chip = found.geometry, found.chip
         beside = outside(chip.info.board, geometry)
@@ -219,16 +245,16 @@ class _Json:
             "core": detail,
         }
 
-    def _floor(self) -> Json:
+    def _floor(self) -> schema.FloorRow:
         """Nothing, if there is an L1 buffer of which nobody told where it is: it may be lower than all others."""
         found = self._map
         if not found.known or not found.floor_known:
             return {"address": None, "owner": None}
         return {"address": found.floor, "owner": None if found.holder is None else self._owner(found.holder)}
 
-    def _core(self, core: Core) -> Json:
+    def _core(self, core: Core) -> schema.CoreRow:
         if not self._map.known:
-            return {"x": core.x, "y": core.y, **dict.fromkeys(_OF_A_CORE)}
+            return _unknown_core(core)
         worst = core.worst
         return {
             "x": core.x,
@@ -249,7 +275,7 @@ class _Json:
     def _number(self, program: Program | None) -> int | None:
         return None if program is None else self._programs.setdefault(program, len(self._programs))
 
-    def _detail(self, core: Core) -> Json:
+    def _detail(self, core: Core) -> schema.CoreDetail:
         found = self._map
         listed = [*islice(segments(found, core), _MOST_SEGMENTS)] if found.known else []
         left_out = bool(listed) and listed[-1].end < found.geometry.l1_size
@@ -262,7 +288,7 @@ class _Json:
             "kernels": self._kernels(core),
         }
 
-    def _segment(self, segment: Segment, core: Core) -> Json:
+    def _segment(self, segment: Segment, core: Core) -> schema.SegmentRow:
         banks = self._map.geometry.cores
         return {
             "start": segment.start,
@@ -275,19 +301,19 @@ class _Json:
             "inside": [self._owner(allocation) for allocation in segment.inside],
         }
 
-    def _kernels(self, core: Core) -> list[Json]:
+    def _kernels(self, core: Core) -> list[schema.KernelRow]:
         """Those of the program that ran last here: they lie in the ring, but nobody tells where."""
         if core.program is None:
             return []
         bit = 1 << (core.y * ROW + core.x)
-        here = (
+        here: Iterator[schema.KernelRow] = (
             {"tag": self._owner(part)["tag"], "size": part.size // part.extra.cores.bit_count()}
             for part in core.program.parts.values()
             if part.kind in KERNEL_KINDS and part.extra is not None and part.extra.cores & bit
         )
         return [*islice(here, _MOST_KERNELS)]
 
-    def _program(self, program: Program) -> Json:
+    def _program(self, program: Program) -> schema.CoreProgram:
         process = program.holding.source.process.info
         return {
             "pid": process.pid or None,
@@ -299,7 +325,7 @@ class _Json:
             "ring": program.ring,
         }
 
-    def _owner(self, allocation: Allocation) -> Json:
+    def _owner(self, allocation: Allocation) -> schema.OwnerRow:
         process, extra = allocation.holding.source.process.info, allocation.extra
         program = allocation.holding.programs.get(allocation.program) if allocation.program else None
         sees = self._may_see(process.user_id)
@@ -317,7 +343,20 @@ class _Json:
         }
 
 
-_OF_A_CORE = ("used", "free", "unknown", "largest_free", "overlap", "headroom", "end", "program", "worst")
+def _unknown_core(core: Core) -> schema.CoreRow:
+    return {
+        "x": core.x,
+        "y": core.y,
+        "used": None,
+        "free": None,
+        "unknown": None,
+        "largest_free": None,
+        "overlap": None,
+        "headroom": None,
+        "end": None,
+        "program": None,
+        "worst": None,
+    }
 
 
 def _warnings(found: L1Map) -> list[str]:

@@ -9,14 +9,17 @@ difference that is found so, and again with the same amount some seconds later, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.documents.merge import COMPARED
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import CounterFile
+    from ttmem.model.schema import Snapshot
+
 Where = tuple[int, str]  # pid and chip
 Amounts = dict[str, tuple[int, int]]  # by kind, the bytes tracked and the bytes counted
-_Key = tuple[int, Any, str]  # pid, start and chip
+_Key = tuple[int, int | None, str]  # pid, start and chip
 
 LASTS_SECONDS = 2.0
 _FORGOTTEN_SECONDS = 10.0  # of a process that is never still: what was found before may be over
@@ -51,7 +54,7 @@ class Differences:
         self._began = self._ended = float("-inf")
         self._found: dict[_Key, _Found] = {}
 
-    def take(self, merged: Json, shm: list[Json], began: float, ended: float) -> None:
+    def take(self, merged: Snapshot, shm: list[CounterFile], began: float, ended: float) -> None:
         """One look: the counters were read after ``began``, the account was taken at ``ended``."""
         now = _observe(merged, shm)
         still = began > self._ended  # else this look's counters may be older than the last look's account
@@ -72,22 +75,23 @@ class Differences:
         self._before, self._began, self._ended, self._found = now, began, ended, found
 
 
-def _observe(merged: Json, shm: list[Json]) -> dict[_Key, _Seen]:
+def _observe(merged: Snapshot, shm: list[CounterFile]) -> dict[_Key, _Seen]:
     """Every live process that both know, chip by chip."""
     stamps: dict[int, list[float | None]] = {}
     for file in shm:
         for slot in file["slots"]:
-            if slot["state"] == "live":
+            if slot["state"] == "live" and slot["process"] is not None:
                 stamps.setdefault(slot["process"], []).append(slot["updated"])
     out = {}
     for process in merged["processes"]:
-        if process["state"] == "tracked" and process["pid"] in stamps:
+        pid = process["pid"]
+        if process["state"] == "tracked" and pid is not None and pid in stamps:
             for share in process["chips"]:
-                if share["shm"]:
-                    both = {kind: (share["kinds"].get(kind), share["shm"][kind]) for kind in COMPARED}
-                    amounts = {kind: (mine, theirs) for kind, (mine, theirs) in both.items() if mine is not None}
-                    key = process["pid"], process["start"], share["chip"]
-                    out[key] = _Seen(amounts, tuple(stamps[process["pid"]]))
+                counted = share["shm"]
+                if counted:
+                    both = [(kind, share["kinds"].get(kind), counted[kind]) for kind in COMPARED]
+                    amounts: Amounts = {kind: (mine, theirs) for kind, mine, theirs in both if mine is not None}
+                    out[pid, process["start"], share["chip"]] = _Seen(amounts, tuple(stamps[pid]))
     return out
 
 

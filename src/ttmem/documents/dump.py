@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 from ttmem.account.allocations import Allocation
 from ttmem.documents.common_text import anomaly_line
@@ -13,12 +13,14 @@ from ttmem.model.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
 from ttmem.model.printable import printable_data
 from ttmem.model.uncertain_reasons import counts_text
 
-SCHEMA = "ttmem.dump/1"
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
+SCHEMA: Final = "ttmem.dump/1"
 LARGE = 1 << 20
 LISTED = 10
 _KERNELS_LISTED = 1000
 
-Json = dict[str, Any]
 Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
 
 _NOUNS = {Kind.CB: "circular buffers", Kind.DFB: "dataflow buffers", Kind.SCRATCHPAD: "scratchpads"}
@@ -54,16 +56,27 @@ class DumpBuilder:
             group.allocations.append(item)
 
     def result(
-        self, *, time: str, anomalies: dict[str, int], uncertain: list[Json], may_see: Viewer = lambda user_id: True
-    ) -> Json:
-        devices = []
+        self,
+        *,
+        time: str,
+        anomalies: schema.Anomalies,
+        uncertain: list[schema.UncertainRow],
+        may_see: Viewer = lambda user_id: True,
+    ) -> schema.Dump:
+        devices: list[schema.DumpDevice] = []
         total = 0
         for (number, chip_id), kinds in sorted(self._groups.items()):
             entries = [kinds[kind].json(kind, may_see, self._limit) for kind in KINDS if kind in kinds]
             total += sum(entry["count"] for entry in entries)
             devices.append({"device": number, "chip": chip_id, "kinds": entries})
-        about = {"schema": SCHEMA, "time": time, "total": total, "devices": devices}
-        return {**about, "anomalies": anomalies, "uncertain": uncertain}
+        return {
+            "schema": SCHEMA,
+            "time": time,
+            "total": total,
+            "devices": devices,
+            "anomalies": anomalies,
+            "uncertain": uncertain,
+        }
 
 
 class _Group:
@@ -73,7 +86,7 @@ class _Group:
         self.count = self.bytes = self.large = self.large_bytes = 0
         self.allocations: list[Allocation] = []
 
-    def json(self, kind: Kind, may_see: Viewer, limit: int) -> Json:
+    def json(self, kind: Kind, may_see: Viewer, limit: int) -> schema.DumpKind:
         listed = self.allocations if self.count <= limit or limit > LISTED else []
         return {
             "kind": kind.label,
@@ -106,7 +119,7 @@ def _short(value: float) -> str:
     return f"{value:g}" if value < 1e6 else f"{value:.0f}"
 
 
-def remaining_text(dump: Json) -> str:
+def remaining_text(dump: schema.Dump) -> str:
     """The dump as the proof of concept printed it, with the breakdown, circular buffers and kernels it lacked."""
     dump = printable_data(dump)
     lines = [*_box("REMAINING ALLOCATED BUFFERS"), f"Total tracked allocations: {dump['total']}"]
@@ -136,7 +149,7 @@ def remaining_text(dump: Json) -> str:
     return "\n".join(lines)
 
 
-def _allocation_line(item: Json) -> str:
+def _allocation_line(item: schema.AllocationRow) -> str:
     word = {"cb": "CB", "dfb": "DFB", "scratchpad": "Scratchpad"}.get(item["kind"]) or _KERNEL_TYPES.get(item["kind"])
     if word in _KERNEL_TYPES.values() and item["core"] is None:
         word = f"{word} kernel"
@@ -156,7 +169,7 @@ def _allocation_line(item: Json) -> str:
     return text
 
 
-def kernels_text(dump: Json, now: float) -> str:
+def kernels_text(dump: schema.Dump, now: float) -> str:
     """The detailed kernel list."""
     dump = printable_data(dump)
     lines = _box("DETAILED KERNEL ALLOCATIONS")

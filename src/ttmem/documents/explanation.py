@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ttmem.analyze.failure_types import Failure
 from ttmem.analyze.process_layout import Block, ProgramBuffer
@@ -13,12 +13,13 @@ from ttmem.documents.explanation_text import advice_text, headline, sentences
 from ttmem.model.core_sets import CoreRange, format_ranges, ranges_of
 from ttmem.model.kinds import Kind
 
-SCHEMA = "ttmem.explain/1"
+if TYPE_CHECKING:
+    from ttmem.model import schema
 
-Json = dict[str, Any]
+SCHEMA: Final = "ttmem.explain/1"
 
 
-def document(file: str, failures: int, explained: Iterable[tuple[str, int, Verdict]]) -> Json:
+def document(file: str, failures: int, explained: Iterable[tuple[str, int, Verdict]]) -> schema.Explanation:
     """Explanations of failures in a file: where each was found, how often, and its verdict.
 
     ``failures`` is the number of different failures, explained here or not.
@@ -31,7 +32,7 @@ def document(file: str, failures: int, explained: Iterable[tuple[str, int, Verdi
     }
 
 
-def verdict(found: Verdict) -> Json:
+def verdict(found: Verdict) -> schema.VerdictRow:
     """One verdict; what is not known is null."""
     return {
         "headline": headline(found),
@@ -55,10 +56,10 @@ def verdict(found: Verdict) -> Json:
     }
 
 
-def failure(found: Failure) -> Json:
+def failure(found: Failure) -> schema.FailureRow:
     """Every number of a message, by name."""
     fields = {name: _plain(value) for name, value in found._asdict().items()}
-    return {"type": type(found).__name__, **fields}
+    return cast("schema.FailureRow", {"type": type(found).__name__, **fields})
 
 
 def _plain(value: Any) -> Any:
@@ -69,18 +70,38 @@ def _plain(value: Any) -> Any:
     return [list(one) for one in value] if isinstance(value, tuple) else value
 
 
-def _block(block: Block) -> Json:
-    return {**block._asdict(), "kind": block.kind.label, "cause": block.cause.name.lower()}
-
-
-def _piece(piece: ProgramBuffer) -> Json:
-    return {**piece._asdict(), "kind": piece.kind.label, "cores": format_ranges(ranges_of(piece.cores))}
-
-
-def _advice(advice: Advice, found: Verdict) -> Json:
+def _block(block: Block) -> schema.BlockRow:
     return {
-        **advice._asdict(),
+        "kind": block.kind.label,
+        "address": block.address,
+        "size": block.size,
+        "per_bank": block.per_bank,
+        "allocator": block.allocator,
+        "tag": block.tag,
+        "shape": block.shape,
+        "line": block.line,
+        "cause": block.cause.name.lower(),
+    }
+
+
+def _piece(piece: ProgramBuffer) -> schema.ProgramPart:
+    return {
+        "kind": piece.kind.label,
+        "start": piece.start,
+        "end": piece.end,
+        "cores": format_ranges(ranges_of(piece.cores)),
+        "tag": piece.tag,
+    }
+
+
+def _advice(advice: Advice, found: Verdict) -> schema.AdviceRow:
+    return {
+        "what": advice.what,
+        "value": advice.value,
+        "gives": advice.gives,
+        "basis": advice.basis,
         "blocks": [_block(block) for block in advice.blocks],
         "addresses": list(advice.addresses),
+        "note": advice.note,
         "text": advice_text(advice, found),
     }

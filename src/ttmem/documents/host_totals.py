@@ -12,16 +12,28 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Literal
 
-    Json = dict[str, Any]
+    from ttmem.model.schema import (
+        BoardSum,
+        ChipRow,
+        DramSum,
+        HostSum,
+        JobPoolSum,
+        JobSum,
+        L1Sum,
+        MainPool,
+        ProcessRow,
+        Sums,
+    )
+
+    Amount = Literal["used", "reserved", "capacity", "at_once"]
 
 ALIVE = ("tracked", "untracked")
 STATES = (*ALIVE, "stale", "exited")
-_OF_CHIPS = {"dram": ("used", "reserved", "capacity"), "l1": ("used", "at_once", "reserved", "capacity")}
 
 
-def sums(chips: list[Json], processes: list[Json]) -> Json:
+def sums(chips: list[ChipRow], processes: list[ProcessRow]) -> Sums:
     """Of everything, and of its parts.
 
     >>> empty = sums([], [])
@@ -32,7 +44,7 @@ def sums(chips: list[Json], processes: list[Json]) -> Json:
     return {"host": _of_chips(chips, users), "boards": _boards(chips, users), "jobs": _jobs(chips, processes, users)}
 
 
-def _users(processes: list[Json]) -> dict[str, set[int]]:
+def _users(processes: list[ProcessRow]) -> dict[str, set[int]]:
     """By chip, the places in the list of those alive that have something of it, or have it open."""
     users: dict[str, set[int]] = {}
     for number, process in enumerate(processes):
@@ -44,32 +56,69 @@ def _users(processes: list[Json]) -> dict[str, set[int]]:
     return users
 
 
-def _of_chips(chips: list[Json], users: dict[str, set[int]]) -> Json:
-    out: Json = {
+def _of_chips(chips: list[ChipRow], users: dict[str, set[int]]) -> HostSum:
+    return {
         "chips": [chip["chip"] for chip in chips],
         "idle": sum(chip["held"] is False for chip in chips),
         "processes": len(set().union(*(users.get(chip["chip"], ()) for chip in chips))),
+        "dram": _of_dram(chips),
+        "l1": _of_l1(chips),
     }
-    for pool, names in _OF_CHIPS.items():
-        out[pool] = {}
-        for name in names:
-            known = [chip["memory"][pool][name] for chip in chips if chip["memory"][pool][name] is not None]
-            out[pool][name] = sum(known) if known else None
-            out[pool][f"{name}_on"] = sum(is_known(chip, pool, name) for chip in chips)
-    return out
 
 
-def is_known(chip: Json, pool: str, name: str) -> bool:
+def _of_dram(chips: list[ChipRow]) -> DramSum:
+    used, used_on = _sum(chips, "dram", "used")
+    reserved, reserved_on = _sum(chips, "dram", "reserved")
+    capacity, capacity_on = _sum(chips, "dram", "capacity")
+    return {
+        "used": used,
+        "used_on": used_on,
+        "reserved": reserved,
+        "reserved_on": reserved_on,
+        "capacity": capacity,
+        "capacity_on": capacity_on,
+    }
+
+
+def _of_l1(chips: list[ChipRow]) -> L1Sum:
+    used, used_on = _sum(chips, "l1", "used")
+    at_once, at_once_on = _sum(chips, "l1", "at_once")
+    reserved, reserved_on = _sum(chips, "l1", "reserved")
+    capacity, capacity_on = _sum(chips, "l1", "capacity")
+    return {
+        "used": used,
+        "used_on": used_on,
+        "at_once": at_once,
+        "at_once_on": at_once_on,
+        "reserved": reserved,
+        "reserved_on": reserved_on,
+        "capacity": capacity,
+        "capacity_on": capacity_on,
+    }
+
+
+def _sum(chips: list[ChipRow], pool: MainPool, name: Amount) -> tuple[int | None, int]:
+    """The sum, None if nothing is known; and on how many chips all of it is known."""
+    found = [(chip, size) for chip in chips if (size := _amount(chip, pool, name)) is not None]
+    return sum(size for _, size in found) if found else None, sum(is_known(chip, pool, name) for chip, _ in found)
+
+
+def _amount(chip: ChipRow, pool: MainPool, name: Amount) -> int | None:
+    if name == "at_once":
+        return chip["memory"]["l1"]["at_once"]
+    return chip["memory"][pool][name]
+
+
+def is_known(chip: ChipRow, pool: MainPool, name: Amount) -> bool:
     """All of it; not where somebody uses the chip of whom nothing is known."""
-    memory = chip["memory"]
-    if memory[pool][name] is None:
+    if _amount(chip, pool, name) is None:
         return False
-    return name == "capacity" or not any(pool in one["missing"] for one in memory["unseen"])
+    return name == "capacity" or not any(pool in one["missing"] for one in chip["memory"]["unseen"])
 
 
-def _boards(chips: list[Json], users: dict[str, set[int]]) -> list[Json]:
+def _boards(chips: list[ChipRow], users: dict[str, set[int]]) -> list[BoardSum]:
     """Chips that show the same serial number. Which board the others are on is not known: they come last, as None."""
-    found: dict[str | None, list[Json]] = {}
+    found: dict[str | None, list[ChipRow]] = {}
     for chip in chips:
         found.setdefault(chip["serial"], []).append(chip)
     found = {**{serial: some for serial, some in found.items() if serial is not None}, None: found.get(None, [])}
@@ -78,31 +127,30 @@ def _boards(chips: list[Json], users: dict[str, set[int]]) -> list[Json]:
     ]
 
 
-def _same(chips: list[Json]) -> str | None:
+def _same(chips: list[ChipRow]) -> str | None:
     """The type of board, if that is one."""
     kinds = {chip["board"] for chip in chips}
-    kind: str | None = kinds.pop() if len(kinds) == 1 else None
-    return kind
+    return kinds.pop() if len(kinds) == 1 else None
 
 
-def _jobs(chips: list[Json], processes: list[Json], users: dict[str, set[int]]) -> list[Json]:
+def _jobs(chips: list[ChipRow], processes: list[ProcessRow], users: dict[str, set[int]]) -> list[JobSum]:
     """Processes that belong together. Those of which it is not known with whom come last, as None."""
     jobs = [_job_of(process) for process in processes]
-    found: dict[str | None, list[Json]] = {}
+    found: dict[str | None, list[ProcessRow]] = {}
     names: dict[str | None, str | None] = {None: None}
     for (job, name), process in zip(jobs, processes):
         found.setdefault(job, []).append(process)
         names[job] = names.get(job) or name  # the leader of a session may have gone since others were looked at
-    alone: dict[str | None, list[Json]] = {}
+    alone: dict[str | None, list[ChipRow]] = {}
     for chip in chips:
         there = {jobs[number][0] for number in users.get(chip["chip"], ())}
         if len(there) == 1:
             alone.setdefault(there.pop(), []).append(chip)
     ordered = sorted(found, key=lambda job: job is None)
-    return [{"id": job, "name": names[job], **_of_processes(found[job], alone.get(job, []))} for job in ordered]
+    return [_of_job(job, names[job], found[job], alone.get(job, [])) for job in ordered]
 
 
-def _job_of(process: Json) -> tuple[str | None, str | None]:
+def _job_of(process: ProcessRow) -> tuple[str | None, str | None]:
     """(id, name): its container, else what it was started as. One that cannot be seen may belong to anybody."""
     if process["pid"] is None:
         return None, None
@@ -111,30 +159,42 @@ def _job_of(process: Json) -> tuple[str | None, str | None]:
     return (process["job"]["id"], process["job"]["name"]) if process["job"] else (None, None)
 
 
-def _of_processes(processes: list[Json], alone: list[Json]) -> Json:
+def _of_job(job: str | None, name: str | None, processes: list[ProcessRow], alone: list[ChipRow]) -> JobSum:
     """``alone`` are the chips that nobody else uses: what the allocators took there, they took for these processes."""
     alive = [process for process in processes if process["state"] in ALIVE]
-    shares = [share for process in alive for share in process["chips"]]
-    states = [process["state"] for process in processes]
+    used = [share["chip"] for process in alive for share in process["chips"]]
     holds = [chip_id for process in alive for chip_id in process["holds"]]
-    out: Json = {
-        "chips": list(dict.fromkeys([*[share["chip"] for share in shares], *holds])),
+    chips = list(dict.fromkeys([*used, *holds]))
+    states = [process["state"] for process in processes]
+    return {
+        "id": job,
+        "name": name,
+        "chips": chips,
         "processes": len(alive),
-        "states": {state: states.count(state) for state in STATES},
+        "states": {
+            "tracked": states.count("tracked"),
+            "untracked": states.count("untracked"),
+            "stale": states.count("stale"),
+            "exited": states.count("exited"),
+        },
+        "dram": _of_job_pool("dram", len(chips), alive, alone),
+        "l1": _of_job_pool("l1", len(chips), alive, alone),
     }
-    for pool in _OF_CHIPS:
-        used = [share[pool] for share in shares if share[pool] is not None]
-        taken = [chip["memory"][pool]["reserved"] for chip in alone if is_known(chip, pool, "reserved")]
-        out[pool] = {
-            "used": sum(used) if used else None,
-            "used_on": len(out["chips"]) - len(_silent(alive, pool)),
-            "reserved": sum(taken) if taken else None,
-            "reserved_on": len(taken),
-        }
-    return out
 
 
-def _silent(processes: list[Json], pool: str) -> set[str]:
+def _of_job_pool(pool: MainPool, chips: int, alive: list[ProcessRow], alone: list[ChipRow]) -> JobPoolSum:
+    used = [size for process in alive for share in process["chips"] if (size := share[pool]) is not None]
+    known = [chip for chip in alone if is_known(chip, pool, "reserved")]
+    taken = [size for chip in known if (size := chip["memory"][pool]["reserved"]) is not None]
+    return {
+        "used": sum(used) if used else None,
+        "used_on": chips - len(_silent(alive, pool)),
+        "reserved": sum(taken) if taken else None,
+        "reserved_on": len(taken),
+    }
+
+
+def _silent(processes: list[ProcessRow], pool: MainPool) -> set[str]:
     """The chips that one of them has something of, or has open, and of which it is not known how much."""
     found: set[str] = set()
     for process in processes:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Union
+from typing import TYPE_CHECKING, Final, Union
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Chip, Process
@@ -19,15 +19,16 @@ from ttmem.model.printable import printable_data
 from ttmem.model.uncertain_reasons import counts_text, meanings_text
 from ttmem.model.units import human
 
-SCHEMA = "ttmem.leaks/1"
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
+SCHEMA: Final = "ttmem.leaks/1"
 OLDER = 60  # seconds; what is younger is likely still in use
 LISTED = 1000
 _MAX_GROUPS = 10_000
 _LARGEST_OF_DEAD = 5
 _SHOWN, _DEAD_SHOWN = 20, 5
-_LOSSES = ("dropped", "unknown_free")
 
-Json = dict[str, Any]
 Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
 
 
@@ -64,7 +65,7 @@ class _Sum:
         middle = self.ages / self.count - self.youngest
         return self.count >= 3 and reach > max(watched, self.oldest) / 2 and reach < 4 * middle < 3 * reach
 
-    def json(self) -> Json:
+    def json(self) -> schema.HeldRow:
         return {
             "count": self.count,
             "bytes": self.bytes,
@@ -97,7 +98,7 @@ class LeakFinder:
         self._leaks: dict[_Site, _Sum] = {}
         self._young = _Sum()
         self._causes = [_Sum() for _ in Cause]
-        self._dead: list[Json] = []
+        self._dead: list[schema.DeadProcessRow] = []
 
     def add(self, item: Allocation) -> None:
         holding = item.holding
@@ -154,13 +155,16 @@ class LeakFinder:
             found = self._leaks.setdefault(site, _Sum())
         return found
 
-    def result(self, ledger: Ledger, *, time: str, since: str, tracked: float) -> Json:
+    def result(self, ledger: Ledger, *, time: str, since: str, tracked: float) -> schema.Leaks:
         """The findings. ``tracked`` is for how many seconds the server has been listening, ``since`` from when."""
         groups = sorted(self._leaks.items(), key=lambda item: (-item[1].bytes, -item[1].oldest))
         rest = [found for _, found in groups[LISTED:]]
         living = [p for p in ledger.processes.values() if not self._pids or p.info.pid in self._pids]
         uncertain = added(p for p in living if self._chip is None or self._chip in p.shares)
-        losses = {name: sum(p.anomalies[name] for p in living) for name in _LOSSES}
+        losses: schema.Losses = {
+            "dropped": sum(p.anomalies["dropped"] for p in living),
+            "unknown_free": sum(p.anomalies["unknown_free"] for p in living),
+        }
         cached, likely = self._causes[Cause.PROGRAM_CACHE], self._causes[Cause.LIKELY_PROGRAM_CACHE]
         return {
             "schema": SCHEMA,
@@ -190,7 +194,7 @@ class LeakFinder:
             "dead_process": self._dead,
         }
 
-    def _group(self, site: _Site, found: _Sum) -> Json:
+    def _group(self, site: _Site, found: _Sum) -> schema.LeakRow:
         process, chip, kind, what = site
         return {
             "pid": process.info.pid or None,
@@ -204,7 +208,12 @@ class LeakFinder:
         }
 
     def _doubts(
-        self, ledger: Ledger, living: list[Process], losses: dict[str, int], uncertain: list[Json], tracked: float
+        self,
+        ledger: Ledger,
+        living: list[Process],
+        losses: schema.Losses,
+        uncertain: list[schema.UncertainRow],
+        tracked: float,
     ) -> list[str]:
         """Why the verdict may be wrong, a sentence each."""
         doubts = []
@@ -243,7 +252,7 @@ def age_text(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 172800 else f"{seconds / 86400:.1f} d"
 
 
-def leaks_text(data: Json) -> str:
+def leaks_text(data: schema.Leaks) -> str:
     """The findings for people; the last line is the verdict."""
     data = printable_data(data)
     verdict = data["verdict"]
@@ -276,23 +285,23 @@ def leaks_text(data: Json) -> str:
     return "\n".join(lines)
 
 
-def _amount(found: Json, noun: str = "allocation") -> str:
+def _amount(found: schema.CountAndBytes, noun: str = "allocation") -> str:
     if not found["count"]:
         return "nothing"
     return f"{human(found['bytes'])} in {found['count']:,} {noun}{'s' * (found['count'] != 1)}"
 
 
-def _cause(name: str, found: Json, advice: str) -> str:
-    if not found["count"]:
+def _cause(name: str, found: schema.HeldRow, advice: str) -> str:
+    if found["oldest_s"] is None:
         return f"{name}: nothing"
     return f"{name}: {_amount(found)}, oldest {age_text(found['oldest_s'])}; {advice}"
 
 
-def _who(one: Json) -> str:
+def _who(one: schema.LeakRow | schema.DeadProcessRow) -> str:
     return f"{one['pid'] or 'an unseen process'}{' ' + one['name'] if one['name'] else ''}"
 
 
-def _leaks(data: Json) -> list[str]:
+def _leaks(data: schema.Leaks) -> list[str]:
     amount, older = _amount(data["verdict"], "buffer"), age_text(data["older_s"])
     lines = [
         f"leak: {amount}, held for {older} or longer by living processes",
@@ -300,19 +309,22 @@ def _leaks(data: Json) -> list[str]:
     ]
     for group in data["leaks"][:_SHOWN]:
         what = group["tag"] or ("of other sizes" if group["size"] is None else f"{human(group['size'])} each")
-        ages = f"{age_text(group['oldest_s']):>8} {age_text(group['youngest_s']):>8}"
+        ages = f"{age_text(group['oldest_s'] or 0.0):>8} {age_text(group['youngest_s'] or 0.0):>8}"
         lines.append(
             f"  {human(group['bytes']):>10} {group['count']:>9,} {ages}  {group['kind']:<5} {_who(group):<20} "
             f"{group['chip']}, {what}{', grows' * group['grows']}"
         )
     more, left_out = data["leaks"][_SHOWN:], data["left_out"]
     if more:
-        rest = {key: sum(g[key] for g in more) + left_out[key] for key in ("count", "bytes")}
+        rest: schema.CountAndBytes = {
+            "count": sum(group["count"] for group in more) + left_out["count"],
+            "bytes": sum(group["bytes"] for group in more) + left_out["bytes"],
+        }
         lines.append(f"  and {len(more) + left_out['groups']:,} more groups, {_amount(rest, 'buffer')}")
     return lines
 
 
-def _dead(dead: list[Json]) -> list[str]:
+def _dead(dead: list[schema.DeadProcessRow]) -> list[str]:
     if not dead:
         return ["dead processes: none held anything when it died"]
     lines = [

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Json = dict[str, Any]
+    from ttmem.model.machine_rows import MachineLook
+    from ttmem.model.schema import Snapshot
 
 
 class LocalSnapshot:
@@ -25,7 +26,7 @@ class LocalSnapshot:
         self._machine: Any = None
         self._joins: dict[str, Any] = {}
 
-    def snapshot(self, account: Json, also: Callable[[Json], Json] | None = None) -> Json:
+    def snapshot(self, account: Snapshot, also: Callable[[MachineLook], MachineLook] | None = None) -> Snapshot:
         """The machine now, merged with an account; ``also`` adds what another source shows of the machine."""
         from ttmem.documents.merge import merge
         from ttmem.sources.machine import Machine
@@ -39,7 +40,7 @@ class LocalSnapshot:
             self._machine.close()
 
 
-def no_account(state: str, why: str) -> Json:
+def no_account(state: str, why: str) -> Snapshot:
     """The snapshot of an account that nobody keeps: ``state`` and ``why`` say why there is no server."""
     from ttmem.documents import unknown_rows as blank
 

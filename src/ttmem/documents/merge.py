@@ -16,29 +16,41 @@ from ttmem.documents.host_totals import sums
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+    from typing import Literal
 
-    Json = dict[str, Any]
+    from ttmem.model.machine_rows import CounterFile, CounterSlot, DriverChip, HolderRow, MachineLook
+    from ttmem.model.schema import (
+        ChipRow,
+        ChipShare,
+        CountedBytes,
+        CountedKind,
+        DramRow,
+        L1Row,
+        MainPool,
+        MemoryRow,
+        ProcessRow,
+        Snapshot,
+        UnseenRow,
+    )
 
-COUNTED = ("dram", "l1", "l1_small", "trace", "cb")  # the kinds that tt-metal's counters know
+# The kinds that tt-metal's counters know.
+COUNTED: tuple[CountedKind, ...] = ("dram", "l1", "l1_small", "trace", "cb")
 # Those that the account and the counters must agree on. Not circular buffers: the account holds what each program asked
 # for, the counters the space they share.
 COMPARED = COUNTED[:4]
 _UNCOUNTED = [kind for kind in blank.KINDS if kind not in COUNTED]
-_POOL = {"dram": "dram", "trace": "dram", "l1": "l1", "l1_small": "l1", "cb": "l1"}
-_FACTS = ("serial", "asic_id", "firmware", "pcie", "telemetry")
+_POOL: dict[CountedKind, MainPool] = {"dram": "dram", "trace": "dram", "l1": "l1", "l1_small": "l1", "cb": "l1"}
 _ALIVE = ("tracked", "untracked")
-_SHM = ("state", "why", "version", "live", "stale", "totals", "updated")
 
 
 def merge(
-    snapshot: Json,
-    machine: Json,
+    snapshot: Snapshot,
+    machine: MachineLook,
     *,
     before: dict[str, joins.Memory] | None = None,
     differing: Mapping[tuple[int, str], dict[str, tuple[int, int]]] | None = None,
     may_see: Callable[[int | None], bool] = lambda user_id: True,
-) -> Json:
+) -> Snapshot:
     """The snapshot of both.
 
     ``before`` remembers which unique id belongs to which PCI address, and is added to. ``differing`` are the lasting
@@ -58,13 +70,14 @@ def merge(
         row["memory"]["unseen"] += unseen.get(row["chip"], ())
         row["held"] = row["chip"] in held or (False if all_seen and row["kmd"] is not None else None)
     rows.sort(key=lambda row: (row["kmd"] is None, row["kmd"] or 0, len(row["chip"]), row["chip"]))
-    merged = {
+    process_rows = processes.rows()
+    merged: Snapshot = {
         **snapshot,
         "sources": [*snapshot["sources"], *machine["sources"]],
         "driver": machine["driver"],
         "chips": rows,
-        "processes": processes.rows,
-        "sums": sums(rows, processes.rows),
+        "processes": process_rows,
+        "sums": sums(rows, process_rows),
     }
     merged["notes"] = [*snapshot["notes"], *notes.of(merged, machine, [file for file, _ in files], differing or {})]
     return merged
@@ -73,31 +86,31 @@ def merge(
 # -- chips ---------------------------------------------------------------------------------------------------------
 
 
-def joined(snapshot: Json, machine: Json, before: Mapping[str, joins.Memory]) -> dict[str, joins.Join]:
+def joined(snapshot: Snapshot, machine: MachineLook, before: Mapping[str, joins.Memory]) -> dict[str, joins.Join]:
     """Where the chips with a unique id are."""
     places = {chip["kmd"]: place_of(chip) for chip in machine["chips"]}
     uses: dict[int, tuple[dict[str, int | None], set[str]]] = {}
-    starts = {}
-    for process in machine["processes"]:
+    starts: dict[int, int | None] = {}
+    for holder in machine["processes"]:
         # Who is just opening its chips, or closing them, holds some that it does not use, or no longer all it uses.
-        if process.get("settled", True):
-            uses[process["pid"]] = {}, {places[kmd] for kmd in process["holds"] if kmd in places}
-            starts[process["pid"]] = process["start"]
+        if holder.get("settled", True):
+            uses[holder["pid"]] = {}, {places[kmd] for kmd in holder["holds"] if kmd in places}
+            starts[holder["pid"]] = holder["start"]
     for process in snapshot["processes"]:
         pid = process["pid"]
-        if process["state"] == "tracked" and pid in uses and _same(process["start"], starts[pid]):
+        if process["state"] == "tracked" and pid is not None and pid in uses and _same(process["start"], starts[pid]):
             for share in process["chips"]:
                 uses[pid][0][share["chip"]] = share["metal_id"]
     files = [file for file in machine["shm"] if not _nameless(file)]
     for file in files:
         users = [slot["process"] for slot in file["slots"] if slot["state"] == "live"]
-        held = [uses[pid][1] if pid in uses else None for pid in users]
+        held = [uses[user][1] if user is not None and user in uses else None for user in users]
         # It is that of the last process to attach; but those who hold the same chips number them alike.
         alike = len(users) == 1 or (None not in held and all(one == held[0] for one in held))
         number = file["metal_id"] if alike else None
-        for pid in users:
-            if pid in uses:
-                uses[pid][0].setdefault(file["chip"], number)
+        for user in users:
+            if user is not None and user in uses:
+                uses[user][0].setdefault(file["chip"], number)
     known = {chip["chip"]: chip for chip in snapshot["chips"] if chip["unique_id"] is not None}
     local = [
         chip_id
@@ -113,63 +126,97 @@ def _same(start: int | None, other: int | None) -> bool:
     return None in (start, other) or start == other
 
 
-def _nameless(file: Json) -> bool:
+def _nameless(file: CounterFile) -> bool:
     """Is the name of the file only a device number, because tt-metal knew no unique id?"""
-    return bool(file["chip"] == str(file["metal_id"]))
+    return file["chip"] == str(file["metal_id"])
 
 
-def _chips(snapshot: Json, machine: Json, found: dict[str, joins.Join]) -> tuple[list[Json], dict[str, Json]]:
+def _chips(
+    snapshot: Snapshot, machine: MachineLook, found: dict[str, joins.Join]
+) -> tuple[list[ChipRow], dict[str, ChipRow]]:
     """A row for every chip, and the rows by place."""
     seen = {place_of(chip): chip for chip in machine["chips"]}
     by_kmd = {chip["kmd"]: place for place, chip in seen.items() if chip["kmd"] is not None}
     used = {share["chip"] for process in snapshot["processes"] for share in process["chips"]}
     joined = {found[chip["chip"]][0] for chip in snapshot["chips"] if chip["chip"] in found}
-    rows: list[Json] = []
-    by_place: dict[str, Json] = {}
+    rows: list[ChipRow] = []
+    by_place: dict[str, ChipRow] = {}
     for chip in sorted(snapshot["chips"], key=lambda chip: chip["identity"] != "known"):
         place, how = found.get(chip["chip"], (None, None))
         if place is None:
             own = next((name for name in (chip["chip"], chip["pci"]) if name in seen), None)
-            there = by_kmd.get(chip["kmd"])
+            there = by_kmd.get(chip["kmd"]) if chip["kmd"] is not None else None
             # Numbers are dealt out anew when chips are reset, so they count only where there is no address.
             if own is None and there is not None and None in (chip["pci"], seen[there]["pci"]):
                 own = there
             if own in joined and chip["chip"] not in used:
                 continue  # the account knows this chip by its unique id as well
             place = own
-        row = {**chip, "memory": _copy(chip["memory"]), "joined_by": None}
-        if place in seen and place not in by_place:
+        row: ChipRow = {**chip, "memory": _copied(chip["memory"]), "joined_by": None}
+        if place is not None and place in seen and place not in by_place:
             by_place[place] = row
             row["joined_by"] = how
-            _describe(row, seen[place])
+            _describe_chip(row, seen[place])
         elif chip["pci"] not in (None, *seen) and chip["kmd"] in by_kmd:
             row["kmd"] = None  # another chip has that number by now
         rows.append(row)
-    for place, chip in seen.items():
+    for place, driver_chip in seen.items():
         if place not in by_place:
-            row = by_place[place] = blank.chip(place, arch=chip["arch"], board=chip["board"])
-            _describe(row, chip)
+            row = by_place[place] = blank.chip(place, arch=driver_chip["arch"], board=driver_chip["board"])
+            _describe_chip(row, driver_chip)
             rows.append(row)
     return rows, by_place
 
 
-def _describe(row: Json, chip: Json) -> None:
-    """What the driver says of the chip."""
-    for name in ("pci", "arch", "board"):
-        row[name] = chip[name] if row[name] is None else row[name]
+def _copied(memory: MemoryRow) -> MemoryRow:
+    """A copy of all that is changed here; the rest is shared with the account's snapshot."""
+    dram, l1 = memory["dram"], memory["l1"]
+    return {
+        **memory,
+        "dram": {**dram, "trace": {**dram["trace"]}},
+        "l1": {
+            **l1,
+            "at_once_parts": {**l1["at_once_parts"]},
+            "small": {**l1["small"]},
+            "cb": {**l1["cb"]},
+        },
+        "confidence": {**memory["confidence"]},
+        "unseen": [*memory["unseen"]],
+    }
+
+
+def _describe_chip(row: ChipRow, chip: DriverChip) -> None:
+    """Add what the driver says of the chip."""
+    if row["pci"] is None:
+        row["pci"] = chip["pci"]
+    if row["arch"] is None:
+        row["arch"] = chip["arch"]
+    if row["board"] is None:
+        row["board"] = chip["board"]
     row["kmd"] = chip["kmd"]
     row["remote"] = chip.get("remote", False)
     row["unique_id"] = row["unique_id"] or chip.get("unique_id")
-    row.update({name: chip[name] for name in _FACTS})
-    if row["memory"]["dram"]["capacity"] is None:
+    row["serial"] = chip["serial"]
+    row["asic_id"] = chip["asic_id"]
+    row["firmware"] = chip["firmware"]
+    row["pcie"] = chip["pcie"]
+    row["telemetry"] = chip["telemetry"]
+    memory = row["memory"]
+    if memory["dram"]["capacity"] is None:
         sizes = blank.memory(row["board"], row["arch"])
-        for pool in ("dram", "l1"):
-            row["memory"][pool].update({name: sizes[pool][name] for name in ("capacity", "capacity_basis", "banks")})
+        _take_sizes(memory["dram"], sizes["dram"])
+        _take_sizes(memory["l1"], sizes["l1"])
+
+
+def _take_sizes(pool: DramRow | L1Row, sizes: DramRow | L1Row) -> None:
+    pool["capacity"] = sizes["capacity"]
+    pool["capacity_basis"] = sizes["capacity_basis"]
+    pool["banks"] = sizes["banks"]
 
 
 def _files(
-    machine: Json, rows: list[Json], by_place: dict[str, Json], found: dict[str, joins.Join]
-) -> list[tuple[Json, Json]]:
+    machine: MachineLook, rows: list[ChipRow], by_place: dict[str, ChipRow], found: dict[str, joins.Join]
+) -> list[tuple[CounterFile, ChipRow]]:
     """tt-metal's counters, each with the row of its chip. A file that says nothing of anybody alive makes no new row:
     tt-metal never removes one, so a machine may have many of chips that it has no more, or of mock devices."""
     by_chip = {row["chip"]: row for row in rows}
@@ -187,13 +234,23 @@ def _files(
             row["unique_id"] = row["unique_id"] or file["chip"]
             row["joined_by"] = row["joined_by"] or how
         if row["shm"] is None or _alive(file):  # a chip may have gone by another name, and left a file of that name
-            row["shm"] = {name: file[name] for name in _SHM}
+            row["shm"] = {
+                "state": file["state"],
+                "why": file["why"],
+                "version": file["version"],
+                "live": file["live"],
+                "stale": file["stale"],
+                "totals": file["totals"],
+                "updated": file["updated"],
+            }
         if file["state"] == "ok":
             out.append((file, row))
     return out
 
 
-def _behind(file: Json, chip_id: str, machine: Json, by_place: dict[str, Json], joined: set[str]) -> Json:
+def _behind(
+    file: CounterFile, chip_id: str, machine: MachineLook, by_place: dict[str, ChipRow], joined: set[str]
+) -> ChipRow:
     """A chip that only its counters tell of. If who uses it holds cards of one sort, it is one of those: the remote
     chip of an n300."""
     users = {slot["process"] for slot in file["slots"] if slot["state"] == "live"}
@@ -207,197 +264,282 @@ def _behind(file: Json, chip_id: str, machine: Json, by_place: dict[str, Json], 
     return row
 
 
-def _alive(file: Json) -> bool:
+def _alive(file: CounterFile) -> bool:
     return any(slot["state"] == "live" for slot in file["slots"])
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------
 
 
-def _count(row: Json, file: Json, processes: _Processes) -> None:
-    """What tt-metal's counters say of the processes on a chip, where nobody knows better."""
+def _count(row: ChipRow, file: CounterFile, processes: _Processes) -> None:
+    """Add what tt-metal's counters say of the processes on a chip, where nobody knows better."""
+    memory = row["memory"]
     alone = sum(slot["state"] == "live" for slot in file["slots"]) == 1
-    missing = frozenset(row["memory"]["missing"])
-    added: dict[str, int] = {}
+    missing = frozenset(memory["missing"])
+    added: dict[CountedKind, int] = {}
     for slot in file["slots"]:
         process = processes.of_slot(slot)
         if process is None:
-            row["memory"]["unseen"] += processes.hidden_in(slot)
+            memory["unseen"] += processes.hidden_in(slot)
             continue
-        share = processes.share(process, row["chip"])
-        share["shm"] = {kind: slot[kind] + (share["shm"] or {}).get(kind, 0) for kind in COUNTED}
-        if process["state"] not in _ALIVE:
+        share = process.share(row["chip"])
+        share["shm"] = _plus(share["shm"], slot)
+        if process.row["state"] not in _ALIVE:
             continue
-        if share["metal_id"] is None and alone:
-            share["metal_id"], share["metal_ids"] = file["metal_id"], [file["metal_id"]]
-        tracked = processes.tracked(process, missing)
+        number = file["metal_id"]
+        if share["metal_id"] is None and alone and number is not None:
+            share["metal_id"], share["metal_ids"] = number, [number]
+        tracked = process.tracked(missing)
         for kind in COUNTED:
             if kind not in tracked:
-                size = slot[kind]
-                share["kinds"][kind] = share["kinds"].get(kind, 0) + size
-                share[_POOL[kind]] = (share[_POOL[kind]] or 0) + size
-                share[f"peak_{_POOL[kind]}"] = None
-                added[kind] = added.get(kind, 0) + size
+                _add_to_share(share, kind, slot[kind])
+                added[kind] = added.get(kind, 0) + slot[kind]
         unknown = [kind for kind in _UNCOUNTED if kind not in tracked]
         if unknown:
-            row["memory"]["unseen"].append({"pid": process["pid"], "missing": unknown})
+            memory["unseen"].append({"pid": process.row["pid"], "missing": unknown})
     for kind, size in added.items():
-        _add(row["memory"], kind, size)
+        _add_to_memory(memory, kind, size)
 
 
-def _add(memory: Json, kind: str, size: int) -> None:
-    """Bytes that tt-metal's counters report; what the allocator took for them, and their peak, is not known."""
-    pool = memory[_POOL[kind]]
-    pool["used"] = (pool["used"] or 0) + size
-    pool["peak"] = pool["reserved_peak"] = None
-    if kind == "trace":
-        part, name = pool["trace"], "used"
-    elif kind == "l1_small":
-        part, name = pool["small"], "used"
-    elif kind == "cb":
-        part, name = pool["cb"], "held"
+def _plus(before: CountedBytes | None, slot: CounterSlot) -> CountedBytes:
+    if before is None:
+        before = {"dram": 0, "l1": 0, "l1_small": 0, "trace": 0, "cb": 0}
+    return {
+        "dram": before["dram"] + slot["dram"],
+        "l1": before["l1"] + slot["l1"],
+        "l1_small": before["l1_small"] + slot["l1_small"],
+        "trace": before["trace"] + slot["trace"],
+        "cb": before["cb"] + slot["cb"],
+    }
+
+
+def _add_to_share(share: ChipShare, kind: CountedKind, size: int) -> None:
+    pool = _POOL[kind]
+    share["kinds"][kind] = share["kinds"].get(kind, 0) + size
+    share[pool] = (share[pool] or 0) + size
+    if pool == "dram":
+        share["peak_dram"] = None
     else:
-        part, name = pool, "buffers"
-    if kind != "dram":
-        part[name] = (part[name] or 0) + size
-    if "peak" in part:
-        part["peak"] = None
-    if size and kind == "cb":
-        part["resident"] = None
-    elif size:  # for nothing the allocator took nothing
-        pool["reserved"] = None
-        if "reserved" in part:
-            part["reserved"] = None
-    if "at_once" in pool:
-        pool["bank_free"] = None
-        pool["at_once"] = (pool["at_once"] or 0) + size
-        pool["at_once_parts"][kind] = (pool["at_once_parts"][kind] or 0) + size
+        share["peak_l1"] = None
+
+
+def _add_to_memory(memory: MemoryRow, kind: CountedKind, size: int) -> None:
+    """Add bytes that tt-metal's counters report; what the allocator took for them, and their peak, is not known."""
+    if kind == "dram" or kind == "trace":
+        _add_to_dram(memory["dram"], kind, size)
+    else:
+        _add_to_l1(memory["l1"], kind, size)
     memory["confidence"]["reported"] += size
     memory["missing"] = [missing for missing in memory["missing"] if missing != kind]
+
+
+def _add_to_dram(dram: DramRow, kind: Literal["dram", "trace"], size: int) -> None:
+    dram["used"] = (dram["used"] or 0) + size
+    dram["peak"] = dram["reserved_peak"] = None
+    if size:  # for nothing the allocator took nothing
+        dram["reserved"] = None
+    if kind == "trace":
+        trace = dram["trace"]
+        trace["used"] = (trace["used"] or 0) + size
+        if size:
+            trace["reserved"] = None
+
+
+def _add_to_l1(l1: L1Row, kind: Literal["l1", "l1_small", "cb"], size: int) -> None:
+    l1["used"] = (l1["used"] or 0) + size
+    l1["peak"] = l1["reserved_peak"] = l1["bank_free"] = None
+    l1["at_once"] = (l1["at_once"] or 0) + size
+    l1["at_once_parts"][kind] = (l1["at_once_parts"][kind] or 0) + size
+    if kind == "cb":
+        cb = l1["cb"]
+        cb["held"] = (cb["held"] or 0) + size
+        if size:
+            cb["resident"] = None
+        return
+    if size:
+        l1["reserved"] = None
+    if kind == "l1":
+        l1["buffers"] = (l1["buffers"] or 0) + size
+    else:
+        small = l1["small"]
+        small["used"] = (small["used"] or 0) + size
+        small["peak"] = None
+        if size:
+            small["reserved"] = None
 
 
 # -- processes -----------------------------------------------------------------------------------------------------
 
 
+class _Process:
+    """The row of one process, its shares by chip, and which kinds its own sources track."""
+
+    __slots__ = ("_reported", "_tracked", "row", "shares")
+
+    def __init__(self, row: ProcessRow) -> None:
+        self.row = row
+        self.shares = {share["chip"]: share for share in row["chips"]}
+        self._reported = {kind for share in row["chips"] for kind in share["kinds"]}
+        self._tracked: dict[frozenset[str], frozenset[str]] = {}  # by the kinds that are missing on a chip
+
+    def share(self, chip_id: str) -> ChipShare:
+        """What it has of a chip."""
+        found = self.shares.get(chip_id)
+        if found is None:
+            found = self.shares[chip_id] = blank.share(chip_id)
+            self.row["chips"].append(found)
+        return found
+
+    def tracked(self, missing: frozenset[str]) -> frozenset[str]:
+        """The kinds that are tracked of it; a source in trouble does not track what is ``missing``."""
+        found = self._tracked.get(missing)
+        if found is None:
+            found = self._tracked[missing] = self._find_tracked(missing)
+        return found
+
+    def _find_tracked(self, missing: frozenset[str]) -> frozenset[str]:
+        if self.row["state"] != "tracked":
+            return frozenset()
+        from ttmem.model.kinds import covers  # not wanted where nobody is tracked
+
+        sources = self.row["sources"]
+        kinds = {kind.label for source in sources for kind in covers(source["name"])} | self._reported
+        return frozenset(kinds - missing if any(source["trouble"] for source in sources) else kinds)
+
+
 class _Processes:
-    """The rows of all processes: those of the account, those that hold a chip, those that tt-metal counts."""
+    """All processes: those of the account, those that hold a chip, those that tt-metal counts."""
 
     def __init__(
-        self, snapshot: Json, machine: Json, by_place: dict[str, Json], may_see: Callable[[int | None], bool]
+        self,
+        snapshot: Snapshot,
+        machine: MachineLook,
+        by_place: dict[str, ChipRow],
+        may_see: Callable[[int | None], bool],
     ) -> None:
-        self.rows = [{**row, "chips": [{**share, "kinds": {**share["kinds"]}} for share in row["chips"]]}
-                     for row in snapshot["processes"]]  # fmt: skip
+        self._all = [_Process(_copied_process(row)) for row in snapshot["processes"]]
         self._may_see = may_see
-        self._shares = {(id(row), share["chip"]): share for row in self.rows for share in row["chips"]}
-        self._tracked: dict[tuple[int, frozenset[str]], frozenset[str]] = {}
-        self._reported = {id(row): {kind for share in row["chips"] for kind in share["kinds"]} for row in self.rows}
-        self._alive = {row["pid"]: row for row in self.rows if row["state"] == "tracked" and row["pid"]}
-        self._exited = {row["pid"]: row for row in self.rows if row["state"] == "exited"}
+        self._alive: dict[int, _Process] = {}  # by pid
+        self._exited: dict[int | None, _Process] = {}
+        for process in self._all:
+            pid, state = process.row["pid"], process.row["state"]
+            if state == "exited":
+                self._exited[pid] = process
+            elif state == "tracked" and pid:
+                self._alive[pid] = process
         by_kmd = {row["kmd"]: row["chip"] for row in by_place.values()}
-        for process in machine["processes"]:
-            row = self._row(process["pid"], process["start"])
-            if row["state"] != "exited":
-                row["holds"] = [by_kmd[kmd] for kmd in process["holds"] if kmd in by_kmd]
-                self._describe(row, process)
-        outside = [row for row in self.rows if row["state"] == "tracked" and row["pid"] is None]
-        for kmd in machine["foreign"]:  # how many they are cannot be told: the driver counts descriptors
-            chip_id = by_kmd.get(kmd)
-            users = [row for row in outside if (id(row), chip_id) in self._shares]
-            for row in users:
-                row["holds"] = [*row["holds"], chip_id]
-            if chip_id is not None and not users:
-                row = {**blank.process(None, "untracked"), "holds": [chip_id]}
-                self.rows.append({**row, "container": "outside this pid namespace"})
+        for holder in machine["processes"]:
+            process = self._find(holder["pid"], holder["start"])
+            if process.row["state"] != "exited":
+                process.row["holds"] = [by_kmd[kmd] for kmd in holder["holds"] if kmd in by_kmd]
+                self._describe(process.row, holder)
+        self._add_foreign([by_kmd[kmd] for kmd in machine["foreign"] if kmd in by_kmd])
 
-    def of_slot(self, slot: Json) -> Json | None:
+    def _add_foreign(self, chip_ids: list[str]) -> None:
+        """Processes outside our pid namespace hold these chips. How many they are cannot be told: the driver counts
+        descriptors."""
+        outside = [one for one in self._all if one.row["state"] == "tracked" and one.row["pid"] is None]
+        for chip_id in chip_ids:
+            users = [process for process in outside if chip_id in process.shares]
+            for process in users:
+                process.row["holds"] = [*process.row["holds"], chip_id]
+            if not users:
+                row = blank.process(None, "untracked")
+                row["holds"], row["container"] = [chip_id], "outside this pid namespace"
+                self._add(row)
+
+    def rows(self) -> list[ProcessRow]:
+        return [process.row for process in self._all]
+
+    def of_slot(self, slot: CounterSlot) -> _Process | None:
         """Whose numbers these are."""
         if slot["state"] == "live":
-            if slot["process"] is None:  # several processes share it
+            pid = slot["process"]
+            if pid is None:  # several processes share it
                 if self.hidden_in(slot):
                     return None
-                self.rows.append({**blank.process(None, "untracked"), "name": slot["name"]})
-                return self.rows[-1]
-            row = self._row(slot["process"], slot["start"])
-            self._describe(row, slot)
-            return row
+                row = blank.process(None, "untracked")
+                row["name"] = slot["name"]
+                return self._add(row)
+            process = self._find(pid, slot["start"])
+            self._describe_by_slot(process.row, slot)
+            return process
         if slot["state"] == "garbage" or not any(slot[kind] for kind in COUNTED):
             return None
         gone = self._exited.get(slot["pid"])
         if gone is None:
-            gone = self._exited[slot["pid"]] = {**blank.process(slot["pid"], "stale"), "name": slot["name"]}
-            self.rows.append(gone)
+            row = blank.process(slot["pid"], "stale")
+            row["name"] = slot["name"]
+            gone = self._exited[slot["pid"]] = self._add(row)
         return gone
 
-    def hidden_in(self, slot: Json) -> list[Json]:
+    def hidden_in(self, slot: CounterSlot) -> list[UnseenRow]:
         """Who shares a slot with one that is tracked: what of it is theirs cannot be told, and nothing counts twice."""
-        shared = slot.get("shared", ()) if slot["state"] == "live" else ()
+        shared = slot.get("shared", []) if slot["state"] == "live" else []
         if not any(self._is_tracked(pid) for pid in shared):
             return []
         return [{"pid": pid, "missing": list(blank.KINDS)} for pid in shared if not self._is_tracked(pid)]
 
-    def share(self, process: Json, chip_id: str) -> Json:
-        """What a process has of a chip."""
-        found: Json | None = self._shares.get((id(process), chip_id))
-        if found is None:
-            found = self._shares[id(process), chip_id] = blank.share(chip_id)
-            process["chips"].append(found)
-        return found
-
-    def tracked(self, process: Json, missing: frozenset[str]) -> frozenset[str]:
-        """The kinds that are tracked of a process; a source in trouble does not track what is ``missing``."""
-        if process["state"] != "tracked":
-            return frozenset()
-        key = id(process), missing
-        if key not in self._tracked:
-            from ttmem.model.kinds import covers  # not wanted where nobody is tracked
-
-            sources = process["sources"]
-            kinds = {kind.label for source in sources for kind in covers(source["name"])}
-            kinds |= self._reported[id(process)]
-            troubled = any(source["trouble"] for source in sources)
-            self._tracked[key] = frozenset(kinds - missing if troubled else kinds)
-        return self._tracked[key]
-
-    def unseen(self) -> dict[str, list[Json]]:
+    def unseen(self) -> dict[str, list[UnseenRow]]:
         """By chip, who holds it open and says nothing at all of what it has there."""
-        found: dict[str, list[Json]] = {}
-        for process in self.rows:
-            if process["state"] == "untracked":
-                for chip_id in process["holds"]:
-                    if (id(process), chip_id) not in self._shares:
-                        found.setdefault(chip_id, []).append({"pid": process["pid"], "missing": list(blank.KINDS)})
+        found: dict[str, list[UnseenRow]] = {}
+        for process in self._all:
+            if process.row["state"] == "untracked":
+                for chip_id in process.row["holds"]:
+                    if chip_id not in process.shares:
+                        silent: UnseenRow = {"pid": process.row["pid"], "missing": list(blank.KINDS)}
+                        found.setdefault(chip_id, []).append(silent)
         return found
 
     def held(self) -> set[str]:
         """The chips that anybody alive has open, or has something on."""
-        alive = [process for process in self.rows if process["state"] in _ALIVE]
-        found = {chip_id for process in alive for chip_id in process["holds"]}
-        return found | {share["chip"] for process in alive for share in process["chips"]}
+        found: set[str] = set()
+        for process in self._all:
+            if process.row["state"] in _ALIVE:
+                found.update(process.row["holds"], process.shares)
+        return found
+
+    def _add(self, row: ProcessRow) -> _Process:
+        process = _Process(row)
+        self._all.append(process)
+        return process
 
     def _is_tracked(self, pid: int) -> bool:
-        return pid in self._alive and self._alive[pid]["state"] == "tracked"
+        return pid in self._alive and self._alive[pid].row["state"] == "tracked"
 
-    def _row(self, pid: int, start: int | None) -> Json:
-        row = self._alive.get(pid)
-        if row is not None and _same(row["start"], start):
-            return row
+    def _find(self, pid: int, start: int | None) -> _Process:
+        process = self._alive.get(pid)
+        if process is not None and _same(process.row["start"], start):
+            return process
         gone = self._exited.get(pid)
-        if gone is not None and start is not None and gone["start"] == start:
+        if gone is not None and start is not None and gone.row["start"] == start:
             return gone  # the account has seen it die since the machine was looked at
-        row = self._alive[pid] = blank.process(pid, "untracked")
+        row = blank.process(pid, "untracked")
         row["start"] = start
-        self.rows.append(row)
-        return row
+        process = self._alive[pid] = self._add(row)
+        return process
 
-    def _describe(self, row: Json, seen: Json) -> None:
-        for name in ("user_id", "user", "name", "container", "job"):
-            row[name] = seen.get(name) if row[name] is None else row[name]
-        if row["command"] is None and self._may_see(seen["user_id"]):
-            row["command"] = seen.get("command")
+    def _describe(self, row: ProcessRow, holder: HolderRow) -> None:
+        """Add what is known of a process that holds a chip."""
+        self._describe_by_slot(row, holder)
+        if row["container"] is None:
+            row["container"] = holder["container"]
+        if row["job"] is None:
+            row["job"] = holder["job"]
+        if row["command"] is None and self._may_see(holder["user_id"]):
+            row["command"] = holder["command"]
+
+    @staticmethod
+    def _describe_by_slot(row: ProcessRow, seen: CounterSlot | HolderRow) -> None:
+        if row["user_id"] is None:
+            row["user_id"] = seen["user_id"]
+        if row["user"] is None:
+            row["user"] = seen["user"]
+        if row["name"] is None:
+            row["name"] = seen["name"]
 
 
-def _copy(value: Any) -> Any:
-    """Of data, all the way down."""
-    if isinstance(value, dict):
-        return {key: _copy(inner) for key, inner in value.items()}
-    return [_copy(inner) for inner in value] if isinstance(value, list) else value
+def _copied_process(row: ProcessRow) -> ProcessRow:
+    """A copy of all that is changed here."""
+    shares: list[ChipShare] = [{**share, "kinds": {**share["kinds"]}} for share in row["chips"]]
+    return {**row, "chips": shares}

@@ -8,12 +8,14 @@ from ttmem.model.units import human
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
+    from typing import Literal
 
-    Json = dict[str, Any]
+    from ttmem.model.machine_rows import CounterFile, MachineLook
+    from ttmem.model.schema import ChipRow, Note, ProcessRow, Snapshot
+
     Differing = Mapping[tuple[int, str], dict[str, tuple[int, int]]]  # by pid and chip; by kind: tracked, counted
 
-_COUNTED = ("dram", "l1", "l1_small", "trace")
+_COUNTED: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1", "l1_small", "trace")
 _STATES = {
     "in reset": "is in reset or not initialised; its telemetry cannot be read",
     "off the bus": "answers with all ones: it is off the PCIe bus or dead; a reset (tt-smi -r) may bring it back",
@@ -22,9 +24,9 @@ _STATES = {
 }
 
 
-def of(snapshot: Json, machine: Json, files: Iterable[Json], differing: Differing) -> list[Json]:
+def of(snapshot: Snapshot, machine: MachineLook, files: Iterable[CounterFile], differing: Differing) -> list[Note]:
     """All notes, those about chips first. ``files`` are tt-metal's counters of the chips in the snapshot."""
-    found: list[Json] = []
+    found: list[Note] = []
     for chip in snapshot["chips"]:
         found += (_note(what, text, chip=chip["chip"]) for what, text in _of_chip(chip))
     by_chip = {chip["unique_id"] or chip["chip"]: chip for chip in snapshot["chips"]}
@@ -32,10 +34,10 @@ def of(snapshot: Json, machine: Json, files: Iterable[Json], differing: Differin
     orphans = [file for file in machine["shm"] if file["state"] == "ok" and file["path"] not in shown and _left(file)]
     orphaned = {file["path"] for file in orphans}
     for file in machine["shm"]:
-        chip = by_chip.get(file["chip"])
-        chip_id = chip["chip"] if chip else None
+        row = by_chip.get(file["chip"])
+        chip_id = row["chip"] if row else None
         apart = file["path"] in orphaned
-        said = (one for one in _of_file(file, chip) if not apart or one[0] != "shm-stale")
+        said = (one for one in _of_file(file, row) if not apart or one[0] != "shm-stale")
         found += (_note(what, text, chip=chip_id) for what, text in said)
     if orphans:
         found.append(_note("shm-stale", _orphaned(orphans)))
@@ -46,16 +48,16 @@ def of(snapshot: Json, machine: Json, files: Iterable[Json], differing: Differin
     return found
 
 
-def name_of(chip: Json) -> str:
+def name_of(chip: ChipRow) -> str:
     """What people call a chip: by the driver's number, if it has one."""
     return f"chip {chip['kmd']}" if chip["kmd"] is not None else f"chip {chip['chip']}"
 
 
-def _note(what: str, text: str, chip: str | None = None, pid: int | None = None) -> Json:
+def _note(what: str, text: str, chip: str | None = None, pid: int | None = None) -> Note:
     return {"what": what, "chip": chip, "pid": pid, "text": text}
 
 
-def _of_chip(chip: Json) -> Iterator[tuple[str, str]]:
+def _of_chip(chip: ChipRow) -> Iterator[tuple[str, str]]:
     now = chip["telemetry"]
     if now is None:
         return
@@ -75,7 +77,7 @@ def _of_chip(chip: Json) -> Iterator[tuple[str, str]]:
         yield "pcie", f"{name}: PCIe runs with {link['width']} of {link['max_width']} lanes"
 
 
-def _of_file(file: Json, chip: Json | None) -> Iterator[tuple[str, str]]:
+def _of_file(file: CounterFile, chip: ChipRow | None) -> Iterator[tuple[str, str]]:
     """tt-metal's counters of one chip."""
     if file["state"] != "ok":
         why = file["why"] or file["state"]
@@ -98,13 +100,14 @@ def _of_file(file: Json, chip: Json | None) -> Iterator[tuple[str, str]]:
         yield "shm-doubt", f"{file['path']}: {file['why']}"
 
 
-def _left(*files: Json) -> str:
+def _left(*files: CounterFile) -> str:
     """What the dead have in them, kind by kind; nothing is ""."""
-    sums = {kind: sum(file["stale"][kind] for file in files) for kind in _COUNTED}
+    stale = [file["stale"] for file in files]
+    sums = {kind: sum(sizes[kind] for sizes in stale if sizes is not None) for kind in _COUNTED}
     return ", ".join(f"{human(size)} {kind}" for kind, size in sums.items() if size)
 
 
-def _orphaned(files: list[Json]) -> str:
+def _orphaned(files: list[CounterFile]) -> str:
     """Counters of chips that nothing else shows, in which only the dead have something; tt-metal never removes them."""
     many = len(files) > 1
     whose, use = "are gone", "not in use"
@@ -132,27 +135,28 @@ def _difference(kind: str, tracked: int, counted: int) -> str:
     return f"{kind} {texts[0]} where {texts[1]} is tracked"
 
 
-def _of_process(process: Json, names: dict[str, str], astray: set[str], differing: Differing) -> Iterator[Json]:
+def _of_process(process: ProcessRow, names: dict[str, str], astray: set[str], differing: Differing) -> Iterator[Note]:
     """``astray`` are the chips of which it is not known where they are."""
+    pid = process["pid"]
     for share in process["chips"]:
-        amounts = differing.get((process["pid"], share["chip"])) if process["state"] == "tracked" else None
+        amounts = differing.get((pid, share["chip"])) if pid is not None and process["state"] == "tracked" else None
         if amounts:
             differs = [_difference(kind, *pair) for kind, pair in amounts.items()]
             text = (
-                f"pid {process['pid']} on {names.get(share['chip'], share['chip'])}: tt-metal's own counters say "
+                f"pid {pid} on {names.get(share['chip'], share['chip'])}: tt-metal's own counters say "
                 f"{', '.join(differs)}; they miss other threads"
             )
-            yield _note("shm-differs", text, share["chip"], process["pid"])
+            yield _note("shm-differs", text, share["chip"], pid)
     if process["failed"]:
         times = "once" if process["failed"] == 1 else f"{process['failed']:,} times"
         last = process["last_failure"]
         why = f", last in {last['operation']}" if last and last["operation"] else ""
         said = f": {_sentence(last['text'])}" if last else ""
-        yield _note("refused", f"pid {process['pid']} was refused memory {times}{why}{said}", None, process["pid"])
+        yield _note("refused", f"pid {pid} was refused memory {times}{why}{said}", None, pid)
     told = {share["chip"] for share in process["chips"]}
     silent = [chip_id for chip_id in process["holds"] if chip_id not in told]
     if process["state"] == "untracked" and silent:
-        who = f"pid {process['pid']}" if process["pid"] else "somebody outside this pid namespace"
+        who = f"pid {pid}" if pid else "somebody outside this pid namespace"
         chips = ", ".join(names.get(chip_id, chip_id) for chip_id in silent[:4]) + (" ..." if len(silent) > 4 else "")
         text = f"{who} holds {chips} open and nothing reports what it uses there"
         if found := sorted(told & astray):
@@ -160,4 +164,4 @@ def _of_process(process: Json, names: dict[str, str], astray: set[str], differin
                 " ..." if len(found) > 4 else ""
             )
             text = f"{who} holds {chips} open; whether that is {others}, on which it is counted, is not known"
-        yield _note("untracked", text, silent[0] if len(silent) == 1 else None, process["pid"])
+        yield _note("untracked", text, silent[0] if len(silent) == 1 else None, pid)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Chip, Process
@@ -14,9 +14,13 @@ from ttmem.account.totals import Peak, Total, keep_largest
 from ttmem.documents.snapshot import allocation, shown_chips
 from ttmem.model.kinds import KINDS, POOL_OF, Kind, Pool
 
+if TYPE_CHECKING:
+    from ttmem.model.schema import PeakRow, TotalName
+
+SCHEMA: Final = "ttmem.peaks/1"
 _KINDS_OF = {pool: [kind for kind in KINDS if POOL_OF[kind] is pool] for pool in Pool}
 
-Json = dict[str, Any]
+_Heap = list[tuple[int, int, Allocation]]
 
 
 class PeakFinder:
@@ -27,32 +31,34 @@ class PeakFinder:
 
     def __init__(self, ledger: Ledger, *, recent: bool = False, process: Process | None = None) -> None:
         self._process = process
-        self._corners: list[tuple[Json, Peak, list[tuple[int, int, Allocation]]]] = []
-        self._by_kind: dict[tuple[str, Kind], list[tuple[Peak, list[tuple[int, int, Allocation]]]]] = {}
+        self._corners: list[tuple[TotalName, Peak, _Heap]] = []
+        self._by_kind: dict[tuple[str, Kind], list[tuple[Peak, _Heap]]] = {}
         if process is not None:
             self._look_at_process(process, recent)
             return
         for chip in shown_chips(ledger):
             for pool in Pool:
-                self._corner(chip, {"pool": pool.label}, chip.pools[pool], _KINDS_OF[pool], recent)
+                name: TotalName = {"chip": chip.id, "pool": pool.label}
+                self._corner(chip, name, chip.pools[pool], _KINDS_OF[pool], recent)
             for kind in KINDS:
-                self._corner(chip, {"kind": kind.label}, chip.kinds[kind], [kind], recent)
+                self._corner(chip, {"chip": chip.id, "kind": kind.label}, chip.kinds[kind], [kind], recent)
 
     def _look_at_process(self, process: Process, recent: bool) -> None:
         for share in process.shares.values():
             for pool in Pool:
-                self._corner(share.chip, {"pool": pool.label}, share.pools[pool], _KINDS_OF[pool], recent)
+                name: TotalName = {"chip": share.chip.id, "pool": pool.label}
+                self._corner(share.chip, name, share.pools[pool], _KINDS_OF[pool], recent)
         for holding in process.holdings():
             for kind, leaf in zip(KINDS, holding.leaves):
                 if leaf is not None and leaf.counts:
-                    name = {"kind": kind.label, "device": holding.number}
+                    name = {"chip": holding.chip.id, "kind": kind.label, "device": holding.number}
                     self._corner(holding.chip, name, leaf, [kind], recent)
 
-    def _corner(self, chip: Chip, name: Json, total: Total, kinds: list[Kind], recent: bool) -> None:
+    def _corner(self, chip: Chip, name: TotalName, total: Total, kinds: list[Kind], recent: bool) -> None:
         peak = total.recent if recent else total.peak
         if peak.value:
-            heap: list[tuple[int, int, Allocation]] = []
-            self._corners.append(({"chip": chip.id, **name}, peak, heap))
+            heap: _Heap = []
+            self._corners.append((name, peak, heap))
             for kind in kinds:
                 self._by_kind.setdefault((chip.id, kind), []).append((peak, heap))
 
@@ -63,7 +69,7 @@ class PeakFinder:
                 if item.born <= peak.seq:
                     keep_largest(heap, item)
 
-    def results(self, may_see: Callable[[int | None], bool] = lambda user_id: True) -> Iterator[Json]:
+    def results(self, may_see: Callable[[int | None], bool] = lambda user_id: True) -> Iterator[PeakRow]:
         """Each peak: bytes, time, and the largest allocations of it."""
         for name, peak, heap in self._corners:
             largest = [
@@ -73,7 +79,7 @@ class PeakFinder:
             yield {**name, "bytes": peak.value, "time": peak.time, "largest": largest}
 
 
-def peaks(ledger: Ledger, *, recent: bool = False) -> list[Json]:
+def peaks(ledger: Ledger, *, recent: bool = False) -> list[PeakRow]:
     """The peak of each pool and kind of each chip, with the largest allocations live then."""
     finder = PeakFinder(ledger, recent=recent)
     for item in ledger.allocations():

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Chip
@@ -22,11 +22,12 @@ from ttmem.model.events import Failed
 from ttmem.model.kinds import KINDS, POOL_OF, Pool
 from ttmem.model.uncertain_reasons import listed
 
-SCHEMA = "ttmem.run/1"
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
+SCHEMA: Final = "ttmem.run/1"
 BREAKDOWNS = ("op", "line", "shape", "kind", "program")  # what the allocations at the peak are summed by
 LEAK = "tensor"  # the cause of an allocation that should have been freed
-
-Json = dict[str, Any]
 
 _CAUSES = {
     Cause.PROGRAM_CACHE: "program cache",
@@ -65,7 +66,7 @@ def cause_of(allocation: Allocation) -> str:
     return _CAUSES.get(hold_reasons.cause_of(allocation), LEAK)
 
 
-def document(facts: RunFacts) -> Json:
+def document(facts: RunFacts) -> schema.Run:
     """The whole document."""
     left = sorted(facts.at_end.allocations(), key=lambda allocation: (-allocation.size, allocation.born))
     return {
@@ -81,10 +82,10 @@ def document(facts: RunFacts) -> Json:
         "uncertain": listed(facts.ledger.uncertain),
         "unseen": [{"pid": pid, "name": name} for pid, name in sorted(facts.unseen.items())],
         "trouble": _troubles(facts.ledger),
-        "agent": dict(facts.counters),
+        "agent": cast("schema.AgentCounters", dict(facts.counters)),
         "anomalies": snap.anomalies(facts.ledger.anomalies),
         "sizing": [
-            {"pid": pid, "chips": [chip.id for chip in chips], "lines": [line._asdict() for line in lines]}
+            {"pid": pid, "chips": [chip.id for chip in chips], "lines": [_sizing_line(line) for line in lines]}
             for pid, chips, lines in facts.sizing
         ],
         "failed": facts.failed,
@@ -107,7 +108,7 @@ def _troubles(ledger: Ledger) -> list[str]:
     return sorted({source.trouble for p in processes for source in p.sources.values() if source.trouble})
 
 
-def _chips(ledger: Ledger, left: Iterable[Allocation]) -> list[Json]:
+def _chips(ledger: Ledger, left: Iterable[Allocation]) -> list[schema.RunChip]:
     """Each chip on which anything was allocated, with its peaks and what was left on it."""
     ends: dict[str, list[Allocation]] = {}
     for allocation in left:
@@ -116,7 +117,7 @@ def _chips(ledger: Ledger, left: Iterable[Allocation]) -> list[Json]:
     return [_chip(chip, ends.get(chip.id, [])) for chip in used]
 
 
-def _chip(chip: Chip, left: Sequence[Allocation]) -> Json:
+def _chip(chip: Chip, left: Sequence[Allocation]) -> schema.RunChip:
     used, reserved = [0] * len(KINDS), [0] * len(Pool)
     for allocation in left:
         used[allocation.kind] += allocation.counted
@@ -127,6 +128,14 @@ def _chip(chip: Chip, left: Sequence[Allocation]) -> Json:
         Pool.DRAM: geometry.dram_capacity if geometry is not None else None,
         Pool.L1: geometry.cores * (geometry.l1_size - geometry.l1_base) if geometry is not None else None,
     }
+
+    def taken(pool: Pool) -> schema.ReservedPeak:
+        return {
+            "reserved_peak": chip.pools[pool].reserved_peak,
+            "reserved_end": reserved[pool],
+            "buffer_capacity": capacities[pool],
+        }
+
     return {
         "chip": chip.id,
         "board": chip.info.board,
@@ -136,27 +145,25 @@ def _chip(chip: Chip, left: Sequence[Allocation]) -> Json:
             for kind in KINDS
             if chip.kinds[kind].peak.value
         },
-        **{
-            pool.label: {
-                "reserved_peak": chip.pools[pool].reserved_peak,
-                "reserved_end": reserved[pool],
-                "buffer_capacity": capacity,
-            }
-            for pool, capacity in capacities.items()
-        },
+        "dram": taken(Pool.DRAM),
+        "l1": taken(Pool.L1),
     }
 
 
-def _breakdowns(ledger: Ledger) -> Json:
+def _sizing_line(line: SizingLine) -> schema.SizingLineRow:
+    return {"what": line.what, "text": line.text, "value": line.value, "basis": line.basis}
+
+
+def _breakdowns(ledger: Ledger) -> schema.RunBreakdown:
     """The allocations of an account, summed in each of the ways that a run can show."""
     found = {by: Breakdown(by) for by in BREAKDOWNS}
     for allocation in ledger.allocations():
         for breakdown in found.values():
             breakdown.add(allocation)
-    return {by: breakdown.rows() for by, breakdown in found.items()}
+    return cast("schema.RunBreakdown", {by: breakdown.rows() for by, breakdown in found.items()})
 
 
-def _failure(time: float, pid: int, event: Failed, verdict: Verdict) -> Json:
+def _failure(time: float, pid: int, event: Failed, verdict: Verdict) -> schema.RunFailure:
     return {
         "time": time,
         "pid": pid,
@@ -167,6 +174,6 @@ def _failure(time: float, pid: int, event: Failed, verdict: Verdict) -> Json:
     }
 
 
-def _snapshot(facts: RunFacts, ledger: Ledger, time: float) -> Json:
-    sources = [{"name": "agent", "state": "ok" if facts.events else "silent", "detail": None}]
+def _snapshot(facts: RunFacts, ledger: Ledger, time: float) -> schema.Snapshot:
+    sources: list[schema.SourceState] = [{"name": "agent", "state": "ok" if facts.events else "silent", "detail": None}]
     return snap.take_snapshot(ledger, time=rfc3339(time, 6), host=facts.host, sources=sources)

@@ -7,10 +7,10 @@ integers, None is "not known", and keys are only ever added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain as join
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.allocator_views import agreements, reporter
@@ -20,7 +20,7 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counts
 from ttmem.account.totals import Total
 from ttmem.account.uncertainty import of_chip
-from ttmem.documents.unknown_rows import ANOMALIES, SCHEMA, UNSEEN
+from ttmem.documents.unknown_rows import SCHEMA
 from ttmem.model.core_sets import format_ranges, ranges_of, split_core_id
 from ttmem.model.events import Failed
 from ttmem.model.geometry import Geometry, Region, noc_limits, region_at
@@ -28,18 +28,19 @@ from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, POOL_OF, Confidence, Kind, Pool
 from ttmem.model.uncertain_reasons import listed, meanings_text
 
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
 _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
 _BUFFERS = {Pool.DRAM: (Kind.DRAM, Kind.TRACE), Pool.L1: (Kind.L1, Kind.L1_SMALL)}
 _IN_L1 = [kind for kind in KINDS if POOL_OF[kind] is Pool.L1]
 _RING = attrgetter("ring")
-_CONFIDENCES = [(confidence, confidence.label) for confidence in reversed(Confidence)]
 _LABELS = [kind.label for kind in KINDS]
-_POOL_KEYS = [key for pool in Pool for key in (pool.label, f"peak_{pool.label}")]
 
 # tt-metal's TensorMemoryLayout.
 LAYOUTS = {0: "interleaved", 2: "height_sharded", 3: "width_sharded", 4: "block_sharded", 5: "nd_sharded"}
 
-Json = dict[str, Any]
+Physical = Callable[[Chip], "schema.PhysicalL1 | None"]  # what is known of a chip's physical L1
 
 
 class Moment:
@@ -48,8 +49,8 @@ class Moment:
     It is quickly taken. The snapshot is large; it may be made of it later, and in any thread.
     """
 
-    def __init__(self, ledger: Ledger, physical: Callable[[Chip], Json | None] = lambda chip: None) -> None:
-        """``physical`` gives what is known of a chip's physical L1; finding it out takes a look at every allocation."""
+    def __init__(self, ledger: Ledger, physical: Physical = lambda chip: None) -> None:
+        """``physical`` must be cheap: to find it out takes a look at every allocation."""
         self._chips = [_chip(chip, physical(chip)) for chip in shown_chips(ledger)]
         self._processes = [_taken(process) for process in (*ledger.processes.values(), *ledger.departed)]
         self._anomalies = anomalies(ledger.anomalies)
@@ -59,11 +60,11 @@ class Moment:
         *,
         time: str,
         host: str,
-        server: Json | None = None,
-        sources: list[Json] | None = None,
+        server: schema.ServerRow | None = None,
+        sources: list[schema.SourceState] | None = None,
         user_of: Callable[[int], str | None] = lambda user_id: None,
         may_see: Callable[[int | None], bool] = lambda user_id: True,
-    ) -> Json:
+    ) -> schema.Snapshot:
         """As plain data. ``may_see`` says whose command lines the reader may be shown."""
         return {
             "schema": SCHEMA,
@@ -80,13 +81,35 @@ class Moment:
         }
 
 
-def take_snapshot(ledger: Ledger, *, physical: Callable[[Chip], Json | None] = lambda chip: None, **about: Any) -> Json:
+def take_snapshot(
+    ledger: Ledger,
+    *,
+    time: str,
+    host: str,
+    server: schema.ServerRow | None = None,
+    sources: list[schema.SourceState] | None = None,
+    physical: Physical = lambda chip: None,
+    user_of: Callable[[int], str | None] = lambda user_id: None,
+    may_see: Callable[[int | None], bool] = lambda user_id: True,
+) -> schema.Snapshot:
     """The snapshot of this moment, made at once."""
-    return Moment(ledger, physical).snapshot(**about)
+    return Moment(ledger, physical).snapshot(
+        time=time, host=host, server=server, sources=sources, user_of=user_of, may_see=may_see
+    )
 
 
-def anomalies(counts: dict[str, int]) -> dict[str, int]:
-    return {name: counts.get(name, 0) for name in ANOMALIES}
+def anomalies(counts: Mapping[str, int]) -> schema.Anomalies:
+    return {
+        "unknown_free": counts.get("unknown_free", 0),
+        "double_free": counts.get("double_free", 0),
+        "ambiguous": counts.get("ambiguous", 0),
+        "misrouted": counts.get("misrouted", 0),
+        "replaced": counts.get("replaced", 0),
+        "rejected": counts.get("rejected", 0),
+        "dropped": counts.get("dropped", 0),
+        "posthumous": counts.get("posthumous", 0),
+        "resynced": counts.get("resynced", 0),
+    }
 
 
 def shown_chips(ledger: Ledger) -> list[Chip]:
@@ -101,7 +124,7 @@ def shown_chips(ledger: Ledger) -> list[Chip]:
     return sorted(shown, key=lambda c: (c.info.kmd is None, c.info.kmd, len(c.id), c.id))
 
 
-def _chip(chip: Chip, physical: Json | None) -> Json:
+def _chip(chip: Chip, physical: schema.PhysicalL1 | None) -> schema.ChipRow:
     info, geometry = chip.info, chip.geometry
     return {
         "chip": info.id,
@@ -111,13 +134,20 @@ def _chip(chip: Chip, physical: Json | None) -> Json:
         "board": info.board,
         "remote": info.remote,
         "identity": "assumed" if chip.assumed else "known",
-        **UNSEEN,
         "unique_id": info.id if info.id.isdecimal() else None,
+        "joined_by": None,
+        "held": None,
+        "serial": None,
+        "asic_id": None,
+        "firmware": {},
+        "pcie": None,
+        "telemetry": None,
+        "shm": None,
         "memory": memory(chip, geometry, physical),
     }
 
 
-def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) -> Json:
+def memory(chip: Chip, geometry: Geometry | None, physical: schema.PhysicalL1 | None = None) -> schema.MemoryRow:
     """One chip's memory, pool by pool."""
     used = _used(chip)
     resident = _resident(chip, used)
@@ -152,7 +182,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
             "bank_free": _bank_free(chip, geometry, used[Kind.L1]),
             "banks": geometry.cores if geometry else None,
             "at_once": _sum(at_once.values()),
-            "at_once_parts": at_once,
+            "at_once_parts": cast("schema.AtOnceParts", at_once),
             "buffers": used[Kind.L1],
             "small": {
                 "used": used[Kind.L1_SMALL],
@@ -168,7 +198,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: Json | None = None) 
             "kernels_resident": resident[Kind.KERNEL],
             "firmware": used[Kind.FIRMWARE],
             "ring": {"used_max": _ring_used(chip), "size": geometry.ring_size if geometry else None},
-            "physical": physical or dict.fromkeys(("used", "max_core", "headroom_min", "age_s")),
+            "physical": physical or {"used": None, "max_core": None, "headroom_min": None, "age_s": None},
         },
         "system": {
             "fabric_kernels": used[Kind.FABRIC_KERNEL],
@@ -273,14 +303,18 @@ def _ring_used(chip: Chip) -> int | None:
     return max((ring for ring in rings if ring is not None), default=None)
 
 
-def _confidence(chip: Chip) -> dict[str, int]:
+def _confidence(chip: Chip) -> schema.ConfidenceBytes:
     """The bytes that count, by how they are known."""
     found = [0] * (max(Confidence) + 1)
     for holding in chip.holdings:
         for leaf in filter(None, holding.leaves):
             if leaf.counts:
                 found[holding.source.confidence] += leaf.used
-    return {label: found[confidence] for confidence, label in _CONFIDENCES}
+    return {
+        "exact": found[Confidence.EXACT],
+        "reported": found[Confidence.REPORTED],
+        "estimated": found[Confidence.ESTIMATED],
+    }
 
 
 class _ProcessFigures(NamedTuple):
@@ -291,14 +325,14 @@ class _ProcessFigures(NamedTuple):
     exited: float | None
     claimed: list[int]
     allocations: int
-    sources: list[Json]
+    sources: list[schema.ProcessSource]
     numbers: dict[int, Chip]
     shares: list[tuple[str, tuple[int, ...]]]  # of each chip: the bytes of each pool and their peak
     held: list[tuple[Chip, list[int | None]]]  # of each holding, by kind: the bytes, None if they do not count
     failed: int
     last_failure: tuple[float, Failed] | None
-    uncertain: list[Json]
-    anomalies: dict[str, int]
+    uncertain: list[schema.UncertainRow]
+    anomalies: schema.Anomalies
 
 
 def _taken(process: Process) -> _ProcessFigures:
@@ -324,7 +358,7 @@ def _taken(process: Process) -> _ProcessFigures:
 
 
 def _used_and_peaks(dram: Total, l1: Total, host: Total, system: Total) -> tuple[int, ...]:
-    """In the order of ``_POOL_KEYS``; written out, because there is one for each process on each chip."""
+    """The order is that of ``_share``; written out, because there is one for each process on each chip."""
     return (
         dram.used,
         dram.peak.value,
@@ -342,7 +376,7 @@ HIDDEN_TROUBLE = "it does not see everything; its owner and root may read why"
 
 def _process(
     taken: _ProcessFigures, user_of: Callable[[int], str | None], may_see: Callable[[int | None], bool]
-) -> Json:
+) -> schema.ProcessRow:
     info = taken.info
     seen = may_see(info.user_id)
     numbers: dict[str, list[int]] = {}
@@ -382,7 +416,7 @@ def _process(
     }
 
 
-def _uncertain_note(taken: _ProcessFigures) -> Json:
+def _uncertain_note(taken: _ProcessFigures) -> schema.Note:
     """In the form of `sources/notes`."""
     pid = taken.info.pid or None
     who = f"pid {pid or '?'}" + ("" if taken.exited is None else ", which has exited")
@@ -394,24 +428,32 @@ def _uncertain_note(taken: _ProcessFigures) -> Json:
     }
 
 
-def _failure(time: float, event: Failed) -> Json:
+def _failure(time: float, event: Failed) -> schema.LastFailure:
     """What the runtime said when it last refused memory; the backtrace is not part of it."""
     return {"time": time, "text": event.text, "operation": event.tag, "line": line_of(event.stack)}
 
 
-def _share(chip_id: str, pools: tuple[int, ...], numbers: list[int], kinds: dict[str, int]) -> Json:
+def _share(chip_id: str, pools: tuple[int, ...], numbers: list[int], kinds: dict[str, int]) -> schema.ChipShare:
+    dram, peak_dram, l1, peak_l1, host, peak_host, system, peak_system = pools
     return {
         "chip": chip_id,
         "metal_id": min(numbers, default=None),
         "metal_ids": sorted(numbers),
-        **dict(zip(_POOL_KEYS, pools)),
+        "dram": dram,
+        "peak_dram": peak_dram,
+        "l1": l1,
+        "peak_l1": peak_l1,
+        "host": host,
+        "peak_host": peak_host,
+        "system": system,
+        "peak_system": peak_system,
         "kinds": kinds,
         "source": "server",
         "shm": None,
     }
 
 
-def allocation(item: Allocation, *, see_tag: bool = True) -> Json:
+def allocation(item: Allocation, *, see_tag: bool = True) -> schema.AllocationRow:
     """One live allocation as data."""
     holding, extra = item.holding, item.extra
     place = core_place(item)

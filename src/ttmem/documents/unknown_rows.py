@@ -11,44 +11,18 @@ from ttmem.model import boards
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Final
 
-    Json = dict[str, Any]
+    from ttmem.model.schema import Anomalies, ChipRow, ChipShare, MemoryRow, ProcessRow, Snapshot
 
-SCHEMA = "ttmem.snapshot/1"
-ANOMALIES = (
-    "unknown_free",
-    "double_free",
-    "ambiguous",
-    "misrouted",
-    "replaced",
-    "rejected",
-    "dropped",
-    "posthumous",
-    "resynced",
-)
+SCHEMA: Final = "ttmem.snapshot/1"
 KINDS = (
     *("dram", "l1", "host", "l1_small", "trace", "cb", "dfb", "scratchpad", "kernel", "fabric_kernel"),
     *("dispatch_kernel", "firmware"),
 )
-IN_L1 = ("l1", "l1_small", "cb", "dfb", "scratchpad", "kernel", "firmware")  # those that lie in the L1 of worker cores
 
 
-# What only a look at the machine can tell of a chip.
-UNSEEN: Json = {
-    "unique_id": None,
-    "joined_by": None,
-    "held": None,
-    "serial": None,
-    "asic_id": None,
-    "firmware": {},
-    "pcie": None,
-    "telemetry": None,
-    "shm": None,
-}
-
-
-def snapshot(time: str, host: str) -> Json:
+def snapshot(time: str, host: str) -> Snapshot:
     """Nothing is known of anything."""
     return {
         "schema": SCHEMA,
@@ -60,12 +34,12 @@ def snapshot(time: str, host: str) -> Json:
         "chips": [],
         "processes": [],
         "sums": None,
-        "anomalies": dict.fromkeys(ANOMALIES, 0),
+        "anomalies": anomalies(),
         "notes": [],
     }
 
 
-def chip(chip_id: str, *, arch: str | None = None, board: str | None = None, identity: str = "known") -> Json:
+def chip(chip_id: str, *, arch: str | None = None, board: str | None = None, identity: str = "known") -> ChipRow:
     """A chip of which only this much is known."""
     return {
         "chip": chip_id,
@@ -75,12 +49,35 @@ def chip(chip_id: str, *, arch: str | None = None, board: str | None = None, ide
         "board": board,
         "remote": None,
         "identity": identity,
-        **UNSEEN,
+        "unique_id": None,
+        "joined_by": None,
+        "held": None,
+        "serial": None,
+        "asic_id": None,
+        "firmware": {},
+        "pcie": None,
+        "telemetry": None,
+        "shm": None,
         "memory": memory(board, arch),
     }
 
 
-def memory(board: str | None, arch: str | None) -> Json:
+def anomalies() -> Anomalies:
+    """Nothing odd has happened."""
+    return {
+        "unknown_free": 0,
+        "double_free": 0,
+        "ambiguous": 0,
+        "misrouted": 0,
+        "replaced": 0,
+        "rejected": 0,
+        "dropped": 0,
+        "posthumous": 0,
+        "resynced": 0,
+    }
+
+
+def memory(board: str | None, arch: str | None) -> MemoryRow:
     """No use is known, only the sizes that the board's table has."""
     name = boards.table_name(board, arch)
     basis = None if name is None else "table"
@@ -112,7 +109,15 @@ def memory(board: str | None, arch: str | None) -> Json:
             "bank_free": None,
             "banks": cores,
             "at_once": None,
-            "at_once_parts": dict.fromkeys(IN_L1),
+            "at_once_parts": {
+                "l1": None,
+                "l1_small": None,
+                "cb": None,
+                "dfb": None,
+                "scratchpad": None,
+                "kernel": None,
+                "firmware": None,
+            },
             "buffers": None,
             "small": {"used": None, "reserved": None, "region": None, "peak": None},
             "cb": {"held": None, "resident": None},
@@ -136,7 +141,7 @@ def memory(board: str | None, arch: str | None) -> Json:
     }
 
 
-def process(pid: int | None, state: str) -> Json:
+def process(pid: int | None, state: str) -> ProcessRow:
     """A process that reports nothing."""
     return {
         "pid": pid,
@@ -158,13 +163,25 @@ def process(pid: int | None, state: str) -> Json:
         "failed": 0,
         "last_failure": None,
         "uncertain": [],
-        "anomalies": dict.fromkeys(ANOMALIES, 0),
+        "anomalies": anomalies(),
     }
 
 
-def share(chip_id: str) -> Json:
+def share(chip_id: str) -> ChipShare:
     """What it has of a chip: nothing is known."""
-    out: Json = {"chip": chip_id, "metal_id": None, "metal_ids": []}
-    for pool in ("dram", "l1", "host", "system"):
-        out[pool] = out[f"peak_{pool}"] = None
-    return {**out, "kinds": {}, "source": "shm", "shm": None}
+    return {
+        "chip": chip_id,
+        "metal_id": None,
+        "metal_ids": [],
+        "dram": None,
+        "peak_dram": None,
+        "l1": None,
+        "peak_l1": None,
+        "host": None,
+        "peak_host": None,
+        "system": None,
+        "peak_system": None,
+        "kinds": {},
+        "source": "shm",
+        "shm": None,
+    }

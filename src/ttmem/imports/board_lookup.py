@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which chips a recording speaks of, and how large they are: from ttnn's figures in it, else from a board's table."""
+"""Which chips a recording is about and how large they are: from its own figures, else from the table of boards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BoardLookup:
     def __init__(self, recording: GraphCapture, board: str | None) -> None:
         self._rows = {int(row["device_id"]): row for row in recording.devices if row.get("device_id") is not None}
         self._board = board
-        self._said = describe(recording.descriptor)
+        self._described = describe(recording.descriptor)
         self.meshes = _meshes(recording)
         self.chips = sorted({chip for chips in self.meshes.values() for chip in chips})
         ran = set().union(*recording.executed.values())
@@ -39,7 +39,7 @@ class BoardLookup:
 
     def info(self, chip: int) -> ChipInfo:
         geometry = self._geometries[chip]
-        chip_id = self._said.chip_ids.get(chip) if self._named else None
+        chip_id = self._described.chip_ids.get(chip) if self._named else None
         arch = Arch.UNKNOWN if geometry is None else geometry.arch
         return ChipInfo(chip_id or assumed_chip_id(chip), arch=arch, board=self._board_of(chip), geometry=geometry)
 
@@ -60,7 +60,7 @@ class BoardLookup:
         return -(-per_bank // unit) * unit * banks
 
     def _board_of(self, chip: int) -> str | None:
-        return self._board or (self._said.boards.get(chip) if self._named else None)
+        return self._board or (self._described.boards.get(chip) if self._named else None)
 
     def _geometry_of(self, chip: int) -> Geometry | None:
         mesh = next(mesh for mesh, chips in self.meshes.items() if chip in chips)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads ttnn's report database, db.sqlite, of any schema that has the tables which matter."""
+"""Reads ttnn's report database, db.sqlite, in any version of its schema that has the necessary tables."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from ttmem.imports.graph import Call, GraphCapture, NotACapture
 from ttmem.imports.stacks import stack_of
 
-NEWEST = 3  # major version of the schema
-_PATIENCE = 2.0  # seconds for a writer to finish
+NEWEST_MAJOR_VERSION = 3  # major version of the schema
+_WRITER_SECONDS = 2.0  # for a writer to finish
 
 
 def read_database(path: Path, rank: int | None = None) -> GraphCapture:
     """What a database tells of one rank."""
     try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=_PATIENCE)
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=_WRITER_SECONDS)
         try:
             connection.row_factory = sqlite3.Row
             return _Database(connection).read(rank, path)
@@ -49,8 +49,8 @@ class _Database:
         schema = about.get("schema_version")
         named = f"schema {schema}" if schema else "a schema without a number, as before 0.67"
         major = (schema or "0").partition(".")[0]
-        if not major.isdecimal() or int(major) > NEWEST:
-            raise NotACapture(f"a report database of {named}; this ttmem reads schemas up to {NEWEST}")
+        if not major.isdecimal() or int(major) > NEWEST_MAJOR_VERSION:
+            raise NotACapture(f"a report database of {named}; this ttmem reads schemas up to {NEWEST_MAJOR_VERSION}")
         if not ("operation_id" in self._columns.get("buffers", ()) or "captured_graph" in self._columns):
             raise NotACapture(f"{named}, but neither table buffers nor captured_graph: not a report database of ttnn")
         self._choose(rank)
@@ -88,15 +88,15 @@ class _Database:
         rows = self._rows("operations", ("operation_id", "name", "duration"), "operation_id")
         durations = {int(row["operation_id"]): (str(row["name"]), row["duration"]) for row in rows}
         calls = self._calls()
-        told = Counter(int(row["operation_id"]) for row in self._rows("captured_graph", ("operation_id",)))
-        if any(times > 1 for times in told.values()):
+        captured = Counter(int(row["operation_id"]) for row in self._rows("captured_graph", ("operation_id",)))
+        if any(times > 1 for times in captured.values()):
             raise NotACapture(
                 "it holds operations several times: more than one report was imported into it; import each of them "
                 "into a folder of its own with ttnn.graph.import_report"
             )
         with_text = self._rows("captured_graph", ("operation_id", "captured_graph"), "operation_id")
-        for number in sorted(durations.keys() | told.keys()):
-            if number not in told:
+        for number in sorted(durations.keys() | captured.keys()):
+            if number not in captured:
                 recording.add(_bare(*durations[number]), number, calls.get(number, Call()))
                 continue
             row = next(with_text)

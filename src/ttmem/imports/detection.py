@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognises what ttnn wrote, whatever it is called, and reads it: a capture, a report, a report database."""
+"""Detects which kind of file ttnn wrote (graph capture, report or report database) and reads it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ttmem.recording.event_file import MAGIC
 
 _SQLITE = b"SQLite format 3\0"
 _SIDECARS = (".python_io.json", ".tensor_lifetime.json", ".comparison_records.json")
-_REPORT = 1  # version of the report
+_REPORT_VERSION = 1  # version of the report
 
 
 def find(path: Path) -> Path:
@@ -89,8 +89,8 @@ def _report(stream: JsonStream, path: Path) -> GraphCapture:
             recording.descriptor = str(stream.value())
         elif key == "version":
             version = stream.value()
-            if version != _REPORT:
-                raise NotACapture(f"a report of version {version}; this ttmem reads version {_REPORT}")
+            if version != _REPORT_VERSION:
+                raise NotACapture(f"a report of version {version}; this ttmem reads version {_REPORT_VERSION}")
         else:
             stream.skip()
     if "graph" not in seen:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a graph capture as steps: what came, went, was made or was merely seen, when, and in which operation.
+"""The nodes of a graph capture as steps: allocations, frees, programs and tensors, with time and operation.
 
 The nodes themselves are read by ``collect.ttnn_graph``, as in a workload that ``ttmem.instrument()`` follows. Here is
 what only a file needs: the forms of older releases, the time, and what was there before the capture began.
@@ -19,7 +19,7 @@ from ttmem.imports.stacks import message_of
 from ttmem.model.kinds import BUFFER_KINDS, Kind
 
 MOST_DEVICES, MOST_BYTES = 1 << 16, 1 << 48  # anything above is no number of ttnn's
-TICK = 1e-6  # seconds that a node takes at least, so that no two are at one time
+TICK_SECONDS = 1e-6  # that a node takes at least, so that no two are at one time
 _LAYOUT_CODES = {name.upper(): code for code, name in LAYOUTS.items()}
 _BUFFERS = ("buffer_allocate", "buffer_deallocate")
 
@@ -160,8 +160,8 @@ class GraphCapture:
 
     def _call_of(self, named: list[str]) -> Call:
         """What is told of the outermost of these functions; of those in it the same is passed over."""
-        told = [waiting.popleft() if (waiting := self.calls.get(name)) else Call() for name in named]
-        return told[0]
+        calls = [waiting.popleft() if (waiting := self.calls.get(name)) else Call() for name in named]
+        return calls[0]
 
     def _take(self, nodes: list[Node]) -> None:
         for item in read(self._passing(nodes)):
@@ -174,7 +174,7 @@ class GraphCapture:
             if step.time != self._now or not isinstance(step.item, GraphProgram):
                 break
             programs += 1
-        self._now += TICK
+        self._now += TICK_SECONDS
         threw = OperationFailed(message_of(error), programs)
         self.steps.append(Step(self._now, self._operation, threw, stack=self._call.stack))
 
@@ -202,7 +202,7 @@ class GraphCapture:
     def _passing(self, nodes: list[Node]) -> Iterator[Node]:
         """Nodes on their way to the reader, in the form of today; the clock goes with them."""
         for node in nodes:
-            self._now += TICK
+            self._now += TICK_SECONDS
             what, params = node["node_type"], node["params"] or {}
             if what == "function_start":
                 self._start(str(params["name"]))

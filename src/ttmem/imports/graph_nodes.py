@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the nodes of one operation say together: where it begins and ends, its programs, its tensors, where it threw."""
+"""The nodes of one operation in a graph capture: begin and end, programs, tensors, and the error if it failed."""
 
 from __future__ import annotations
 

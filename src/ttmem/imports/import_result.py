@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the event file of a recording and says what is in it, as data, schema "ttmem.import/1"."""
+"""Writes the event file of an imported recording, and its summary as a document, schema "ttmem.import/1"."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Chip
@@ -19,9 +19,11 @@ from ttmem.recording.event_file import EventFileWriter
 from ttmem.wire.client_decode import decode
 from ttmem.wire.client_encode import encode
 
-SCHEMA = "ttmem.import/1"
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
+SCHEMA: Final = "ttmem.import/1"
 SOURCE = "capture"
-Json = dict[str, Any]
 
 
 def write(translation: EventTranslation, out: Path, name: str) -> tuple[Ledger, int]:
@@ -46,7 +48,7 @@ def write(translation: EventTranslation, out: Path, name: str) -> tuple[Ledger, 
     return ledger, count
 
 
-def summary(translation: EventTranslation, ledger: Ledger, events: int) -> Json:
+def summary(translation: EventTranslation, ledger: Ledger, events: int) -> schema.Import:
     """What was read, what was written, the peaks of each chip, and what the file cannot tell."""
     recording = translation.recording
     return {
@@ -71,7 +73,7 @@ def summary(translation: EventTranslation, ledger: Ledger, events: int) -> Json:
     }
 
 
-def _chip(translation: EventTranslation, chip: Chip) -> Json:
+def _chip(translation: EventTranslation, chip: Chip) -> schema.ImportChip:
     geometry = chip.geometry
     numbers = {holding.number for holding in chip.holdings}
     return {
@@ -85,7 +87,7 @@ def _chip(translation: EventTranslation, chip: Chip) -> Json:
     }
 
 
-def _kind(translation: EventTranslation, kind: Kind, total: Total) -> Json:
+def _kind(translation: EventTranslation, kind: Kind, total: Total) -> schema.ImportKind:
     after = total.peak.time - translation.began
     step = step_at(translation.recording, after)
     return {

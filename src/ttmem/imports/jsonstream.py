@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a JSON file of any size piece by piece: the entries of its lists and objects, as deep as is asked for.
+"""Reads a JSON file of any size as a stream: the entries of its lists and objects, to any depth.
 
 A detailed report has a line for each page of each buffer and may be many gigabytes. Only one entry is in memory at a
 time, so only an entry has a limit.
@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-CHUNK = 1 << 20  # characters
-MAX_ENTRY = 256 << 20  # the same
+CHUNK_CHARACTERS = 1 << 20
+MAX_ENTRY_CHARACTERS = 256 << 20
 _SPACE = " \t\n\r"
 _CLOSES = {"[": "]", "{": "}"}
 _UNFINISHED = ("", ".", *(f"{letter}{sign}" for letter in "eE" for sign in ("", "+", "-")))  # a number may go on
@@ -77,7 +77,7 @@ class JsonStream:
     def value(self) -> Any:
         """The next value, whole."""
         self.opens()
-        wanted = CHUNK
+        wanted = CHUNK_CHARACTERS
         while True:
             try:
                 value, end = self._decode(self._text, self._at)
@@ -91,9 +91,10 @@ class JsonStream:
                 if self._text[end : end + 3] not in _UNFINISHED:
                     self._at = end
                     return value
-            if len(self._text) - self._at > MAX_ENTRY:
+            if len(self._text) - self._at > MAX_ENTRY_CHARACTERS:
                 raise JsonError(
-                    f"an entry is longer than {MAX_ENTRY >> 20} Mi characters, which is the most that is read"
+                    f"an entry is longer than {MAX_ENTRY_CHARACTERS >> 20} Mi characters, "
+                    "which is the most that is read"
                 )
             if not self._more(wanted):
                 try:
@@ -127,7 +128,7 @@ class JsonStream:
             raise self._wrong(f"{found!r} where {wanted!r} is due")
         self._at += 1
 
-    def _more(self, wanted: int = CHUNK) -> bool:
+    def _more(self, wanted: int = CHUNK_CHARACTERS) -> bool:
         try:
             new = self._file.read(wanted)
         except UnicodeDecodeError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's stacks as ttnn keeps them, in the words of the account."""
+"""Python stacks as ttnn records them, in the account's format."""
 
 from __future__ import annotations
 

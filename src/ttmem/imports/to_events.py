@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording as events of the account, with all that the recording can tell and nothing that it cannot."""
+"""Translates a recording of ttnn into events of the account; what the recording lacks is not made up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ttmem.analyze.failure_messages import parse
 from ttmem.analyze.failure_types import Clash
 from ttmem.collect.ttnn_graph import GraphBuffer, GraphPart, GraphProgram, placed
 from ttmem.imports.board_lookup import BoardLookup
-from ttmem.imports.graph import TICK, Ended, GraphCapture, OperationFailed, Seen, Step
+from ttmem.imports.graph import TICK_SECONDS, Ended, GraphCapture, OperationFailed, Seen, Step
 from ttmem.model.events import (
     Allocated,
     DeviceOpened,
@@ -176,12 +176,12 @@ class EventTranslation:
         listing = self.recording.listings.get(last.number, ()) if isinstance(last, Ended) else ()
         listed = {entry[:3] for entry in listing}
         meshes = {mesh for mesh, _, _ in listed}
-        told = {(i.mesh, i.kind, i.address) for i in (step.item for step in steps) if isinstance(i, GraphBuffer)}
-        accounted = listed | told
+        named = {(i.mesh, i.kind, i.address) for i in (step.item for step in steps) if isinstance(i, GraphBuffer)}
+        accounted = listed | named
         for place in [place for place in self._answered if place[0] in meshes and place not in accounted]:
             yield from self._gone(place)
         for entry in listing:
-            if entry[:3] not in self._live and entry[:3] not in told:
+            if entry[:3] not in self._live and entry[:3] not in named:
                 yield from self._came(entry[:3], _Known(per_bank=entry.per_bank), None)
         self._answered |= listed
 
@@ -280,5 +280,5 @@ class EventTranslation:
 
 def step_at(recording: GraphCapture, seconds: float) -> Step | None:
     """The step at which something happened so many seconds after the beginning; None before the first."""
-    place = bisect_left(recording.steps, seconds - TICK / 2, key=lambda step: step.time)
+    place = bisect_left(recording.steps, seconds - TICK_SECONDS / 2, key=lambda step: step.time)
     return recording.steps[place] if seconds > 0 and place < len(recording.steps) else None

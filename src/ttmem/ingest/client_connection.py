@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One client's socket: what came in with whose stamp, replies that never wait, descriptors that were handed over."""
+"""The socket of one client: reads bytes and descriptors with the sender's pid, and sends replies without waiting."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.model.kinds import Confidence
 from ttmem.wire.client_decode import NativeStream
-from ttmem.wire.endpoint import peer
-from ttmem.wire.legacy_stream import READ_SIZE, LegacyStream
+from ttmem.wire.endpoint import peer_credentials
+from ttmem.wire.legacy_stream import READ_BYTES, LegacyStream
 
 if TYPE_CHECKING:
     from ttmem.ingest.peers import Peer
 
-_GARBAGE_READ = 16 * 1024  # looking for records in garbage is slow: smaller bites for that connection
-_MAX_UNREAD_REPLIES = 64 * 1024
+_GARBAGE_READ_BYTES = 16 * 1024  # looking for records in garbage is slow, so less of it is read at once
+_MAX_UNREAD_REPLY_BYTES = 64 * 1024
 _MAX_COMPLAINTS = 16
 _CREDENTIALS = struct.Struct("3i")
 _MOST_DESCRIPTORS = 4  # one is all an agent sends; room for those of somebody who sends more, to close them
@@ -30,7 +30,7 @@ _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(4 * _MOST_
 
 
 class Chunk(NamedTuple):
-    """What one read gave, none of it at the end of the stream, and who sent it as the kernel says."""
+    """What one read gave, empty at the end of the stream, and the sender according to the kernel."""
 
     data: bytes
     pid: int
@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
 
 
 class Connection:
-    """A client, from its connecting to its end; its socket hangs on an epoll meanwhile."""
+    """A connected client. Its socket is registered with an epoll until it is closed."""
 
     __slots__ = (
         "_complaints",
@@ -49,9 +49,9 @@ class Connection:
         "legacy",
         "native",
         "number",
-        "owners",
         "peer_pid",
         "peer_user_id",
+        "peers",
         "pending",
         "sock",
         "source_name",
@@ -62,13 +62,13 @@ class Connection:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.number = number
         self.sock = sock
-        self.peer_pid, self.peer_user_id, _ = peer(sock)
+        self.peer_pid, self.peer_user_id, _ = peer_credentials(sock)
         self.legacy: LegacyStream | None = None
         self.native: NativeStream | None = None
         self.source_name = "legacy"
         self.confidence = Confidence.REPORTED
-        self.owners: dict[int, Peer] = {}
-        self.descriptors: list[int] = []  # received, and not yet asked for by a hello
+        self.peers: dict[int, Peer] = {}  # by pid: processes that have sent on it
+        self.descriptors: list[int] = []  # received, and not yet taken by a hello
         self.pending: tuple[Iterator[bytes], Peer] | None = None  # records that were read and must wait for a turn
         self._outgoing = b""
         self._complaints: set[str] = set()
@@ -82,7 +82,7 @@ class Connection:
     def receive(self, buffer: bytearray) -> Chunk | None:
         """One bounded read; None if there was nothing."""
         lost = self.legacy is not None and self.legacy.lost
-        view = memoryview(buffer)[: _GARBAGE_READ if lost else len(buffer)]
+        view = memoryview(buffer)[: _GARBAGE_READ_BYTES if lost else len(buffer)]
         try:
             count, ancillary, _, _ = self.sock.recvmsg_into([view], _ANCILLARY)
         except BlockingIOError:
@@ -98,19 +98,19 @@ class Connection:
         return Chunk(bytes(view[:count]), pid, user_id)
 
     def waiting_bytes(self) -> int:
-        """What is there to be read now."""
+        """How much there is to read now."""
         found = array.array("i", [0])
         try:
             fcntl.ioctl(self.sock.fileno(), termios.FIONREAD, found)
         except OSError:
-            return READ_SIZE
+            return READ_BYTES
         return found[0]
 
     def reply(self, data: bytes = b"") -> bool:
-        """Send without ever waiting, also what could not be sent before; False if a client fetches nothing."""
+        """Send without waiting, first what could not be sent before. False if too much is unread by the client."""
         if not self.open:
             return True
-        if data and len(self._outgoing) + len(data) > _MAX_UNREAD_REPLIES:
+        if data and len(self._outgoing) + len(data) > _MAX_UNREAD_REPLY_BYTES:
             return False
         waiting = bool(self._outgoing)
         data = self._outgoing + data
@@ -119,14 +119,14 @@ class Connection:
         except BlockingIOError:
             sent = 0
         except OSError:
-            sent = len(data)  # the reader is gone; reading will tell
+            sent = len(data)  # the reader is gone; the next read will find the end
         self._outgoing = data[sent:]
         if waiting != bool(self._outgoing):
             self._epoll.modify(self.sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if self._outgoing else 0))
         return True
 
     def is_news(self, complaint: str) -> bool:
-        """Whether to say something of it: each cause once, and not all that one can think of."""
+        """Is this cause to be reported? Each is once, and only so many of one connection."""
         if complaint in self._complaints or len(self._complaints) >= _MAX_COMPLAINTS:
             return False
         self._complaints.add(complaint)

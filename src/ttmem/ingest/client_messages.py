@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients' records say: cuts a connection's bytes into records, tells the account, and answers what is asked."""
+"""Cuts the bytes of a client's connection into records, puts their events into the sink, and answers queries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from ttmem.account.entities import Source
 from ttmem.ingest.device_numbers import chips_of_visible
-from ttmem.ingest.rings import AGENT
-from ttmem.model.events import Allocated, Claimed, DeviceOpened, Mark, Rejected, Sees
+from ttmem.ingest.rings import Rings
+from ttmem.ingest.sink import Sink
+from ttmem.model.events import Allocated, Claimed, DeviceOpened, Event, Rejected, Sees
 from ttmem.model.identity import ChipInfo
-from ttmem.model.kinds import BUFFER_KINDS
+from ttmem.model.kinds import AGENT, BUFFER_KINDS
 from ttmem.model.validation import InvalidValue
 from ttmem.sources import process_lookup as processes
 from ttmem.wire import client_records as native
@@ -26,207 +27,220 @@ from ttmem.wire.legacy_stream import LegacyStream
 if TYPE_CHECKING:
     from ttmem.ingest.client_connection import Connection
     from ttmem.ingest.peers import Peer
-    from ttmem.ingest.sockets import Ingest
 
 _MOST_SOURCES = 16
 _ALLOC, _FREE = int(Type.ALLOC), int(Type.FREE)
 _QUERIES = (Type.QUERY, Type.DEVICE_INFO_QUERY)
-_ASKS = (*_QUERIES, Type.DUMP_REMAINING, Type.DUMP_KERNELS)
+_DUMPS = (Type.DUMP_REMAINING, Type.DUMP_KERNELS)
 _SILENT = (Type.RESPONSE, Type.DEVICE_INFO_RESPONSE)
 
 
 class ClientMessages:
-    """Both protocols, for all connections of an ingest."""
+    """Both protocols, for all connections."""
 
-    def __init__(self, ingest: Ingest, machine: list[ChipInfo], root: str) -> None:
-        self._ingest = ingest
+    def __init__(
+        self,
+        sink: Sink,
+        rings: Rings,
+        *,
+        answer: Callable[[Record, int], bytes | None],
+        dump: Callable[[Type], None],
+        machine: list[ChipInfo],
+        root: str,
+    ) -> None:
+        """``answer`` gives the reply to a legacy query, in the record size of the client. ``dump`` writes a dump."""
+        self._sink = sink
+        self._rings = rings
+        self._answer = answer
+        self._dump = dump
         self._machine = machine
         self._root = root
+        self.unread_replies = 0  # dropped, because the client did not read the replies before
 
-    def take(self, connection: Connection, data: bytes, owner: Peer, pid: int, deadline: float) -> None:
-        """What was read from a connection, stamped by that process."""
+    def take(self, connection: Connection, data: bytes, peer: Peer, pid: int, deadline: float) -> bool:
+        """Bytes that were read from a connection and sent by that process. False: the connection is to be closed."""
         if connection.legacy is None and connection.native is None:
             if data[0] == native.MAGIC:
                 connection.native = NativeStream()
             else:
                 connection.legacy = LegacyStream()
         if connection.native is not None:
-            self.native(connection, connection.native.feed(data), owner, deadline)
-            return
+            return self.native(connection, connection.native.feed(data), peer, deadline)
         connection.close_descriptors()
         stream = connection.legacy
         assert stream is not None
         rejected = stream.rejected
-        source = self._source(connection, owner)
+        source = self._source(connection, peer)
         for size, records in stream.feed(data, pid):
             self._legacy(connection, source, size, records, pid)
         if stream.rejected != rejected:
             self._reject(source, stream.rejected - rejected)
-            self._complain(connection, owner, "garbage", "sends bytes that are no records of any known size; skipped")
+            self._complain(connection, peer, "garbage", "sends bytes that are no records of any known size; skipped")
+        return True
 
     def finish(self, connection: Connection) -> None:
-        """The client sends no more: what is left of a stream is the first one's who sent."""
+        """The client sends no more. The rest of a stream belongs to the process that sent first."""
         stream = connection.legacy
-        if stream is None or not connection.owners:
+        if stream is None or not connection.peers:
             return
-        pid, owner = next(iter(connection.owners.items()))
+        pid, peer = next(iter(connection.peers.items()))
         before = stream.rejected
         for size, records in stream.finish(pid):
-            self._legacy(connection, self._source(connection, owner), size, records, pid)
+            self._legacy(connection, self._source(connection, peer), size, records, pid)
         if stream.rejected != before:
-            self._reject(self._source(connection, owner), stream.rejected - before)
-            self._complain(connection, owner, "truncated", "ended inside a record; the rest is dropped")
+            self._reject(self._source(connection, peer), stream.rejected - before)
+            self._complain(connection, peer, "truncated", "ended inside a record; the rest is dropped")
 
-    def native(self, connection: Connection, records: Iterator[bytes], owner: Peer, deadline: float) -> None:
-        """Our own records, one at least, and as many as there is time for."""
-        ingest = self._ingest
+    def native(self, connection: Connection, records: Iterator[bytes], peer: Peer, deadline: float) -> bool:
+        """Our own records: at least one, and as many as there is time for. False: the connection is to be closed."""
         connection.pending = None
         try:
             for record in records:
                 op = record[0]
                 if op == native.MAGIC:
                     hello = handshake.read_hello(record)
-                    if hello.source not in owner.sources and len(owner.sources) >= _MOST_SOURCES:
+                    if hello.source not in peer.sources and len(peer.sources) >= _MOST_SOURCES:
                         raise NativeError(f"one process cannot have more than {_MOST_SOURCES} sources")
                     connection.source_name, connection.confidence = hello.source, hello.confidence
                     if hello.source == AGENT:
-                        self._adopt(connection, owner)
+                        self._adopt(connection, peer)
                     self._reply(connection, handshake.welcome())
                 elif op == native.SYNC:
                     self._reply(connection, handshake.synced(handshake.sync_token(record)))
                 else:
-                    self._event(connection, owner, record)
+                    self._event(connection, peer, record)
                 if monotonic() > deadline:
-                    connection.pending = records, owner
-                    return
-            connection.close_descriptors()  # whoever wanted one has taken it
+                    connection.pending = records, peer
+                    return True
+            connection.close_descriptors()  # a hello that needed one has taken it
         except NativeError as error:
-            self._reject(self._source(connection, owner))
-            self._complain(connection, owner, "native", f"sent a damaged record: {error}; closing the connection")
-            ingest.end(connection)  # our client reconnects and re-sends what is live
+            self._reject(self._source(connection, peer))
+            self._complain(connection, peer, "native", f"sent a damaged record: {error}; closing the connection")
+            return False  # our client reconnects and sends again what is live
+        return True
 
-    def _event(self, connection: Connection, owner: Peer, record: bytes) -> None:
-        """One event of our own protocol. A value that cannot be costs its sender that event."""
-        ingest, source = self._ingest, self._source(connection, owner)
+    def _event(self, connection: Connection, peer: Peer, record: bytes) -> None:
+        """One event of our own protocol. An event with an impossible value is dropped."""
+        source = self._source(connection, peer)
         try:
             event = decode(record)
         except InvalidValue as error:
             self._reject(source)
-            self._complain(connection, owner, "value", f"ignored a record with an impossible value: {error}")
+            self._complain(connection, peer, "value", f"ignored a record with an impossible value: {error}")
             return
-        now = ingest.now()
-        if type(event) is Mark or ingest.observers or ingest.log.quota > 0:
-            allocation = ingest.emit(now, source, event)
-            ingest.log.note(now, source, event, allocation)
-        else:
-            allocation = ingest.ledger.apply(now, source, event)
-            ingest.log.left_out += 1
+        allocation = self._sink.apply(self._sink.now(), source, event)
         if allocation is None and type(event) is Allocated:
             self._refused(connection, source, event.device, event.size)
 
-    def _source(self, connection: Connection, owner: Peer) -> Source:
-        source = owner.sources.get(connection.source_name)
+    def _source(self, connection: Connection, peer: Peer) -> Source:
+        source = peer.sources.get(connection.source_name)
         if source is None:
-            now = self._ingest.now()
-            first = not owner.sources
-            source = self._ingest.ledger.source(now, owner.info, connection.source_name, connection.confidence)
-            owner.sources[connection.source_name] = source
-            # An agent says itself which chips it opened.
-            if first and owner.info.pid and connection.source_name != AGENT:
-                visible = processes.visible_devices(owner.info.pid, self._root)
+            now = self._sink.now()
+            first = not peer.sources
+            source = self._sink.ledger.source(now, peer.info, connection.source_name, connection.confidence)
+            peer.sources[connection.source_name] = source
+            # An agent reports itself which chips it opened.
+            if first and peer.info.pid and connection.source_name != AGENT:
+                visible = processes.visible_devices(peer.info.pid, self._root)
                 for number, chip in chips_of_visible(visible or [], self._machine):
-                    self._ingest.emit(now, source, DeviceOpened(number, chip))
+                    self._sink.apply(now, source, DeviceOpened(number, chip))
         return source
 
     def _legacy(self, connection: Connection, source: Source, size: int, records: Iterable[Record], pid: int) -> None:
-        """The hot path: legacy records to the account."""
-        ledger, log = self._ingest.ledger, self._ingest.log
-        before = ledger.seq
-        if self._ingest.observers or log.quota > 0:
+        """Legacy records to the account."""
+        rest = iter(records)
+        while True:
+            plain = self._sink.plain(source)
+            record = self._direct(connection, source, rest, pid) if plain else next(rest, None)
+            if record is None:
+                return
+            event = event_of(record)
+            if event is None:
+                self._request(connection, source, record, size)
+            else:
+                self._legacy_event(connection, source, event, record[4], pid)
+
+    def _direct(self, connection: Connection, source: Source, records: Iterator[Record], pid: int) -> Record | None:
+        """The hot path: buffers straight into the account. Returns the first record that is no event."""
+        sink = self._sink
+        ledger, kinds, now = sink.ledger, BUFFER_KINDS, sink.now()
+        allocated, freed = ledger.allocated, ledger.freed
+        with sink.direct():
             for record in records:
-                self._record(connection, source, record, size, pid)
-        else:
-            allocated, freed, now = ledger.allocated, ledger.freed, self._ingest.now()
-            kinds = BUFFER_KINDS
-            for op, device, length, code, claimed, ident, stamp in records:
+                op, device, length, code, claimed, ident, _ = record
                 if op == _ALLOC and claimed == pid and code < 5:
                     if allocated(now, source, device, kinds[code], ident, length) is None:
+                        sink.refused()
                         self._refused(connection, source, device, length)
-                        log.left_out -= 1  # no line for it
                 elif op == _FREE and claimed == pid and code < 5:
                     freed(now, source, device, kinds[code] if code else None, ident, length)
                 else:
-                    record = (op, device, length, code, claimed, ident, stamp)
-                    plain = ledger.seq
-                    self._record(connection, source, record, size, pid)  # says itself whether it left out a line
-                    log.left_out -= ledger.seq - plain
-            log.left_out += ledger.seq - before
+                    event = event_of(record)
+                    if event is None:
+                        return record
+                    self._legacy_event(connection, source, event, claimed, pid)
+        return None
 
-    def _record(self, connection: Connection, source: Source, record: Record, size: int, pid: int) -> None:
-        """One record, whatever it says, seen by whoever wants to see."""
-        event = event_of(record)
-        if event is None:
-            self._unevent(connection, source, record, size)
-            return
-        now, claimed = self._ingest.now(), record[4]
+    def _legacy_event(self, connection: Connection, source: Source, event: Event, claimed: int, pid: int) -> None:
+        """``claimed`` is the pid in the record, ``pid`` that of its sender."""
+        sink = self._sink
+        now = sink.now()
         if claimed != pid and claimed and claimed not in source.process.claimed:
-            self._ingest.emit(now, source, Claimed(claimed))
-        allocation = self._ingest.emit(now, source, event)
-        self._ingest.log.note(now, source, event, allocation)
+            sink.apply(now, source, Claimed(claimed))
+        allocation = sink.apply(now, source, event)
         if allocation is None and type(event) is Allocated:
             self._refused(connection, source, event.device, event.size)
 
-    def _unevent(self, connection: Connection, source: Source, record: Record, size: int) -> None:
-        """A record that is no event: a question, a reply sent to us, or a code that means nothing."""
+    def _request(self, connection: Connection, source: Source, record: Record, size: int) -> None:
+        """A record that is no event: a query, a request for a dump, a reply sent to us, or an unknown code."""
         op, device, _, code = record[:4]
         if op in _QUERIES:
-            answer = self._ingest.answer(record, size)
+            answer = self._answer(record, size)
             if answer is not None:
                 self._reply(connection, answer)
-        elif op in _ASKS:
-            self._ingest.bury_dead()
-            self._ingest.dump_asked(Type(op))
+        elif op in _DUMPS:
+            self._dump(Type(op))
         elif op not in _SILENT:
             self._reject(source)
             what = "kernel type" if op == Type.KERNEL_LOAD else "buffer_type"
             self._complain(connection, None, what, f"Invalid {what} {code} - ignoring message (device {device})")
 
     def _refused(self, connection: Connection, source: Source, device: int, size: int) -> None:
-        """Say once per connection and cause why an allocation was not counted."""
+        """An allocation was not counted: report why, once for each connection and cause."""
         if source.process.exited is not None:
             return
-        if not 0 < size <= self._ingest.ledger.limits.size:
+        if not 0 < size <= self._sink.ledger.limits.size:
             self._complain(connection, None, "size", f"Invalid size {size} - ignoring message")
         elif device not in source.holdings:
             self._complain(connection, None, "device_id", f"Invalid device_id {device} - ignoring message")
         else:
             self._complain(connection, None, "limit", "holds more allocations than the account keeps for one process")
 
-    def _adopt(self, connection: Connection, owner: Peer) -> None:
-        """An agent handed over its memory, or says that it has none to hand over."""
+    def _adopt(self, connection: Connection, peer: Peer) -> None:
+        """An agent handed over its memory, or reports that it has none."""
         if not connection.descriptors:
             text = "its agent cannot share memory (no memfd or no descriptor left); nothing of it is seen"
-            self._complain(connection, owner, "ring", text)
-            blind = Sees(0, f"nothing is tracked: {text}")
-            self._ingest.emit(self._ingest.now(), self._source(connection, owner), blind)
+            self._complain(connection, peer, "ring", text)
+            nothing = Sees(0, f"nothing is tracked: {text}")
+            self._sink.apply(self._sink.now(), self._source(connection, peer), nothing)
             return
         try:
-            self._ingest.rings.adopt(owner, self._source(connection, owner), connection.descriptors.pop(0))
+            self._rings.adopt(peer, self._source(connection, peer), connection.descriptors.pop(0))
         except RingError as error:
-            self._reject(self._source(connection, owner))
-            self._complain(connection, owner, "ring", f"its agent handed over memory that cannot be read: {error}")
+            self._reject(self._source(connection, peer))
+            self._complain(connection, peer, "ring", f"its agent handed over memory that cannot be read: {error}")
 
     def _reject(self, source: Source, records: int = 1) -> None:
-        self._ingest.emit(self._ingest.now(), source, Rejected(records))
+        self._sink.apply(self._sink.now(), source, Rejected(records))
 
-    def _complain(self, connection: Connection, owner: Peer | None, cause: str, text: str) -> None:
-        """One line per connection and cause."""
+    def _complain(self, connection: Connection, peer: Peer | None, cause: str, text: str) -> None:
+        """Warn once for each connection and cause."""
         if connection.is_news(cause):
-            pid = owner.info.pid if owner is not None else connection.peer_pid
-            self._ingest.warn(f"connection {connection.number} (pid {pid}): {text}")
+            pid = peer.info.pid if peer is not None else connection.peer_pid
+            self._sink.warn(f"connection {connection.number} (pid {pid}): {text}")
 
     def _reply(self, connection: Connection, data: bytes) -> None:
-        """Replies that a client does not fetch are dropped and counted."""
+        """Replies that a client does not read are dropped and counted."""
         if not connection.reply(data):
-            self._ingest.unread_replies += 1
+            self.unread_replies += 1
             self._complain(connection, None, "unread", "does not read its replies; further ones are dropped")

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.model.identity import ChipInfo, ProcessInfo
+
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import CounterFile
 
 
 def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[int, ChipInfo]]:
@@ -33,7 +36,7 @@ def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[
     return list(enumerate(chip for _, chip in sorted(chosen.items())))
 
 
-def chips_of_slots(process: ProcessInfo, numbers: set[int], files: list[dict[str, Any]]) -> list[tuple[int, ChipInfo]]:
+def chips_of_slots(process: ProcessInfo, numbers: set[int], files: list[CounterFile]) -> list[tuple[int, ChipInfo]]:
     """(device number, chip) for device numbers of a process, by its slots in tt-metal's counters.
 
     The number in a file is that of the process that attached last. It is this one's only if no other is attached, which
@@ -45,6 +48,7 @@ def chips_of_slots(process: ProcessInfo, numbers: set[int], files: list[dict[str
         if not any((slot["process"], slot["start"]) == (process.pid, process.start) for slot in live):
             continue
         alone = len(live) == 1 and file["attached"] == 1 and file["chip"] != str(file["metal_id"])
-        found.setdefault(file["metal_id"], []).append(file["chip"] if alone else "")
+        if file["metal_id"] is not None:
+            found.setdefault(file["metal_id"], []).append(file["chip"] if alone else "")
     sure = {number: chip_ids[0] for number, chip_ids in found.items() if len(chip_ids) == 1 and chip_ids[0]}
     return [(number, ChipInfo(chip_id)) for number, chip_id in sure.items() if number in numbers]

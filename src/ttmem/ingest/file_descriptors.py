@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 import resource
 
-_RESERVE = 640  # the API's connections, files of the machine that are read, and some to spare
-_SLACK = 8  # so many more must be free before clients are accepted again
+_RESERVED_DESCRIPTORS = 640  # the API's connections, files of the machine that are read, and some to spare
+_SLACK_DESCRIPTORS = 8  # so many more must be free before clients are accepted again
 
 
 def raise_limit() -> None:
@@ -27,7 +27,7 @@ def limit() -> int:
 
 def reserve() -> int:
     """How many are kept from clients that send events."""
-    return min(_RESERVE, limit() // 2)
+    return min(_RESERVED_DESCRIPTORS, limit() // 2)
 
 
 def for_clients() -> int:
@@ -41,4 +41,4 @@ def scarce(fd: int, *, slack: bool = False) -> bool:
     except OSError:
         return True
     os.close(probe)
-    return probe >= for_clients() - (_SLACK if slack else 0)
+    return probe >= for_clients() - (_SLACK_DESCRIPTORS if slack else 0)

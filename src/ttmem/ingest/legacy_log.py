@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One line per event on standard output, in the forms that tools for the proof of concept parse.
+"""One line on standard output for each event of a client, in the forms that tools for the proof of concept parse.
 
-The loop only notes what happened; a thread makes the lines and writes them, so a slow terminal slows nobody. Above
-the limit, lines are left out and counted.
+The server's loop only notes what happened. A thread makes the lines and writes them, so that a slow terminal slows
+nobody down. Above the limit, lines are left out and counted.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Process, Source
 from ttmem.ingest.clock import rfc3339
-from ttmem.model.events import Allocated, Event, Freed
-from ttmem.model.kinds import KERNEL_KINDS, KINDS, Kind
+from ttmem.model.events import Allocated, Event, Freed, ProcessExited
+from ttmem.model.kinds import AGENT, KERNEL_KINDS, KINDS, Kind
 
 LINES_PER_SECOND = 10_000
 _WRITE_SECONDS = 0.02
 STYLES = ("newest", "untyped", "bytes", "decimal")
-_MEGA = 1048576
+_MEGABYTE = 1048576
 
 _KERNEL_NAMES = {Kind.KERNEL: "Application", Kind.FABRIC_KERNEL: "Fabric", Kind.DISPATCH_KERNEL: "Dispatch"}
 
@@ -37,7 +37,7 @@ def type_name(kind: Kind) -> str:
 
 def mega(size: int) -> str:
     """Megabytes as a C++ stream prints them: six significant digits."""
-    return f"{size / _MEGA:g}"
+    return f"{size / _MEGABYTE:g}"
 
 
 class _Lines:
@@ -114,14 +114,14 @@ def _json_line(time: float, name: str, values: tuple[Any, ...]) -> str:
 
 
 class LegacyLog:
-    """Notes events and writes them out of the loop's way."""
+    """Notes events and writes them in a thread. What agents write into their rings has no lines."""
 
     def __init__(self, *, fd: int = 1, style: str = "newest", as_json: bool = False, quiet: bool = False) -> None:
         self._fd = fd
         self._lines = _Lines(style)
         self._json = as_json
         self._quiet = quiet
-        self.quota = 0 if quiet else LINES_PER_SECOND
+        self._quota = 0 if quiet else LINES_PER_SECOND  # lines that may still be written this second
         self.left_out = 0
         self._second = 0.0
         self._queue: deque[tuple[float, str, tuple[Any, ...]]] = deque()
@@ -131,9 +131,22 @@ class LegacyLog:
         self._closing = False
         self._thread: threading.Thread | None = None
 
+    def wants(self, source: Source) -> bool:
+        """Is an event of this source to be noted now? Otherwise it is enough to count it."""
+        return self._quota > 0 and source.name != AGENT
+
+    def leave_out(self, lines: int) -> None:
+        """So many events that have a line were applied and not noted."""
+        if not self._quiet:
+            self.left_out += lines
+
     def note(self, time: float, source: Source, event: Event, allocation: Allocation | None) -> None:
         """What an event did, in as few values as the line needs."""
-        if not isinstance(event, (Allocated, Freed)):
+        if self._quiet:
+            return
+        if type(event) is ProcessExited:
+            self._note_exit(time, source.process)
+        if not isinstance(event, (Allocated, Freed)) or source.name == AGENT:
             return
         pid = source.process.info.pid
         came = isinstance(event, Allocated)
@@ -156,8 +169,8 @@ class LegacyLog:
         else:
             self._put(time, "freed", (pid, allocation.size, event.device, allocation.address, allocation.refs))
 
-    def note_exit(self, time: float, process: Process) -> None:
-        """The account of what a dead process left."""
+    def _note_exit(self, time: float, process: Process) -> None:
+        """What a dead process left."""
         sums = [[0, 0], [0, 0], [0, 0]]
         for holding in process.holdings():
             for kind, leaf in zip(KINDS, holding.leaves):
@@ -169,7 +182,7 @@ class LegacyLog:
             self._put(time, "cleanup", (process.info.pid, *sums[0], *sums[1], *sums[2]))
 
     def tick(self, time: float) -> None:
-        """Once in a while: start the next second, and say what the last one left out."""
+        """Called often: starts the next second, and writes how many lines the last one left out."""
         if time - self._second < 1.0:
             return
         self._second = time
@@ -178,7 +191,7 @@ class LegacyLog:
         if self.left_out and self._has_room():
             count, self.left_out = self.left_out, 0
             self._push(time, "left_out", (count,))
-        self.quota = LINES_PER_SECOND
+        self._quota = LINES_PER_SECOND
 
     def say(self, time: float, text: str) -> None:
         """Something asked for, such as a dump: written even when quiet."""
@@ -195,10 +208,10 @@ class LegacyLog:
             self._thread.join(timeout)
 
     def _put(self, time: float, name: str, values: tuple[Any, ...]) -> None:
-        if self.quota <= 0:
-            self.left_out += not self._quiet
+        if self._quota <= 0:
+            self.left_out += 1
             return
-        self.quota -= 1
+        self._quota -= 1
         self._push(time, name, values)
 
     def _push(self, time: float, name: str, values: tuple[Any, ...]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends, and when they die: processes by the kernel's stamp, watched through pidfds."""
+"""The processes that send to the server, by the pid that the kernel gives, watched for their exit through pidfds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ttmem.account.entities import Source
     from ttmem.ingest.client_connection import Connection
 
-_REMEMBERED = 1024
+_REMEMBERED_DEAD = 1024
 
 
 class Peer:
-    """A process that sends to us."""
+    """A process that sends to the server."""
 
     __slots__ = ("connections", "gone", "info", "pidfd", "sources")
 
@@ -32,29 +32,29 @@ class Peer:
 
 
 class Peers:
-    """Finds the process behind a stamp, and tells who has died since it was last asked."""
+    """Finds the process of a pid, and which processes have died since the last call."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
         self._by_pid: dict[int, Peer] = {}
         self._by_pidfd: dict[int, Peer] = {}
-        self._unwatched: set[Peer] = set()  # no pidfd to be had: looked up in /proc now and then
+        self._unwatched: set[Peer] = set()  # without a pidfd: looked up in /proc now and then
         self._gone: list[Peer] = []
         self._dead: OrderedDict[int, Peer] = OrderedDict()
         self._epoll = select.epoll()
 
     def fileno(self) -> int:
-        """Readable when somebody died."""
+        """Readable when a process died."""
         return self._epoll.fileno()
 
     def __len__(self) -> int:
         return len(self._by_pid)
 
     def find(self, pid: int, user_id: int | None) -> Peer:
-        """The process with that pid now; a dead one's last words still find their sender."""
-        owner = self._by_pid.get(pid)
-        if owner is not None:
-            return owner
+        """The process that has this pid now, or that had it last if none has it."""
+        peer = self._by_pid.get(pid)
+        if peer is not None:
+            return peer
         pidfd = self._open(pid)
         info = processes.describe(pid, user_id, self._root)
         late = self._dead.get(pid)
@@ -62,51 +62,51 @@ class Peers:
             if pidfd is not None:
                 os.close(pidfd)
             return late
-        owner = self._by_pid[pid] = Peer(info, pidfd, gone=info.start is None)
-        if owner.gone:
-            self._gone.append(owner)
+        peer = self._by_pid[pid] = Peer(info, pidfd, gone=info.start is None)
+        if peer.gone:
+            self._gone.append(peer)
         elif pidfd is None:
-            self._unwatched.add(owner)
+            self._unwatched.add(peer)
         if pidfd is not None:
-            self._by_pidfd[pidfd] = owner
+            self._by_pidfd[pidfd] = peer
             self._epoll.register(pidfd, select.EPOLLIN)
-        return owner
+        return peer
 
     def foreign(self, connection: int, user_id: int | None) -> Peer:
-        """A sender whose pid we cannot see (another pid namespace): its connection is all we know of it."""
+        """A sender whose pid is not visible here (another pid namespace): it is known by its connection only."""
         return Peer(ProcessInfo(0, None, user_id, connection=connection), None)
 
     def died(self) -> list[Peer]:
-        """Who died since the last call; each is named once."""
+        """The processes that died since the last call, each once."""
         dead, self._gone = self._gone, []
         dead += [self._by_pidfd[fd] for fd, _ in self._epoll.poll(0)]
         return list(dict.fromkeys(dead))
 
-    def postpone(self, owner: Peer) -> None:
-        """Name that process again the next time."""
-        self._gone.append(owner)
+    def postpone(self, peer: Peer) -> None:
+        """Give that process again at the next call of `died`."""
+        self._gone.append(peer)
 
     def check_unwatched(self) -> bool:
-        """Look after the processes without a pidfd; True if one of them died."""
-        for owner in list(self._unwatched):
-            now = processes.start_and_state(owner.info.pid, self._root)
-            if now is None or now[0] != owner.info.start or now[1] in "ZX":
-                self._unwatched.discard(owner)
-                self._gone.append(owner)
+        """Look up the processes without a pidfd; True if one of them died."""
+        for peer in list(self._unwatched):
+            now = processes.start_and_state(peer.info.pid, self._root)
+            if now is None or now[0] != peer.info.start or now[1] in "ZX":
+                self._unwatched.discard(peer)
+                self._gone.append(peer)
         return bool(self._gone)
 
-    def keep(self, owner: Peer) -> None:
-        """The account knows; from now on its records are posthumous."""
-        if self._by_pid.get(owner.info.pid) is owner:
-            del self._by_pid[owner.info.pid]
-            self._dead[owner.info.pid] = owner
-            while len(self._dead) > _REMEMBERED:
+    def remember_dead(self, peer: Peer) -> None:
+        """It is dead: another process may get its pid, and late records of its own still find it."""
+        if self._by_pid.get(peer.info.pid) is peer:
+            del self._by_pid[peer.info.pid]
+            self._dead[peer.info.pid] = peer
+            while len(self._dead) > _REMEMBERED_DEAD:
                 self._dead.popitem(last=False)
-        if owner.pidfd is not None:
-            self._epoll.unregister(owner.pidfd)
-            del self._by_pidfd[owner.pidfd]
-            os.close(owner.pidfd)
-            owner.pidfd = None
+        if peer.pidfd is not None:
+            self._epoll.unregister(peer.pidfd)
+            del self._by_pidfd[peer.pidfd]
+            os.close(peer.pidfd)
+            peer.pidfd = None
 
     def close(self) -> None:
         for fd in self._by_pidfd:
@@ -119,4 +119,4 @@ class Peers:
         try:
             return os.pidfd_open(pid)
         except OSError:
-            return None  # dead already, or no descriptors left; /proc tells which
+            return None  # dead already, or no descriptors left; /proc shows which

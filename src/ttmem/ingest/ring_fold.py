@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's records as events of the account: meshes become chips, losses become a resync.
+"""Turns the records of an agent's ring into events of the account: one for each chip of the record's mesh.
 
-A reader starts with the oldest record the ring still has. If that is not the first, or if it falls a whole ring
-behind, it takes the live table instead and counts what it missed: the state is exact again, its course is not.
+A reader starts with the first record. If that is overwritten already, or if the reader falls a whole ring behind, it
+takes the table of live allocations instead and counts the records it missed. The account is then exact again, but its
+history has a gap.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.size_extremes import Sizes
+from ttmem.ingest.ring_listener import NoListener, RingListener
 from ttmem.model.events import (
     Allocated,
     Audited,
@@ -41,13 +43,13 @@ from ttmem.model.validation import MAX_BANKS, MAX_COUNT, check, check_reserved
 from ttmem.wire.agent_ring import (
     BINARY,
     KEPT,
-    NO_MESH_ID,
     PER_CORE,
     PROGRAM_FRAME,
     RAN,
     SHARED,
     WHOLESALE,
     Mesh,
+    Record,
     Ring,
     RingError,
     RingEvent,
@@ -56,19 +58,18 @@ from ttmem.wire.agent_ring import (
 )
 
 _ALLOCATED, _FREED, _RUN = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.RUN)
-_PHASES = (int(RingEvent.PHASE_BEGAN), int(RingEvent.PHASE_ENDED))
-_NAMED, _FAILED, _NOWHERE = int(RingEvent.NAMED), int(RingEvent.FAILED), 0xFFFF
-_UNKNOWN_LAYOUT = 255
+_NO_MESH, _UNKNOWN_LAYOUT = 0xFFFF, 255
+_NO_LISTENER = NoListener()
 _IDENT_MASK = 0xFFFFFFFF  # a buffer is known by its slot of the table plus 1, by its address (0) if it has no slot
 COUNTERS = ("unknown_frees", "earlier_frees", "replaced", "table_full", "blobs_full", "meshes_full", "failures")
 _GONE = (0, 0)
-_FIRST_PART, _DRAM, _L1, _L1_SMALL = int(Kind.CB), int(Kind.DRAM), int(Kind.L1), int(Kind.L1_SMALL)
+_FIRST_PART, _L1_SMALL = int(Kind.CB), int(Kind.L1_SMALL)
 _IN_L1 = (int(Kind.CB), int(Kind.DFB), int(Kind.SCRATCHPAD))
 _MOST_EXTRAS = 50_000
 
 
-class _Spot:
-    """What is needed of a mesh for each record."""
+class _MeshView:
+    """What each record of a mesh needs to know of it."""
 
     __slots__ = ("allocator", "banks", "numbers", "sizes")
 
@@ -80,9 +81,9 @@ class _Spot:
 
 
 class RingFold:
-    """Turns what one agent writes into events, in order. ``offset`` makes wall time of the agent's clock."""
+    """Turns what one agent writes into events, in order. ``offset`` added to the agent's clock gives wall time."""
 
-    def __init__(self, ring: Ring, offset: float, closing: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, ring: Ring, offset: float, listener: RingListener = _NO_LISTENER) -> None:
         self.ring = ring
         self.lost = 0
         self.records = 0
@@ -90,79 +91,110 @@ class RingFold:
         self.completeness: float | None = None  # the worst of all audits so far
         self._offset = offset
         self._newest = 0  # the agent's clock when it was last read; no record is younger
-        self._closing = closing  # a device that got something since the last call is about to be closed
-        self.fresh = False  # has anything been opened, allocated, or freed by the program since
-        self.blind = False  # was a closing among what was lost: what was left then is not known
-        self.wholesale: tuple[int, int] = (0, 0)  # tensors that only a closing freed, and their bytes
+        self._listener = listener
+        self._used = False  # was anything opened, allocated, or freed by the program since the last closing
         self._ending: set[int] = set()  # meshes that are being closed
-        self._spots: dict[int, _Spot] = {}
+        self._views: dict[int, _MeshView] = {}
         self._open: dict[int, set[int]] = {}  # Metal's number -> meshes open there
         self._ran: dict[int, int] = {}  # Metal's number -> program launched last
         self._audits: dict[int, int] = {}  # mesh -> audits seen
-        self._extras: dict[tuple[int, ...], Extra] = {}  # the same few are met over and over
+        self._extras: dict[tuple[int, ...], Extra] = {}  # buffers share them: the same few occur again and again
         self._batch: list[tuple[int, ...]] = []
-        self._counted = dict.fromkeys(REASONS, 0)  # what was reported of the agent's counters
+        self._counted = dict.fromkeys(REASONS, 0)  # the agent's counters as far as they were reported
         self._generation = 0
         self._greeted = False
-        self.sizes: list[Sizes] | None = None  # of each allocator there ever was, for whoever wants them
-        self._sizes: dict[int, Sizes] = {}  # by mesh, of those that are open
-
-    def keep_sizes(self) -> None:
-        """From the beginning: what came before is not in them."""
-        self.sizes = []
+        self._sizes: dict[int, Sizes] = {}  # by mesh, of those that are open and of which the listener wants them
 
     def events(self, limit: int) -> Iterator[tuple[float, Event]]:
         """The events of at most ``limit`` records. Apply each before asking for the next."""
-        yield from self._begin(limit)
-        for record in self._batch:
-            yield from self._one(record)
-        if len(self._batch) < limit:
-            yield from self._audited()
+        return self._read(limit, None, None)
 
     def fold(self, limit: int, ledger: Ledger, source: Source) -> None:
-        """The same, straight into an account: nearly all records are buffers that come or go."""
-        for time, event in self._begin(limit):
+        """Apply the same to an account, without making an event of each buffer that is allocated or freed."""
+        for time, event in self._read(limit, ledger, source):
             ledger.apply(time, source, event)
-        allocated, freed = ledger.allocated, ledger.freed
-        offset, newest, spots, extras, kinds = self._offset, self._newest, self._spots, self._extras, KINDS
+
+    def _read(self, limit: int, ledger: Ledger | None, source: Source | None) -> Iterator[tuple[float, Event]]:
+        """The one place where records are unpacked. This is the hot path: nearly all records are buffers.
+
+        With a ledger, what is allocated or freed is applied to it at its place in the order, and is no event.
+        """
+        yield from self._begin(limit)
+        allocated: Callable[..., object] | None = None
+        freed: Callable[..., object] | None = None
+        if ledger is not None:
+            allocated, freed = ledger.allocated, ledger.freed
+        offset, newest, views, extras, kinds, ran = (
+            self._offset, self._newest, self._views, self._extras, KINDS, self._ran
+        )  # fmt: skip
         for record in self._batch:
-            (_, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, slot, mesh, core_count, _,
+            (_, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, slot, mesh, core_count, cores,
              program, name) = record  # fmt: skip
-            if program or (happened != _ALLOCATED and happened != _FREED):
-                for time, event in self._one(record):
-                    ledger.apply(time, source, event)
-                continue
-            spot = spots.get(mesh) or self._spot(mesh)
             if nanoseconds > newest:
                 nanoseconds = newest
-            time, kind, sizes = nanoseconds * 1e-9 + offset, kinds[code], spot.sizes
-            ident = slot + 1 & _IDENT_MASK
+            time = nanoseconds * 1e-9 + offset
             if happened == _ALLOCATED:
-                self.fresh = True
-                if sizes is not None:
-                    if flags & PER_CORE:
-                        self._size(sizes, record)
-                    else:
-                        sizes.took(code, address, per_bank, name)
+                view = views[mesh] if mesh in views else self._view(mesh)
+                sizes, kind = view.sizes, kinds[code]
+                self._used = True
                 known = extras.get((mesh, code, layout, flags, per_bank, core_count, name))
-                extra = known or self._extra(spot, record)
-                for number in spot.numbers:
-                    allocated(time, source, number, kind, address, size, 0, 0, extra, ident)
+                extra = known or self._extra(view, Record._make(record))
+                if program:
+                    ident = 0
+                    if sizes is not None and code in _IN_L1 and not flags & SHARED:
+                        sizes.placed(program, address + per_bank)
+                else:
+                    ident = slot + 1 & _IDENT_MASK
+                    if sizes is not None:
+                        if flags & PER_CORE:
+                            self._took_per_core(view)
+                        else:
+                            sizes.took(code, address, per_bank, name)
+                if allocated is not None:
+                    for number in view.numbers:
+                        allocated(time, source, number, kind, address, size, program, 0, extra, ident)
+                else:
+                    for number in view.numbers:
+                        yield time, Allocated(number, kind, address, size, program, 0, extra, ident)
+            elif happened == _FREED:
+                view = views[mesh] if mesh in views else self._view(mesh)
+                sizes, kind = view.sizes, kinds[code]
+                if program:
+                    ident, allocator, mask = 0, 0, self.ring.mask(cores)
+                else:
+                    ident, allocator, mask = slot + 1 & _IDENT_MASK, view.allocator, 0
+                    if flags or not self._used:
+                        self._freed(code, flags, size)
+                    if sizes is not None and not flags & PER_CORE:
+                        sizes.gave_back(code, address)
+                if freed is not None:
+                    for number in view.numbers:
+                        freed(time, source, number, kind, address, size, program, allocator, mask, ident)
+                else:
+                    for number in view.numbers:
+                        yield time, Freed(number, kind, address, size, program, allocator, mask, ident)
+            elif happened == _RUN:
+                view = views[mesh] if mesh in views else self._view(mesh)
+                if view.sizes is not None:
+                    view.sizes.ran(program)
+                for number in view.numbers:
+                    if ran.get(number) != program:
+                        ran[number] = program
+                        yield time, ProgramRun(number, program, self.ring.mask(cores))
             else:
-                if flags or not self.fresh:
-                    self._freed(code, flags, size)
-                if sizes is not None and not flags & PER_CORE:
-                    sizes.gave_back(code, address)
-                for number in spot.numbers:
-                    freed(time, source, number, kind, address, size, 0, spot.allocator, 0, ident)
+                for event in self._rare(Record._make(record)):
+                    yield time, event
         if len(self._batch) < limit:
-            for time, event in self._audited():
-                ledger.apply(time, source, event)
+            yield from self._audited()
 
     @property
     def behind(self) -> bool:
         """Is there more to read?"""
         return self.ring.head > self.ring.cursor
+
+    def end(self) -> None:
+        """The last record was read: what is still open was never closed."""
+        self._close_if_used()
 
     # -- pieces --------------------------------------------------------------------------------------------------
 
@@ -177,7 +209,15 @@ class RingFold:
         """Metal's numbers of the chips that are open."""
         return [number for number, meshes in self._open.items() if meshes]
 
-    def _spot(self, number: int) -> _Spot:
+    def _close_if_used(self) -> None:
+        if self._used:
+            self._used = False
+            self._listener.closing()
+
+    def _view_of(self, number: int) -> _MeshView:
+        return self._views.get(number) or self._view(number)
+
+    def _view(self, number: int) -> _MeshView:
         mesh = self.ring.mesh(number)
         if mesh.state == 0:
             raise RingError(f"mesh {number} was never opened")
@@ -190,17 +230,17 @@ class RingFold:
         sizes = self._sizes.get(mesh.parent)
         if sizes is not None and len(numbers) > len(sizes.numbers):
             sizes.numbers = numbers
-        spot = self._spots[number] = _Spot(mesh, numbers, sizes)
-        return spot
+        view = self._views[number] = _MeshView(mesh, numbers, sizes)
+        return view
 
     def _begin(self, limit: int) -> Iterator[tuple[float, Event]]:
-        """Reads the next batch; what has to be said before it."""
+        """Read the next batch. Gives the events that come before those of its records."""
         if not self._greeted:
             self._greeted = True
             yield self._now(), Sees(self.ring.field("coverage"), self.ring.text("trouble") or None)
-            if self.ring.head >= self.ring.slots:  # we come late: the beginning is gone
+            if self.ring.head >= self.ring.slots:  # the first records are overwritten already
                 yield from self._resync()
-            self._generation = 1  # whatever comes now is a gap in what we follow
+            self._generation = 1  # a later resync is because of a gap in what was followed
         before = self.ring.cursor
         lost, self._batch = self.ring.read(limit)
         if lost:
@@ -220,191 +260,152 @@ class RingFold:
                 yield self._now(), Uncertain(reason, new)
                 if reason == "table_full":  # live, but in no table: counted as lost
                     yield self._now(), Lost(new)
-                    self.lost += new
+                    self._lose(new)
 
     def counters(self) -> dict[str, int]:
         """What the agent itself found odd."""
         return self.ring.fields(*COUNTERS)
 
-    def _one(self, record: tuple[int, ...]) -> Iterator[tuple[float, Event]]:
-        """The events of one record: one for each chip."""
-        (_, nanoseconds, happened, kind, _, flags, _, address, size, _, slot, mesh, _, cores, program, _) = record
-        ident = 0 if program else slot + 1 & _IDENT_MASK
-        time = self._time(nanoseconds)
-        if happened in _PHASES:
-            yield time, self._phase(record)
-            return
-        if happened == _FAILED:
-            yield time, self._failed(record)
-            return
-        spot = self._spots.get(mesh) or self._spot(mesh)
-        if spot.sizes is not None:
-            self._size(spot.sizes, record)
-        if happened == _ALLOCATED:
-            self.fresh = True
-            extra = self._extra(spot, record)
-            for number in spot.numbers:
-                yield time, Allocated(number, KINDS[kind], address, size, program, 0, extra, ident)
-        elif happened == _FREED:
-            if not program:
-                self._freed(kind, flags, size)
-            mask = self.ring.mask(cores) if program else 0
-            allocator = 0 if program else spot.allocator
-            for number in spot.numbers:
-                yield time, Freed(number, KINDS[kind], address, size, program, allocator, mask, ident)
-        elif happened == _NAMED:
-            extra = self._extra(spot, record)
-            for number in spot.numbers:
-                yield time, Described(number, KINDS[kind], address, extra, ident)
-        elif happened == _RUN:
-            for number in spot.numbers:
-                if self._ran.get(number) != program:
-                    self._ran[number] = program
-                    yield time, ProgramRun(number, program, self.ring.mask(cores))
-        else:
-            for rare in self._rare(record, spot):
-                yield time, rare
+    def _lose(self, records: int) -> None:
+        self.lost += records
+        if records:
+            self._listener.lost_records()
 
-    def _size(self, sizes: Sizes, record: tuple[int, ...]) -> None:
-        """What the sizes have of a record that is no plain buffer, or of any where each event is looked at."""
-        (_, _, happened, kind, _, flags, _, address, size, per_bank, _, mesh, _, _, program, name) = record
-        if flags & PER_CORE and not program:
-            chips = set(self._spots[mesh].numbers)
-            for other in self._sizes.values():
-                if chips.intersection(other.numbers):
-                    other.took_per_core()
-        elif happened == _ALLOCATED and program:
-            if kind in _IN_L1 and not flags & SHARED:
-                sizes.placed(program, address + per_bank)
-        elif happened == _ALLOCATED:
-            sizes.took(kind, address, per_bank, name)
-        elif happened == _FREED and not program:
-            sizes.gave_back(kind, address)
-        elif happened == _RUN:
-            sizes.ran(program)
-        elif happened == RingEvent.PROGRAM:
-            sizes.compiled(program, size, name)
-        elif happened == RingEvent.DESTROYED:
-            sizes.destroyed(program)
+    def _took_per_core(self, view: _MeshView) -> None:
+        """A buffer has an address of its own on each core: no allocator of these chips has the same free L1 on all."""
+        chips = set(view.numbers)
+        for sizes in self._sizes.values():
+            if chips.intersection(sizes.numbers):
+                sizes.took_per_core()
 
-    def _phase(self, record: tuple[int, ...]) -> Event:
-        """A mark of the workload itself, which belongs to no mesh."""
-        ident, parent = record[7], record[8]
-        if record[2] == RingEvent.PHASE_ENDED:
-            return PhaseEnded(ident)
-        return PhaseBegan(ident, self.ring.name(record[15]) or "", parent)
-
-    def _failed(self, record: tuple[int, ...]) -> Event:
-        cause = self.ring.cause(record[13])
-        spot = None if record[11] == _NOWHERE else self._spots.get(record[11]) or self._spot(record[11])
-        numbers = () if spot is None else spot.numbers
-        text = self.ring.name(record[15]) or ""
-        if spot is not None and spot.sizes is not None:
-            spot.sizes.refused(text)
+    def _failed(self, record: Record) -> Event:
+        cause = self.ring.cause(record.cores)
+        view = None if record.mesh == _NO_MESH else self._view_of(record.mesh)
+        numbers = () if view is None else view.numbers
+        text = self.ring.name(record.name) or ""
+        if view is not None and view.sizes is not None:
+            view.sizes.refused(text)
         return Failed(numbers[0] if numbers else None, text, cause.tag, cause.stack)
 
     def _freed(self, kind: int, flags: int, size: int) -> None:
-        """A buffer went: by the program, or because its device is being closed."""
+        """A buffer was freed by the program, or because its device is being closed."""
         if flags & WHOLESALE:
             # The others belong to the program cache: ttmem.analyze.hold_reasons.cause_of has the same rule.
             if kind != _L1_SMALL and not flags & (BINARY | KEPT):
-                count, total = self.wholesale
-                self.wholesale = count + 1, total + size
+                self._listener.freed_by_close(size)
         elif not self._ending:
-            self.fresh = True
+            self._used = True
 
-    def _extra(self, spot: _Spot, record: tuple[int, ...]) -> Extra:
-        """What is known of an allocation beside where it is; the same for many, so they share one."""
-        (_, _, _, kind, layout, flags, _, _, _, per_bank, _, mesh, core_count, cores, _, name) = record
-        tag, shape, stack = self.ring.cause(name)
-        if kind >= _FIRST_PART:
+    def _extra(self, view: _MeshView, record: Record) -> Extra:
+        """What is known of an allocation beside where it is. Buffers of which the same is known share one."""
+        flags = record.flags
+        tag, shape, stack = self.ring.cause(record.name)
+        if record.kind >= _FIRST_PART:
             if tag is not None and "\t" in tag:  # a kernel: name, class, bytes of each binary
                 tag = "{} ({}: {} B)".format(*tag.split("\t", 2))
-            return Extra(None, self.ring.mask(cores), 0, tag, bool(flags & SHARED), stack=stack)
-        known = None if layout == _UNKNOWN_LAYOUT else layout
-        banks = core_count if flags & PER_CORE else spot.banks[kind]
-        reserved = per_bank * banks
+            return Extra(None, self.ring.mask(record.cores), 0, tag, bool(flags & SHARED), stack=stack)
+        reserved = record.per_bank * (record.core_count if flags & PER_CORE else view.banks[record.kind])
         check_reserved(reserved)
         extra = Extra(
             reserved,
-            0,
-            spot.allocator,
-            tag,
-            False,
-            known,
-            core_count,
-            bool(flags & BINARY),
-            False,
-            shape,
-            stack,
-            bool(flags & KEPT),
-            bool(flags & PER_CORE),
+            allocator=view.allocator,
+            tag=tag,
+            layout=None if record.layout == _UNKNOWN_LAYOUT else record.layout,
+            core_count=record.core_count,
+            binary=bool(flags & BINARY),
+            shape=shape,
+            stack=stack,
+            kept=bool(flags & KEPT),
+            per_core=bool(flags & PER_CORE),
         )
         if len(self._extras) >= _MOST_EXTRAS:
             self._extras.clear()
-        self._extras[mesh, kind, layout, flags, per_bank, core_count, name] = extra
+        key = record.mesh, record.kind, record.layout, flags, record.per_bank, record.core_count, record.name
+        self._extras[key] = extra
         return extra
 
-    def _rare(self, record: tuple[int, ...], spot: _Spot) -> Iterator[Event]:
-        event, mesh, program = record[2], record[11], record[14]
-        if event == RingEvent.OPENED:
-            self.fresh = True
-            yield from self._opened(mesh, record[8])
+    def _rare(self, record: Record) -> Iterator[Event]:
+        """The events of a record that is no buffer, part or launch."""
+        event, mesh, program = record.event, record.mesh, record.program
+        if event == RingEvent.PHASE_BEGAN:  # phases belong to no mesh
+            yield PhaseBegan(record.address, self.ring.name(record.name) or "", record.size)
+            return
+        if event == RingEvent.PHASE_ENDED:
+            yield PhaseEnded(record.address)
+            return
+        if event == RingEvent.FAILED:
+            yield self._failed(record)
+            return
+        view = self._view_of(mesh)
+        sizes = view.sizes
+        if event == RingEvent.NAMED:
+            if sizes is not None and record.flags & PER_CORE and not program:
+                self._took_per_core(view)
+            extra = self._extra(view, record)
+            ident = 0 if program else record.slot + 1 & _IDENT_MASK
+            for number in view.numbers:
+                yield Described(number, KINDS[record.kind], record.address, extra, ident)
+        elif event == RingEvent.OPENED:
+            self._used = True
+            yield from self._opened(mesh, record.size)
         elif event == RingEvent.CLOSING:
             self._ending.add(mesh)
-            if self.fresh:
-                self.fresh = False
-                self._closing()
+            self._close_if_used()
         elif event == RingEvent.CLOSED:
-            yield from self._closed(mesh, spot)
+            yield from self._closed(mesh, view)
         elif event == RingEvent.PROGRAM:
-            cause = self.ring.cause(record[15])
-            for number in spot.numbers:
-                yield ProgramCompiled(number, program, record[8], record[7], cause.tag, cause.stack)
+            if sizes is not None:
+                sizes.compiled(program, record.size, record.name)
+            yield from self._compiled(view, record)
         elif event == RingEvent.DESTROYED:
-            for number in spot.numbers:
+            if sizes is not None:
+                sizes.destroyed(program)
+            for number in view.numbers:
                 if self._ran.get(number) == program:
                     del self._ran[number]
                 yield ProgramDestroyed(number, program)
         elif event == RingEvent.CACHE_CLEARED:
             yield Mark("program cache cleared")
         else:
-            raise RingError(f"record {record[0]} says {event}, which means nothing")
+            raise RingError(f"record {record.sequence} says {event}, which means nothing")
+
+    def _compiled(self, view: _MeshView, record: Record) -> Iterator[Event]:
+        cause = self.ring.cause(record.name)
+        for number in view.numbers:
+            yield ProgramCompiled(number, record.program, record.size, record.address, cause.tag, cause.stack)
 
     def _opened(self, number: int, before: int = 0) -> Iterator[Event]:
-        """``before`` is what was in a bank already, and is not told."""
+        """``before`` is the bytes in its banks that were there before the agent could see them."""
         self._forget(number)  # the number may have been another mesh's
         mesh = self.ring.mesh(number)
         geometry = geometry_of(mesh, self.ring.mask(mesh.cores))
-        if self.sizes is not None and geometry is not None and number not in self._sizes:
-            sizes = self._sizes[number] = Sizes(geometry, mesh.banks[_L1].unit, complete=not before)
-            if mesh.mesh_id != NO_MESH_ID:
-                sizes.has_bank(_DRAM, mesh.dram_base, mesh.banks[_DRAM].size)
-                sizes.has_bank(_L1, mesh.l1_base, mesh.banks[_L1].size)
-            self.sizes.append(sizes)
+        if geometry is not None and number not in self._sizes:
+            sizes = self._listener.opened(mesh, geometry, before)
+            if sizes is not None:
+                self._sizes[number] = sizes
         for chip in self.ring.chips_of(mesh):
             self._open.setdefault(chip.number, set()).add(number)
             yield DeviceOpened(chip.number, chip_info(chip, geometry))
 
     def _forget(self, number: int) -> None:
         """What was remembered of a mesh and its submeshes."""
-        gone = {index for index, spot in self._spots.items() if index == number or spot.allocator == number + 1}
+        gone = {index for index, view in self._views.items() if index == number or view.allocator == number + 1}
         for index in gone:
-            del self._spots[index]
+            del self._views[index]
         for key in [key for key in self._extras if key[0] in gone]:
             del self._extras[key]
 
-    def _closed(self, number: int, spot: _Spot) -> Iterator[Event]:
+    def _closed(self, number: int, view: _MeshView) -> Iterator[Event]:
         self._take_audit(number)  # the last one, made when it began to close
         self._audits.pop(number, None)
         self._ending.discard(number)
         self._forget(number)
         self._sizes.pop(number, None)
-        for chip in spot.numbers:
+        for chip in view.numbers:
             left = self._open.get(chip, set())
             left.discard(number)
             if left:
-                yield Audited(chip, spot.allocator, _GONE, _GONE, _GONE, _GONE)
+                yield Audited(chip, view.allocator, _GONE, _GONE, _GONE, _GONE)
             else:
                 yield DeviceClosed(chip)
 
@@ -413,14 +414,14 @@ class RingFold:
             mesh = self.ring.mesh(number)
             event = self._take_audit(number) if mesh.state == 1 else None
             if event is not None:
-                for chip in (self._spots.get(number) or self._spot(number)).numbers:
+                for chip in self._view_of(number).numbers:
                     yield self._time(mesh.audited), event._replace(device=chip)
 
     def _take_audit(self, number: int) -> Audited | None:
         """A mesh's last audit, if it is a new one."""
         mesh = self.ring.mesh(number)
         if mesh.turn & 1 or mesh.audits == self._audits.get(number, 0):
-            return None  # what its writer is amid of, or was killed amid of, is not looked at
+            return None  # its writer is changing it now, or was killed while it did
         self._audits[number] = mesh.audits
         event = _audit_of(mesh)
         check(event)
@@ -432,10 +433,10 @@ class RingFold:
     def _resync(self) -> Iterator[tuple[float, Event]]:
         """All that is live, instead of a history that is gone."""
         start = self.ring.cursor
-        allocations = self.ring.live()
+        allocations = [Record._make(record) for record in self.ring.live()]
         missed = self.ring.cursor - start
         self._generation += 1
-        self.lost += missed
+        self._lose(missed)
         now = self._now()
         self._newest = clock_gettime_ns(CLOCK_MONOTONIC)
         yield now, Lost(min(missed, MAX_COUNT))
@@ -448,31 +449,30 @@ class RingFold:
             if mesh.state == 1 and mesh.parent == number:
                 for event in self._opened(number):
                     yield now, event
-        self.fresh = bool(allocations or self._open)
+        self._used = bool(allocations or self._open)
         for chip, meshes in before.items():
             for closed in meshes - self._open.get(chip, set()):
-                self.blind = True
+                self._listener.lost_close()
                 yield now, Audited(chip, closed + 1, _GONE, _GONE, _GONE, _GONE)
-        ran = []
+        launched: list[Record] = []
         for record in allocations:
-            spot = self._spots.get(record[11]) or self._spot(record[11])
-            kind, program = record[3], record[14]
-            time = self._time(record[1])
-            if kind == PROGRAM_FRAME:
-                cause = self.ring.cause(record[15])
-                for number in spot.numbers:
-                    yield time, ProgramCompiled(number, program, record[8], record[7], cause.tag, cause.stack)
-                if record[5] & RAN:
-                    ran.append((record[1], spot, program, record[13]))
+            view = self._view_of(record.mesh)
+            time = self._time(record.time)
+            if record.kind == PROGRAM_FRAME:
+                for event in self._compiled(view, record):
+                    yield time, event
+                if record.flags & RAN:
+                    launched.append(record)
                 continue
-            extra = self._extra(spot, record)
-            for number in spot.numbers:
-                ident = 0 if program else record[10] + 1 & _IDENT_MASK
-                yield time, Allocated(number, KINDS[kind], record[7], record[8], program, 1, extra, ident)
-        for nanoseconds, spot, program, cores in sorted(ran):
-            for number in spot.numbers:
-                self._ran[number] = program
-                yield self._time(nanoseconds), ProgramRun(number, program, self.ring.mask(cores))
+            kind, program = KINDS[record.kind], record.program
+            extra = self._extra(view, record)
+            ident = 0 if program else record.slot + 1 & _IDENT_MASK
+            for number in view.numbers:
+                yield time, Allocated(number, kind, record.address, record.size, program, 1, extra, ident)
+        for record in sorted(launched, key=lambda record: record.time):
+            for number in self._view_of(record.mesh).numbers:
+                self._ran[number] = record.program
+                yield self._time(record.time), ProgramRun(number, record.program, self.ring.mask(record.cores))
         yield now, ResyncEnd(self._generation)
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events in: accepts connections, reads fairly, stamps owners, and sees to it that the dead are heard to the end.
+"""The event sockets: accepts connections, reads them in turn, and applies the exit of each process that sent.
 
-All event sockets and pidfds hang on epolls of our own, which the server's loop watches as one descriptor. So the
-order is ours: the dead first, then each readable connection one bounded read, then back to the loop. What was read
-and takes long waits for the next turn.
+All event sockets and pidfds are registered with epolls of this module, which the server's loop watches as one
+descriptor. So this module decides the order of work: exits first, then one bounded read of each readable connection,
+then back to the loop. What takes longer is continued in the next turn.
 """
 
 from __future__ import annotations
@@ -15,68 +15,63 @@ from collections import Counter, deque
 from collections.abc import Callable
 from time import monotonic
 
-from ttmem.account.allocations import Allocation
-from ttmem.account.entities import Source
-from ttmem.account.ledger import Ledger
-from ttmem.account.observer import Observer
 from ttmem.ingest import file_descriptors as descriptors
 from ttmem.ingest.client_connection import Connection
 from ttmem.ingest.client_messages import ClientMessages
-from ttmem.ingest.legacy_log import LegacyLog
 from ttmem.ingest.peers import Peer, Peers
 from ttmem.ingest.rings import Rings
-from ttmem.model.events import Event, ProcessExited
+from ttmem.ingest.sink import Sink
+from ttmem.model.events import ProcessExited
 from ttmem.model.identity import ChipInfo
-from ttmem.wire.endpoint import peer
+from ttmem.wire.endpoint import peer_credentials
 from ttmem.wire.legacy_records import Record, Type
-from ttmem.wire.legacy_stream import READ_SIZE
+from ttmem.wire.legacy_stream import READ_BYTES
 
 TURN_SECONDS = 0.008
-_DEATH_SECONDS = 0.002  # of a turn, for what one dead process left
+_EXIT_SECONDS = 0.002  # of a turn, for the ring of one dead process
 _ACCEPTS_PER_TURN = 64
 _MAX_USER_CONNECTIONS = 8192
 _REPORT_SECONDS = 60.0  # between two reports that descriptors are scarce
 
 
-class Ingest:
-    """The event side of the server."""
+class EventSockets:
+    """All clients of one server, from connecting to exit."""
 
     def __init__(
         self,
-        ledger: Ledger,
-        log: LegacyLog,
+        sink: Sink,
+        rings: Rings,
         *,
-        now: Callable[[], float],
+        answer: Callable[[Record, int], bytes | None] = lambda record, size: None,
+        dump: Callable[[Type], None] = lambda op: None,
         machine: list[ChipInfo] | None = None,
         root: str = "/",
     ) -> None:
-        self.ledger = ledger
-        self.log = log
-        self.observers: list[Observer] = []
-        self.answer: Callable[[Record, int], bytes | None] = lambda record, size: None
-        self.dump_asked: Callable[[Type], None] = lambda op: None
-        self.warn: Callable[[str], None] = lambda text: None
+        """``answer`` and ``dump`` serve legacy clients that ask; ``machine`` are the driver's chips.
+
+        ``root`` is the folder that ``proc`` is in.
+        """
+        self._sink = sink
+        self._rings = rings
+        self._messages = ClientMessages(
+            sink, rings, answer=answer, dump=dump, machine=machine if machine is not None else [], root=root
+        )
         self.connections: dict[int, Connection] = {}
         self.accepted = 0
-        self.unread_replies = 0  # dropped, because the asker did not fetch those before
-        self.now = now
-        self._owners = Peers(root)
-        self._records = ClientMessages(self, machine or [], root)
-        self.rings = Rings(self)
+        self._peers = Peers(root)
         self._listeners: dict[int, socket.socket] = {}
         self._epoll = select.epoll()
-        self._epoll.register(self._owners.fileno(), select.EPOLLIN)
+        self._epoll.register(self._peers.fileno(), select.EPOLLIN)
         self._waiting: deque[tuple[int, int]] = deque()
-        self._buffer = bytearray(READ_SIZE)
+        self._buffer = bytearray(READ_BYTES)
         self.accept_paused = False  # there are no file descriptors for more clients
         self._pause_reported = -math.inf
         self._by_user: Counter[int | None] = Counter()  # connections
-        self._crowding: set[int | None] = set()  # users who were told that they have too many
+        self._over_limit: set[int | None] = set()  # users who were reported to have too many
         self._reading: Connection | None = None  # whose records are being applied
-        self._dying: dict[Peer, None] = {}  # dead, and their memory is not read to its end yet
-        self._failed_observers: set[tuple[str, str]] = set()
+        self._exiting: dict[Peer, None] = {}  # dead, and their rings are not read to the end yet
 
-    # -- the loop's side -----------------------------------------------------------------------------------------
+    # -- called by the loop --------------------------------------------------------------------------------------
 
     def fileno(self) -> int:
         return self._epoll.fileno()
@@ -88,8 +83,7 @@ class Ingest:
     def turn(self) -> bool:
         """One round of work, a few milliseconds long; True if there is more to do at once."""
         deadline = monotonic() + TURN_SECONDS
-        self.log.tick(self.now())
-        self.bury_dead(deadline)
+        self.apply_exits(deadline)
         waiting = self._waiting
         if not waiting:
             waiting.extend(self._epoll.poll(0, 256))
@@ -107,44 +101,29 @@ class Ingest:
                         break
             elif fd in self._listeners:
                 self._accept(self._listeners[fd])
-        return bool(waiting or self._dying)
+        return bool(waiting or self._exiting)
+
+    @property
+    def unread_replies(self) -> int:
+        """Replies that were dropped, because the client did not read the ones before."""
+        return self._messages.unread_replies
 
     def tick(self) -> str | None:
-        """Now and then: what no descriptor tells. Returns what clients wait for, if they do."""
+        """Called now and then, for what no descriptor shows. Returns what clients wait for, if they do."""
         if self.accept_paused and not descriptors.scarce(self._epoll.fileno(), slack=True):
             self.accept_paused = False
             for fd in self._listeners:
                 self._epoll.modify(fd, select.EPOLLIN)
-        if self._owners.check_unwatched() or self._dying:
-            self.bury_dead()
+        if self._peers.check_unwatched() or self._exiting:
+            self.apply_exits()
         return "new clients wait for file descriptors" if self.accept_paused else None
-
-    def emit(self, time: float, source: Source | None, event: Event) -> Allocation | None:
-        """Apply one event that the server itself found out or was told."""
-        allocation = self.ledger.apply(time, source, event)
-        if self.observers:
-            for observer in tuple(self.observers):  # one that fails may leave
-                try:
-                    observer(time, source, event, allocation)
-                except Exception as error:
-                    self._observer_failed(observer, error)
-        return allocation
-
-    def _observer_failed(self, observer: Observer, error: Exception) -> None:
-        """Whoever looks on does not stop what they look at; each kind of failure is reported once."""
-        kind = getattr(observer, "__qualname__", type(observer).__name__), type(error).__name__
-        if kind not in self._failed_observers:
-            self._failed_observers.add(kind)
-            self.warn(
-                f"{kind[0]} failed at an event: {kind[1]}: {error}; further failures of this kind are not reported"
-            )
 
     def close(self) -> None:
         for connection in list(self.connections.values()):
             connection.close()
         self.connections.clear()
-        self.rings.close()
-        self._owners.close()
+        self._rings.close()
+        self._peers.close()
         self._epoll.close()
 
     # -- connections ---------------------------------------------------------------------------------------------
@@ -161,14 +140,14 @@ class Ingest:
             except OSError:
                 self._pause_accepting()
                 return
-            if self._crowds(sock):
+            if self._exceeds_limit(sock):
                 continue
             self.accepted += 1
             connection = Connection(self.accepted, sock, self._epoll)
             self.connections[sock.fileno()] = connection
             self._by_user[connection.peer_user_id] += 1
-            if connection.peer_pid:  # watch it from the start: it may die before it is heard
-                self._own(connection, connection.peer_pid, connection.peer_user_id)
+            if connection.peer_pid:  # watch it from the start: it may die before it is read
+                self._peer(connection, connection.peer_pid, connection.peer_user_id)
 
     def _pause_accepting(self) -> None:
         """Out of descriptors: clients wait in the backlog until some are free again."""
@@ -177,43 +156,46 @@ class Ingest:
         self.accept_paused = True
         if monotonic() - self._pause_reported > _REPORT_SECONDS:
             self._pause_reported = monotonic()
-            self.warn(
+            self._sink.warn(
                 f"cannot accept more clients for now: {len(self.connections)} of them use all file descriptors but the "
                 f"reserve; the limit of {descriptors.limit()} is raised by `ulimit -n` or LimitNOFILE="
             )
 
-    def _crowds(self, sock: socket.socket) -> bool:
-        """One user may not take the places of all others: above the limit, a connection is closed."""
-        user_id = peer(sock)[1]
+    def _exceeds_limit(self, sock: socket.socket) -> bool:
+        """One user may not take the connections of all others: above the limit, a new one is closed."""
+        user_id = peer_credentials(sock)[1]
         if self._by_user[user_id] < _MAX_USER_CONNECTIONS:
             return False
         sock.close()
-        if user_id not in self._crowding:
-            self._crowding.add(user_id)
-            self.warn(f"user {user_id} has {_MAX_USER_CONNECTIONS} connections, the most there may be; more are closed")
+        if user_id not in self._over_limit:
+            self._over_limit.add(user_id)
+            self._sink.warn(
+                f"user {user_id} has {_MAX_USER_CONNECTIONS} connections, the most there may be; more are closed"
+            )
         return True
 
-    def _own(self, connection: Connection, pid: int, user_id: int | None) -> Peer:
-        """The process that a stamp on this connection names."""
-        owner = connection.owners.get(pid)
-        if owner is None:
-            owner = self._owners.find(pid, user_id) if pid else self._owners.foreign(connection.number, user_id)
-            connection.owners[pid] = owner
-            owner.connections.add(connection)
-        if user_id != owner.info.user_id and not owner.sources:  # it changed its user after it connected
-            owner.info = owner.info._replace(user_id=user_id)
-        return owner
+    def _peer(self, connection: Connection, pid: int, user_id: int | None) -> Peer:
+        """The process with that pid, which sends on this connection."""
+        peer = connection.peers.get(pid)
+        if peer is None:
+            peer = self._peers.find(pid, user_id) if pid else self._peers.foreign(connection.number, user_id)
+            connection.peers[pid] = peer
+            peer.connections.add(connection)
+        if user_id != peer.info.user_id and not peer.sources:  # it changed its user after it connected
+            peer.info = peer.info._replace(user_id=user_id)
+        return peer
 
     def _read_safely(self, connection: Connection, deadline: float = math.inf) -> int:
-        """A fault of ours, met on one connection, costs that connection and not the account."""
+        """An internal error while a connection is read closes that connection, and leaves the account alone."""
         outer, self._reading = self._reading, connection
         try:
             if connection.pending is not None:
-                self._records.native(connection, *connection.pending, deadline)
+                if not self._messages.native(connection, *connection.pending, deadline):
+                    self.end(connection)
                 return 0
             return self._read(connection, deadline)
         except Exception as error:
-            self.warn(
+            self._sink.warn(
                 f"connection {connection.number} (pid {connection.peer_pid}) is closed after an internal error: "
                 f"{type(error).__name__}: {error}"
             )
@@ -224,64 +206,66 @@ class Ingest:
             self._reading = outer
 
     def _read(self, connection: Connection, deadline: float) -> int:
-        """One bounded read. Returns the number of bytes, 0 at the end of the stream, -1 if there was nothing."""
+        """One bounded read. Returns the number of bytes, 0 if the connection was closed, -1 if there was nothing."""
         chunk = connection.receive(self._buffer)
         if chunk is None:
             return -1
         if not chunk.data:
             self.end(connection)
             return 0
-        owner = self._own(connection, chunk.pid, chunk.user_id)
-        self._records.take(connection, chunk.data, owner, chunk.pid, deadline)
+        peer = self._peer(connection, chunk.pid, chunk.user_id)
+        if not self._messages.take(connection, chunk.data, peer, chunk.pid, deadline):
+            self.end(connection)
+            return 0
         return len(chunk.data)
 
     def end(self, connection: Connection) -> None:
-        """The client closed. That alone frees nothing, unless the connection is all we know of its process."""
-        self._records.finish(connection)
-        for pid, owner in connection.owners.items():
-            owner.connections.discard(connection)
+        """The client closed. That frees nothing, unless its process is known by this connection only."""
+        self._messages.finish(connection)
+        for pid, peer in connection.peers.items():
+            peer.connections.discard(connection)
             if pid == 0:
-                self._dying[owner] = None
+                self._exiting[peer] = None
         del self.connections[connection.sock.fileno()]
         self._by_user[connection.peer_user_id] -= 1
         connection.close()
 
-    # -- deaths --------------------------------------------------------------------------------------------------
+    # -- exits ---------------------------------------------------------------------------------------------------
 
-    def bury_dead(self, deadline: float | None = None) -> None:
-        """Deaths take effect after everything the dead had sent by then (rule 3).
+    def apply_exits(self, deadline: float | None = None) -> None:
+        """Apply the exit of each process that died, after everything that it had sent by then (rule 3).
 
-        What a dead process left in its ring may be seconds of work, so it is read in turns with the others.
+        The rest of its ring may be seconds of work, so it is read in turns with the others.
         """
         if deadline is None:
             deadline = monotonic() + TURN_SECONDS
-        for owner in self._owners.died():
-            if self._reading in owner.connections:  # it died amid what is being read: that comes first
-                self._owners.postpone(owner)
+        for peer in self._peers.died():
+            if self._reading in peer.connections:  # it died while this is called from its own records: those come first
+                self._peers.postpone(peer)
                 continue
             for listener in self._listeners.values():
                 self._accept(listener)  # it may have connected, sent and died before it was accepted
-            for connection in list(owner.connections):
+            for connection in list(peer.connections):
                 self._drain(connection)
-            self._owners.keep(owner)  # another process may get its pid at any time
-            self._dying[owner] = None
-        for owner in list(self._dying):
-            del self._dying[owner]
-            if self.rings.finish(owner, min(deadline, monotonic() + _DEATH_SECONDS)):
-                self._exit(owner)
+            self._peers.remember_dead(peer)
+            self._exiting[peer] = None
+        for peer in list(self._exiting):
+            del self._exiting[peer]
+            if self._rings.finish(peer, min(deadline, monotonic() + _EXIT_SECONDS)):
+                self._exit(peer)
             else:
-                self._dying[owner] = None  # behind the others
+                self._exiting[peer] = None  # behind the others
             if monotonic() > deadline:
                 return
 
     def catch_up(self) -> None:
-        """Be as up to date as a few milliseconds allow: before somebody looks."""
+        """Read for a few milliseconds what rings and dead processes have: called before a request is answered."""
         deadline = monotonic() + TURN_SECONDS
-        self.rings.follow(deadline)
-        self.bury_dead(deadline)
+        self._rings.follow(deadline)
+        self.apply_exits(deadline)
 
     def _drain(self, connection: Connection) -> None:
-        """Read what is there now, not what others on the same connection go on sending."""
+        """Read what is there now, not what others may go on sending on the same connection."""
         if connection.pending is not None:
             self._read_safely(connection)
         left = connection.waiting_bytes() if connection.open else 0
@@ -291,13 +275,11 @@ class Ingest:
                 return
             left -= count
 
-    def _exit(self, owner: Peer) -> None:
-        now = self.now()
-        for connection in owner.connections:
-            connection.owners = {pid: o for pid, o in connection.owners.items() if o is not owner}
-        if not owner.sources:
+    def _exit(self, peer: Peer) -> None:
+        for connection in peer.connections:
+            connection.peers = {pid: other for pid, other in connection.peers.items() if other is not peer}
+        if not peer.sources:
             return
-        source = next(iter(owner.sources.values()))
+        source = next(iter(peer.sources.values()))
         if source.process.exited is None:
-            self.emit(now, source, ProcessExited())
-            self.log.note_exit(now, source.process)
+            self._sink.apply(self._sink.now(), source, ProcessExited())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on many allocations a slice at a time, so that nobody else waits for long."""
+"""Goes through many allocations in slices, and lets the loop and other threads work in between."""
 
 from __future__ import annotations
 
@@ -14,43 +14,44 @@ from ttmem.account.ledger import Ledger
 
 T = TypeVar("T")
 
-SLICE = 500
-_LARGE = 100_000  # allocations: to copy so many is a turn's work
-_TURN = 0.002  # seconds of work before others have their turn
-_BREATH, _NAP = 0.005, 0.0002  # after so many seconds of turns the loop sleeps for so many
-_breathed = 0.0
+SLICE_ALLOCATIONS = 500
+_LARGE_TABLE = 100_000  # allocations; to copy so many takes a turn
+_TURN_SECONDS = 0.002  # of work, before the loop may do something else
+_WORK_SECONDS, _SLEEP_SECONDS = 0.005, 0.0002  # after so much work the loop sleeps for so long
+_slept = 0.0  # when it did last
 
 
 async def pause() -> None:
-    """The others' turn, now and then of threads as well.
+    """Let the loop do something else, and now and then let other threads run.
 
-    Between two turns the loop gives Python's lock away for less time than it takes to wake up a thread that waits for
-    it, and so often that the thread never waits long enough to insist: it would get it when all the work is done.
+    Between two turns the loop releases Python's global lock for less time than a waiting thread needs to wake up, and
+    so often that the thread never waits long enough to request the lock. Without the sleep it would get the lock only
+    when all the work is done.
     """
-    global _breathed
-    if time.monotonic() - _breathed > _BREATH:
-        time.sleep(_NAP)
-        _breathed = time.monotonic()
+    global _slept
+    if time.monotonic() - _slept > _WORK_SECONDS:
+        time.sleep(_SLEEP_SECONDS)
+        _slept = time.monotonic()
     await asyncio.sleep(0)
 
 
 async def slices(holdings: Iterable[Holding]) -> AsyncIterator[list[Allocation]]:
-    """Live allocations, a slice at a time; what is freed meanwhile may still be among them."""
+    """Live allocations, a slice at a time. One that is freed meanwhile may still be among them."""
     batch: list[Allocation] = []
     tables = 0
     for holding in list(holdings):
         for table in holding.tables():
-            allocations = list(table.values())  # others may change it at each pause
+            allocations = list(table.values())  # it may change at each pause
             tables += 1
-            if len(allocations) > _LARGE:
-                # Each collection would go through a list that is young, for longer than a turn: let all be old.
+            if len(allocations) > _LARGE_TABLE:
+                # Otherwise each garbage collection would go through this new list, for longer than a turn.
                 gc.freeze()
                 gc.unfreeze()
-            if len(allocations) > _LARGE or tables % SLICE == 0:
+            if len(allocations) > _LARGE_TABLE or tables % SLICE_ALLOCATIONS == 0:
                 await pause()
-            for start in range(0, len(allocations), SLICE):
-                some = allocations[start : start + SLICE]
-                if len(batch) + len(some) > SLICE:
+            for start in range(0, len(allocations), SLICE_ALLOCATIONS):
+                some = allocations[start : start + SLICE_ALLOCATIONS]
+                if len(batch) + len(some) > SLICE_ALLOCATIONS:
                     yield batch
                     batch = []
                     await pause()
@@ -59,17 +60,17 @@ async def slices(holdings: Iterable[Holding]) -> AsyncIterator[list[Allocation]]
 
 
 async def thin(ledger: Ledger) -> None:
-    """Let what a large dead process left shrink to what is kept of it, before somebody looks through it."""
-    while ledger.thin_dead_allocations(SLICE):
+    """Drop what is not kept of dead processes, before a request goes through the rest."""
+    while ledger.thin_dead_allocations(SLICE_ALLOCATIONS):
         await pause()
 
 
 async def in_turns(steps: Iterable[T]) -> list[T]:
-    """All that the steps give, with a pause whenever a turn's time is over."""
+    """The results of all steps, with a pause after each turn."""
     out, began = [], time.monotonic()
     for step in steps:
         out.append(step)
-        if time.monotonic() - began > _TURN:
+        if time.monotonic() - began > _TURN_SECONDS:
             await pause()
             began = time.monotonic()
     return out

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from heapq import merge
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.account.allocations import Allocation, Program
 from ttmem.account.entities import Chip
@@ -27,6 +27,9 @@ from ttmem.model.core_sets import ROW
 from ttmem.model.geometry import Geometry
 from ttmem.model.kinds import KINDS, Kind
 
+if TYPE_CHECKING:
+    from ttmem.model.schema import PhysicalL1
+
 # Why an allocation has no place in the map.
 NO_ADDRESS = "no address in L1 was reported"
 PER_CORE = "written to one core, which is named in NOC coordinates"
@@ -35,8 +38,8 @@ OWN_ADDRESSES = "it has an address of its own on each core, and only the first i
 NO_CORES = "the cores were not reported"
 NO_LAUNCH = "no launch was seen, so it is not known which program is in place"
 
-_SLICE = 1000
-_PAIRS = 8  # overlaps that are told with both sides
+_SLICE_ALLOCATIONS = 1000
+_OVERLAPS_LISTED = 8  # overlaps that are told with both sides
 _BUFFER, _PART = 1, 2
 _ROLES = [_BUFFER if kind in (Kind.L1, Kind.L1_SMALL) else _PART if kind in GROWING_UP else 0 for kind in KINDS]
 
@@ -185,7 +188,7 @@ class CoreMapBuilder:
             self._cannot(allocation, NO_SIZE)
         run = self._runs[-1]
         run.append(self._range(address, address + (size or 0), allocation))
-        if len(run) == _SLICE:
+        if len(run) == _SLICE_ALLOCATIONS:
             run.sort()
             self._runs.append([])
 
@@ -239,7 +242,7 @@ class CoreMapBuilder:
         self._runs[-1].sort()
         start, end, owner = 0, found.geometry.l1_base, -1
         for count, item in enumerate(merge(*self._runs), 1):
-            if not count % _SLICE:
+            if not count % _SLICE_ALLOCATIONS:
                 yield
             left, right, number = parted(item)
             if left == right:
@@ -251,7 +254,7 @@ class CoreMapBuilder:
                 found.used.add(start, end)
                 start, end, owner = left, right, number
             else:
-                if left < end and owner >= 0 and len(found.overlaps) < _PAIRS:
+                if left < end and owner >= 0 and len(found.overlaps) < _OVERLAPS_LISTED:
                     found.overlaps.append((found.allocations[owner], found.allocations[number]))
                 if right > end:
                     end, owner = right, number
@@ -272,7 +275,7 @@ class CoreMapBuilder:
                     free.add(left, known)
                     found.unknown.add(max(left, known), right)
             last = end
-            if not count % _SLICE:
+            if not count % _SLICE_ALLOCATIONS:
                 yield
 
     def _add_core(self, x: int, y: int, columns: dict[tuple[int, ...], _Column]) -> Iterator[None]:
@@ -316,14 +319,14 @@ class CoreMapBuilder:
         for count, span in enumerate(taken, 1):
             new += found.free.covered(*span) + found.small_free.covered(*span)
             guessed += found.unknown.covered(*span)
-            if not count % _SLICE:
+            if not count % _SLICE_ALLOCATIONS:
                 yield
         used = found.used.total + new + guessed
         blocked = AddressRanges(union(sorted([*taken, doubtful])))
         open_ = found.free.covered(*doubtful) - sum(
             found.free.covered(*span) for span in AddressRanges(taken).inside(*doubtful)
         )
-        if len(taken) > _SLICE:
+        if len(taken) > _SLICE_ALLOCATIONS:
             yield
         sizes = found.geometry.l1_base + found.buffer_bytes + sum(end - start for start, end, _ in parts)
         top = max(parts, key=lambda part: part[1], default=None)
@@ -348,7 +351,7 @@ def on_each_core(allocation: Allocation, banks: int) -> int | None:
     return None if extra.core_count and size * extra.core_count < allocation.size else size
 
 
-def numbers(chip: Chip) -> dict[str, int | float | None] | None:
+def numbers(chip: Chip) -> PhysicalL1 | None:
     """The snapshot's numbers of a chip, all at once: for an account at rest. None if nothing is known of it."""
     if not chip.covered or chip.geometry is None:
         return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large the memories of each board are, as ttnn 0.81.1 reports them: bare numbers, for those in a hurry.
+"""Memory sizes of each board, as ttnn 0.81.1 reports them; a module without imports.
 
-They serve only until a process tells the live figures, and what is drawn from them says so.
+They are used until a process reports live figures, and what is derived from them is marked as such.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cores: sets of them as bit masks, their text forms, and ids that name one core's memory.
+"""Sets of cores as bit masks, their text forms, and ids that name one core's memory.
 
 A set of cores is one ``int``: bit ``y * 64 + x`` stands for core (x, y). Union, difference and intersection are
 then single machine operations, which is what residency (who runs on which core) is made of.

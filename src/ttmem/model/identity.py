@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is who: processes as the kernel knows them, chips as the hardware names them."""
+"""The identity of processes and chips: pid and start time, chip id and PCI address."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of memory, where each of them lies, and how far a number can be trusted."""
+"""The kinds of memory, the pools they are taken from, and the confidence in a number."""
 
 from __future__ import annotations
 
@@ -80,12 +80,14 @@ KERNEL_KINDS: tuple[Kind, ...] = (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH
 # unload does not say the type.
 FAMILY_OF: tuple[int, ...] = tuple(int(Kind.KERNEL) if kind in KERNEL_KINDS else int(kind) for kind in KINDS)
 
+AGENT = "agent"  # the source whose events come through a ring; all others send records over a socket
+
 # Which kinds a source is able to see at all. A covered kind with nothing live is 0; any other is unknown.
 _WIRE = frozenset(BUFFER_KINDS) | {Kind.CB, *KERNEL_KINDS}
 COVERAGE: dict[str, frozenset[Kind]] = {
     "legacy": _WIRE,
     "client": _WIRE,
-    "agent": frozenset(KINDS),
+    AGENT: frozenset(KINDS),
     "sim": frozenset(KINDS) - {Kind.HOST},
     "instrument": frozenset(BUFFER_KINDS) - {Kind.HOST} | {Kind.CB, Kind.DFB, Kind.SCRATCHPAD},
     "l1_tracker": frozenset({Kind.CB, Kind.KERNEL}),

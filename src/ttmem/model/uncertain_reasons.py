@@ -10,9 +10,8 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
 
-    Json = dict[str, Any]
+    from ttmem.model.schema import UncertainRow
 
 REASONS = {
     "replaced": "buffers allocated where another one was still live, so its free was missed",
@@ -23,7 +22,7 @@ REASONS = {
 }
 
 
-def listed(counts: Mapping[str, int]) -> list[Json]:
+def listed(counts: Mapping[str, int]) -> list[UncertainRow]:
     """As data, in the order of the reasons; what was never counted is left out.
 
     >>> listed({"failures": 1, "replaced": 143, "table_full": 0})
@@ -32,7 +31,7 @@ def listed(counts: Mapping[str, int]) -> list[Json]:
     return [{"reason": reason, "count": counts[reason]} for reason in REASONS if counts.get(reason)]
 
 
-def counts_text(found: Iterable[Json]) -> str:
+def counts_text(found: Iterable[UncertainRow]) -> str:
     """The reasons with their counts, each once.
 
     >>> counts_text([{"pid": 1, "reason": "replaced", "count": 2}, {"pid": 2, "reason": "replaced", "count": 1000}])
@@ -44,7 +43,7 @@ def counts_text(found: Iterable[Json]) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in counts.items())
 
 
-def meanings_text(found: Iterable[Json]) -> str:
+def meanings_text(found: Iterable[UncertainRow]) -> str:
     """The same with what each reason means.
 
     >>> meanings_text([{"reason": "table_full", "count": 5}])

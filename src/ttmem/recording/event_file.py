@@ -37,7 +37,7 @@ _HEADER = Struct("<8sII")
 _ENVELOPE = Struct("<II")
 _STAMP = Struct("<dI")
 _SOURCE, _STACK = 0xB0, 0xB1
-_MAX_ENTRY = 1 << 20
+_MAX_ENTRY_BYTES = 1 << 20
 _EXITED_KEPT = 4096
 _STACKS_KEPT = 8192
 
@@ -91,7 +91,7 @@ class EventFileWriter:
         if number == _STACKS_KEPT:
             number = self._stacks.pop(next(iter(self._stacks)))
         self._stacks[stack] = number
-        self._entry(time, number, bytes([_STACK]) + native.packed_text(stack, native.MAX_LINES))
+        self._entry(time, number, bytes([_STACK]) + native.packed_text(stack, native.MAX_LINES_BYTES))
         return number
 
     def _entry(self, time: float, number: int, record: bytes) -> None:
@@ -120,7 +120,7 @@ class EventFileReader:
                 self.cut = bool(head)
                 return
             length, checksum = _ENVELOPE.unpack(head)
-            payload = self._file.read(min(length, _MAX_ENTRY))
+            payload = self._file.read(min(length, _MAX_ENTRY_BYTES))
             if not _STAMP.size < length == len(payload) or crc32(payload) != checksum:
                 self.cut = True
                 return
@@ -143,7 +143,7 @@ class EventFileReader:
                         time, _process_info(about["process"]), str(about["name"]), Confidence(about["confidence"])
                     )
                 elif record[0] == _STACK:
-                    stacks[number] = read_text(record[1:], native.MAX_LINES)
+                    stacks[number] = read_text(record[1:], native.MAX_LINES_BYTES)
                 else:
                     event = decode(record, stacks)
                     ledger.apply(time, sources[number] if number else None, event)

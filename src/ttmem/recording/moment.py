@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An account of the past: what was live at some moment, folded again into an account of its own."""
+"""Rebuilds the account of a past moment from the allocations and programs that were live then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ProgramAtMoment(NamedTuple):
 
 
 def programs_of(process: Process) -> list[ProgramAtMoment]:
-    """What is known of a process's programs beside their parts."""
+    """The programs that a process has cached now."""
     return [
         ProgramAtMoment(holding, _compiled(holding, one.ident, one.origin, one.ring, one.metal_id))
         for holding in process.holdings()
@@ -29,7 +29,7 @@ def programs_of(process: Process) -> list[ProgramAtMoment]:
 
 
 def programs_behind(allocations: Iterable[Allocation]) -> list[ProgramAtMoment]:
-    """What allocations still tell of the programs they were parts of."""
+    """The programs that allocations are parts of, as far as the allocations know them."""
     found = {
         (allocation.holding, allocation.program): ProgramAtMoment(
             allocation.holding, _compiled(allocation.holding, allocation.program, allocation.origin)
@@ -49,7 +49,7 @@ def _compiled(
 def account_of(allocations: Iterable[Allocation], programs: Iterable[ProgramAtMoment] = ()) -> Ledger:
     """An account in which exactly these allocations were allocated, in the order they were.
 
-    Which programs were resident then is not known any more, and the account says so.
+    Which programs were resident then is not known any more, so ``resident`` is None in it.
     """
     ledger = Ledger()
     for ident, allocation in enumerate(sorted(allocations, key=lambda allocation: allocation.born), 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens files to write, so that nothing is overwritten that ttmem did not write itself.
+"""Opens output files, and refuses to overwrite files that ttmem did not write itself.
 
 An existing file is used only if it is empty or of the kind that is to be written. In folders that others may write to,
 somebody could have placed a link or a pipe under the name: recordings and pid files are regular files of ours, or are
@@ -18,7 +18,7 @@ from typing import NamedTuple, TextIO
 
 from ttmem.recording.event_file import MAGIC
 
-_LOOKED_AT = 256  # bytes of a file's beginning
+_PROBED_BYTES = 256  # of a file's beginning
 _ELSEWHERE = "name another file, or delete this one first"
 _DESCRIPTORS = ("/dev/", "/proc/")  # /dev/stdout, and /dev/fd/63 of a shell's >(command)
 _TYPES = {
@@ -167,7 +167,7 @@ def _check_type(found: os.stat_result, path: str) -> None:
 
 
 def _check_kind(fd: int, path: str, kind: FileKind) -> None:
-    head = os.pread(fd, _LOOKED_AT, 0)
+    head = os.pread(fd, _PROBED_BYTES, 0)
     if head and not kind.begins.match(head):
         begin = head[:20].decode("utf-8", "backslashreplace")
         raise _refusal(path, f"ttmem did not write it: it begins with {begin!r} and is not {kind.name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process needs in its environment to be tracked by the agent."""
+"""The environment variables with which a process is tracked by the agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STACKS = "TTMEM_STACKS"  # frames of Python to take with each event
 
 
 def preload(env: Mapping[str, str]) -> str:
-    """LD_PRELOAD with the agent behind whatever is there already: a sanitizer must come first."""
+    """LD_PRELOAD with the agent after the libraries that are there already: a sanitizer must come first."""
     library = require(env)
     _check_path(library)
     others = [path for path in env.get("LD_PRELOAD", "").replace(" ", ":").split(":") if path]
@@ -33,7 +33,7 @@ def _check_path(library: Path) -> None:
 def variables(
     env: Mapping[str, str], *, socket: str | None, run_socket: str | None = None, stacks: int | None = None
 ) -> dict[str, str]:
-    """What to add to an environment so that a ttnn process in it reports."""
+    """The variables to add to an environment so that a ttnn process in it reports."""
     found = {"LD_PRELOAD": preload(env)}
     if socket is not None:
         found["TTMEM_SOCKET"] = socket

@@ -16,7 +16,7 @@ from ttmem.run.session import Session
 from ttmem.sources import process_lookup as processes
 
 _LOOK_MS = 20  # how often rings are looked at
-_EARLY_SECONDS, _EARLY_LOOK_SECONDS, _LOOK_SECONDS = 3.0, 0.05, 1.0  # at who uses a device unseen
+_EARLY_SECONDS, _EARLY_LOOK_SECONDS, _LOOK_SECONDS = 3.0, 0.05, 1.0  # between looks for unseen processes
 # A terminal sends these to the whole foreground group, so the command gets them without us.
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
@@ -36,14 +36,14 @@ class Ended(NamedTuple):
 
 def run(
     command: Sequence[str],
-    collector: Session,
+    session: Session,
     env: Mapping[str, str],
     socket: str | None,
     *,
     stacks: int | None = None,
 ) -> Ended:
-    """Start the command, collect until it ends."""
-    environment = {**env, **variables(env, socket=socket, run_socket=collector.path, stacks=stacks)}
+    """Run the command until it ends, and read what its agents report meanwhile."""
+    environment = {**env, **variables(env, socket=socket, run_socket=session.path, stacks=stacks)}
     started = time.monotonic()
     handlers = {number: signal.getsignal(number) for number in (*_FROM_TERMINAL, *_PASSED_ON)}
     handlers = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
@@ -55,19 +55,19 @@ def run(
         child = subprocess.Popen(list(command), env=environment, close_fds=False)
         for number in handlers:
             signal.signal(number, lambda received, _: _pass_on(child, received))
-        unseen = _collect(child, collector)
+        unseen = _collect(child, session)
     except OSError as error:
         raise LaunchError(f"cannot run {command[0]}: {error.strerror}") from error
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     code = child.returncode
-    duration = round(time.monotonic() - started, 3)  # once: the summary and the data shall not round differently
+    duration = round(time.monotonic() - started, 3)
     return Ended(code if code >= 0 else 128 - code, duration, unseen)
 
 
 def _in_foreground() -> bool:
-    """Does a terminal send its signals to us, and so to the command as well?"""
+    """Are we in the foreground of a terminal, which then sends its signals to the command as well?"""
     try:
         with open("/dev/tty") as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -80,10 +80,10 @@ def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
         child.send_signal(number)
 
 
-def _collect(child: subprocess.Popen[bytes], collector: Session) -> dict[int, str]:
-    """Take in what agents say until the command has ended. Returns who loaded tt-metal and was never heard."""
+def _collect(child: subprocess.Popen[bytes], session: Session) -> dict[int, str]:
+    """Read what agents report until the command has ended. Returns processes that use tt-metal and never reported."""
     poller = select.poll()
-    poller.register(collector.fileno(), select.POLLIN)
+    poller.register(session.fileno(), select.POLLIN)
     try:
         pidfd = os.pidfd_open(child.pid)
         poller.register(pidfd, select.POLLIN)
@@ -94,19 +94,19 @@ def _collect(child: subprocess.Popen[bytes], collector: Session) -> dict[int, st
     try:
         while child.poll() is None:
             poller.poll(_LOOK_MS)
-            collector.turn()
+            session.turn()
             if time.monotonic() > next_look:
                 early = time.monotonic() - started < _EARLY_SECONDS
                 next_look = time.monotonic() + (_EARLY_LOOK_SECONDS if early else _LOOK_SECONDS)
-                suspects.update(processes.device_users(child.pid, known=_heard(collector)))
+                suspects.update(processes.device_users(child.pid, known=_reporting(session)))
     finally:
         if pidfd >= 0:
             os.close(pidfd)
-    collector.finish()
-    heard = _heard(collector)
-    return {pid: name for pid, name in suspects.items() if pid not in heard}
+    session.finish()
+    reporting = _reporting(session)
+    return {pid: name for pid, name in suspects.items() if pid not in reporting}
 
 
-def _heard(collector: Session) -> set[int]:
+def _reporting(session: Session) -> set[int]:
     """The processes whose agent has reported."""
-    return {process.info.pid for process in (*collector.ledger.processes.values(), *collector.ledger.departed)}
+    return {process.info.pid for process in (*session.ledger.processes.values(), *session.ledger.departed)}

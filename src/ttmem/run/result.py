@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.account.allocations import Allocation
 from ttmem.documents.run_document import LEAK, RunFacts, cause_of, document
@@ -15,18 +15,19 @@ from ttmem.run.launch import Ended
 from ttmem.run.session import Session
 from ttmem.run.size_figures import advice
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model import schema
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """What is known of a run when it has ended."""
 
-    document: Json  # schema "ttmem.run/1"
+    document: schema.Run  # schema "ttmem.run/1"
     exit_code: int  # the command's own
     events: int
     seen_completely: bool  # no record was lost, no process went unseen, audits agree, agents had no trouble
-    uncertain: Sequence[Json]  # what agents counted that makes the numbers uncertain
+    uncertain: Sequence[schema.UncertainRow]  # what agents counted that makes the numbers uncertain
     reserved_peaks: Mapping[Pool, int]  # the most that allocators took on any one chip
     leaks: int  # tensors that nobody freed
     leaked_bytes: int
@@ -34,11 +35,11 @@ class RunResult:
 
 def result_of(command: Sequence[str], ended: Ended, session: Session, host: str) -> RunResult:
     """The result of a run whose command has ended. What was live at the peak and at the end is folded here, once."""
-    rings = session.ingest.rings
+    rings = session.rings
     events, dropped = rings.counts()
     now = session.clock.now()
     at_peak, left = session.at_peak(), session.left()
-    earlier = _left_earlier(left, *rings.wholesale)
+    earlier = _left_earlier(left, *session.freed_by_close)
     completeness = rings.completeness()
     if completeness == 1.0 and session.ledger.uncertain:  # as of a chip: see documents/snapshot.py
         completeness = None
@@ -59,9 +60,9 @@ def result_of(command: Sequence[str], ended: Ended, session: Session, host: str)
             at_peak=account_of(at_peak, programs_behind(at_peak)),
             peak_time=session.all_chips.peak.time,
             at_end=account_of(left, session.programs_left()),
-            left_known=not rings.blind,
+            left_known=session.left_known,
             left_earlier=earlier,
-            sizing=advice(rings.sizes),
+            sizing=advice(session.agents),
             failed=session.failed,
             failures=session.failures,
         )
@@ -74,8 +75,8 @@ def result_of(command: Sequence[str], ended: Ended, session: Session, host: str)
         seen_completely=not (dropped or ended.unseen or completeness not in (None, 1.0) or found["trouble"]),
         uncertain=found["uncertain"],
         reserved_peaks={
-            pool: max((chip[pool.label]["reserved_peak"] for chip in found["chips"]), default=0)
-            for pool in (Pool.DRAM, Pool.L1)
+            Pool.DRAM: max((chip["dram"]["reserved_peak"] for chip in found["chips"]), default=0),
+            Pool.L1: max((chip["l1"]["reserved_peak"] for chip in found["chips"]), default=0),
         },
         leaks=len(leaks) + earlier[0],
         leaked_bytes=sum(leaks) + earlier[1],

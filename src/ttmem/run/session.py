@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects what the agents of a run say: the same ingest as the server's, on a socket of the run's own.
+"""Collects the events of a run's agents, as the server does, on a socket of the run's own.
 
-It keeps two snapshots beside the account: everything live at the peak, and everything a process still held when it
-began to close its devices, or died without closing them.
+Beside the account it keeps what was live at the peak, what each process still held when it began to close its devices
+or died without closing them, and why allocations failed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import parse
 from ttmem.analyze.verdicts import Verdict, verdict_on
 from ttmem.ingest.clock import Clock
-from ttmem.ingest.legacy_log import LegacyLog
-from ttmem.ingest.sockets import Ingest
+from ttmem.ingest.rings import Rings
+from ttmem.ingest.sink import Sink
+from ttmem.ingest.sockets import EventSockets
 from ttmem.model.events import Failed
 from ttmem.recording.moment import ProgramAtMoment, programs_of
 from ttmem.recording.recorder import Recorder
+from ttmem.run.agent_listener import AgentListener
+from ttmem.wire.agent_ring import Ring
 
 _MOST_FAILURES = 100  # kept, the last ones
-_LOOKED_AT = 200  # refusals, whatever that takes: with the whole account some milliseconds each
-_SHARE = 0.1  # of the time since the start, which may be spent on all that come after them
+_ALWAYS_EXPLAINED = 200  # failures, whatever that takes: some milliseconds each if the account is large
+_EXPLAINING_SHARE = 0.1  # of the time since the start, which may be spent on all later ones
 NOT_LOOKED_AT = "who holds the memory: it was refused so often that not each refusal was looked at closely"
 
 
 class Failure(NamedTuple):
-    """The runtime could not have what it asked for, and why."""
+    """A failed allocation of the runtime, and the verdict on it."""
 
     time: float
     pid: int
@@ -47,36 +50,35 @@ class Failure(NamedTuple):
 
 
 class Session:
-    """Agents report here; ``ledger`` is what they said."""
+    """Agents report here; ``ledger`` is the account of it."""
 
     def __init__(self, warn: Callable[[str], None], record: str | None = None) -> None:
         self.clock = Clock()
         self.all_chips = TotalWithContents()
-        self.ledger = Ledger(all_chips=self.all_chips)
-        self.ingest = Ingest(self.ledger, LegacyLog(quiet=True), now=self.clock.now)
-        self.ingest.warn = warn
-        self._recording = None if record is None else Recorder(record, self.ingest.observers, warn)
-        self.ingest.rings.closing = self._closing
-        self.ingest.rings.keep_sizes = True
+        self.ledger = Ledger(all_chips=self.all_chips, failure_observer=self._failed)
+        sink = Sink(self.ledger, now=self.clock.now, warn=warn)
+        self._recording = None if record is None else Recorder(record, sink, warn)
+        self.agents: list[AgentListener] = []
+        self.rings = Rings(sink, self._listen)
+        self._sockets = EventSockets(sink, self.rings)
         self._left: dict[tuple[int, int | None, int], tuple[list[Allocation], list[ProgramAtMoment]]] = {}
         self.failures: deque[Failure] = deque(maxlen=_MOST_FAILURES)
         self.failed = 0
         self._started = self.clock.now()
         self._spent = 0.0  # seconds, on verdicts
-        self.ledger.failing = self._failing
         self._folder = tempfile.TemporaryDirectory(prefix="ttmem-run-")
         self.path = os.path.join(self._folder.name, "run.sock")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._listener.bind(self.path)
         self._listener.listen(512)
         self._listener.setblocking(False)
-        self.ingest.listen(self._listener)
+        self._sockets.listen(self._listener)
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.ingest.close()
+        self._sockets.close()
         if self._recording is not None:
             self._recording.close()
         self._listener.close()
@@ -84,24 +86,24 @@ class Session:
 
     def fileno(self) -> int:
         """Readable when an agent connects, or a process that has one dies."""
-        return self.ingest.fileno()
+        return self._sockets.fileno()
 
     def turn(self) -> None:
-        """Take in what there is: who connected, what they handed over, who died."""
-        self.ingest.turn()
-        while select.select([self.ingest], [], [], 0)[0]:
-            self.ingest.turn()
-        while self.ingest.rings.follow(0.0):
+        """Read what there is: new connections, rings, exits."""
+        self._sockets.turn()
+        while select.select([self._sockets], [], [], 0)[0]:
+            self._sockets.turn()
+        while self.rings.follow(0.0):
             pass
-        self.ingest.tick()
+        self._sockets.tick()
 
     def finish(self) -> None:
-        """The command has ended: whoever lives on is looked at one last time."""
+        """The command has ended: processes that live on are read one last time."""
         self.turn()
-        self.ingest.rings.end()
+        self.rings.end()
 
     def at_peak(self) -> list[Allocation]:
-        """Everything that was live when the buffers of all chips together were most."""
+        """Everything that was live at the peak of the buffers of all chips together."""
         return [
             allocation for allocation in self.all_chips.allocations(self.ledger.allocations()) if counts(allocation)
         ]
@@ -114,22 +116,39 @@ class Session:
         """The programs that were cached then."""
         return [program for _, programs in self._left.values() for program in programs]
 
-    def _failing(self, time: float, process: Process, event: Failed) -> None:
-        """Explained now, while the account stands where it stood; what fails over and over is not always looked at."""
+    @property
+    def left_known(self) -> bool:
+        """False: an agent closed a device among records that were lost."""
+        return all(agent.left_known for agent in self.agents)
+
+    @property
+    def freed_by_close(self) -> tuple[int, int]:
+        """Tensors that only the closing of their devices freed, and their bytes."""
+        tensors = sum(agent.tensors_freed_by_close for agent in self.agents)
+        return tensors, sum(agent.bytes_freed_by_close for agent in self.agents)
+
+    def keep_left(self, source: Source) -> None:
+        """A process is about to close its devices, or ended without: what it holds now is what it left."""
+        process = source.process
+        allocations = [allocation for holding in process.holdings() for allocation in holding.allocations()]
+        self._left[process.info.key] = (allocations, programs_of(process))
+
+    def _listen(self, source: Source, ring: Ring) -> AgentListener:
+        listener = AgentListener(source, ring, self.keep_left)
+        self.agents.append(listener)
+        return listener
+
+    def _failed(self, time: float, process: Process, event: Failed) -> None:
+        """Explained now, while the account is as it was then. If there are too many, not each is explained."""
         failure = parse(event.text)
         if failure is None:
             return  # the runtime throws for other reasons, too
         self.failed += 1
         began = self.clock.now()
         verdict = None
-        if self.failed <= _LOOKED_AT or self._spent < _SHARE * (began - self._started):
+        if self.failed <= _ALWAYS_EXPLAINED or self._spent < _EXPLAINING_SHARE * (began - self._started):
             verdict = verdict_at(event, process)
             self._spent += self.clock.now() - began
         if verdict is None:
             verdict = verdict_on(failure)._replace(tag=event.tag, line=line_of(event.stack), unknown=(NOT_LOOKED_AT,))
         self.failures.append(Failure(time, process.info.pid, event, verdict))
-
-    def _closing(self, source: Source) -> None:
-        process = source.process
-        allocations = [allocation for holding in process.holdings() for allocation in holding.allocations()]
-        self._left[process.info.key] = (allocations, programs_of(process))

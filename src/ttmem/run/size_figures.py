@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a run that its sizing advice follows from, one set for each allocator."""
+"""The figures behind the sizing advice of a run, one set for each allocator."""
 
 from __future__ import annotations
 
@@ -7,45 +7,46 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ttmem.account.call_sites import line_of
-from ttmem.account.entities import Chip, Source
+from ttmem.account.entities import Chip
 from ttmem.account.size_extremes import Sizes
 from ttmem.analyze.sizing import BankFreeSpace, Figures, SizingLine, advise
 from ttmem.documents.common_text import short_line
-from ttmem.ingest.ring_fold import RingFold
 from ttmem.model.kinds import KINDS, Kind
+from ttmem.run.agent_listener import AgentListener
+from ttmem.wire.agent_ring import Ring
 
 
 class Advice(NamedTuple):
-    """What is to be said of the chips of one mesh, as one process had it."""
+    """The advice on the chips of one mesh, as one process opened it."""
 
     pid: int
     chips: list[Chip]
     lines: list[SizingLine]
 
 
-def advice(kept: Iterable[tuple[Source, RingFold]]) -> Iterator[Advice]:
-    for source, fold in kept:
-        numbers = source.process.numbers
-        for sizes in _merged(fold):
-            chips = [numbers[number] for number in sizes.numbers if number in numbers]
-            lines = advise(figures(chips[0], sizes, fold)) if chips else []
+def advice(agents: Iterable[AgentListener]) -> Iterator[Advice]:
+    for agent in agents:
+        process = agent.source.process
+        for sizes in _merged(agent):
+            chips = [process.numbers[number] for number in sizes.numbers if number in process.numbers]
+            lines = advise(figures(chips[0], sizes, agent.ring)) if chips else []
             if lines:
-                yield Advice(source.process.info.pid, chips, lines)
+                yield Advice(process.info.pid, chips, lines)
 
 
-def _merged(fold: RingFold) -> list[Sizes]:
-    """One entry for all openings of the same chips with the same sizes; only accounts that are complete."""
+def _merged(agent: AgentListener) -> list[Sizes]:
+    """The sizes of complete accounts. Chips that were opened again with the same sizes are one entry."""
     found: dict[tuple[object, ...], Sizes] = {}
-    for sizes in fold.sizes or ():
-        if sizes.complete and not fold.lost:
+    for sizes in agent.sizes:
+        if sizes.complete and not agent.lost:
             found.setdefault((sizes.numbers, sizes.geometry), Sizes(sizes.geometry, sizes.unit)).merge(sizes)
     return list(found.values())
 
 
-def figures(chip: Chip, sizes: Sizes, fold: RingFold) -> Figures:
+def figures(chip: Chip, sizes: Sizes, ring: Ring) -> Figures:
     """Of one chip of a mesh; the others are in lock step with it."""
     found: Figures = {"ring_programs": sizes.programs, "ring_peak": sizes.ring[0] or None}
-    found["ring_program"] = _name(fold, sizes.ring[1])
+    found["ring_program"] = _name(ring, sizes.ring[1])
     if sizes.unit:
         found["unit"] = sizes.unit
     geometry = sizes.geometry
@@ -58,8 +59,8 @@ def figures(chip: Chip, sizes: Sizes, fold: RingFold) -> Figures:
         found["trace_peak"] = chip.kinds[Kind.TRACE].peak.value
     if sizes.least is not None:
         found["headroom"] = sizes.least.room
-        found["headroom_program"] = _name(fold, sizes.least.program)
-        found["headroom_holder"] = _name(fold, sizes.least.holder)
+        found["headroom_program"] = _name(ring, sizes.least.program)
+        found["headroom_holder"] = _name(ring, sizes.least.holder)
     gaps: dict[str, BankFreeSpace] = {}
     for kind, scatter in sizes.scatters.items():
         gaps[KINDS[kind].name] = {"free": scatter.worst.free, "largest": scatter.worst.largest, "exact": scatter.exact}
@@ -67,10 +68,10 @@ def figures(chip: Chip, sizes: Sizes, fold: RingFold) -> Figures:
     return found
 
 
-def _name(fold: RingFold, blob: int) -> str | None:
+def _name(ring: Ring, blob: int) -> str | None:
     """The operation, and the line if that is known; both were read when the record was."""
     try:
-        cause = fold.ring.cause(blob)
+        cause = ring.cause(blob)
     except ValueError:  # the memory is closed
         return None
     return " ".join(filter(None, (cause.tag, short_line(line_of(cause.stack))))) or None

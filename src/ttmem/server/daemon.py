@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem serve`: puts the parts together, runs them, and takes them apart again."""
+"""`ttmem serve`: builds the parts of the server, runs them in one loop, and closes them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ import signal
 import sys
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ttmem import __version__
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
+from ttmem.documents.cores import Cores
 from ttmem.ingest import file_descriptors as descriptors
 from ttmem.ingest.clock import Clock, rfc3339
 from ttmem.ingest.legacy_log import LegacyLog
 from ttmem.ingest.legacy_replies import LegacyAnswers
-from ttmem.ingest.sockets import TURN_SECONDS, Ingest
+from ttmem.ingest.rings import Rings
+from ttmem.ingest.sink import Sink
+from ttmem.ingest.sockets import TURN_SECONDS, EventSockets
 from ttmem.model.events import ChipFound, Event
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import Pool
@@ -29,6 +32,8 @@ from ttmem.model.printable import printable
 from ttmem.model.units import human
 from ttmem.recording.output_files import write_atomically
 from ttmem.recording.recorder import Recorder
+from ttmem.server.current_snapshot import AccountSnapshots, CurrentSnapshot
+from ttmem.server.dumps import Dumps
 from ttmem.server.event_stream import EventStream
 from ttmem.server.guard import Guard
 from ttmem.server.history import History
@@ -41,13 +46,16 @@ from ttmem.sources.polling import Rounds
 from ttmem.wire.endpoint import LEGACY_PATH, api_path, beside
 from ttmem.wire.legacy_records import Type
 
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import DriverChip
+
 _TICK_SECONDS = 0.05
-_RINGS_SECONDS = 0.04  # of a tick, for what agents wrote
+_RINGS_SECONDS = 0.04  # of a tick, for agents' rings
 _LEAST_PAUSE_SECONDS = 0.005  # between two ticks, for clients and the API
 _THIN_PER_TICK = 5000
 _COLLECT_SECONDS = 60
 _FEW_ALLOCATIONS = 20_000
-_PATIENCE = 1.0
+_FIRST_LOOK_SECONDS = 1.0  # to list the chips at the start
 
 
 class Options(NamedTuple):
@@ -63,7 +71,7 @@ class Options(NamedTuple):
     log_style: str = "newest"
     quiet: bool = False
     noc_capacity: bool = False
-    machine: str | None = "/"  # where the machine lies that is looked at
+    machine: str | None = "/"  # the folder that sys, proc and dev are in
 
 
 class ServeError(Exception):
@@ -78,19 +86,46 @@ class Server:
         self.clock = Clock()
         self.since = self.clock.now()
         self.ledger = Ledger()
-        self.history = History()
-        self.feed = EventStream()
-        self.log = LegacyLog(style=options.log_style, as_json=options.log_format == "json", quiet=options.quiet)
-        machine = self._machine = _chips(options.machine)
-        self.ingest = Ingest(self.ledger, self.log, now=self.clock.now, machine=machine)
-        self.ingest.answer = LegacyAnswers(self.ledger, noc_capacity=options.noc_capacity)
-        self.ingest.dump_asked = self._print_dump
-        self.ingest.warn = self.warn
         self._guard = Guard(self.warn, self.clock.now)
-        self.poller = MachinePoller(
-            options.machine, self.ledger, self._emit, warn=self.warn, chips_seen=self._follow_chips
+        # In the order of an event's way through the server.
+        self.log = LegacyLog(style=options.log_style, as_json=options.log_format == "json", quiet=options.quiet)
+        self.sink = Sink(self.ledger, now=self.clock.now, warn=self.warn, log=self.log)
+        self.rings = Rings(self.sink)
+        machine = self._machine = _chips(options.machine)
+        self.sockets = EventSockets(
+            self.sink,
+            self.rings,
+            answer=LegacyAnswers(self.ledger, noc_capacity=options.noc_capacity),
+            dump=self._print_dump,
+            machine=machine,
         )
-        self.api = Api(self.ledger, self.ingest, self.history, self.feed, self.clock, self.poller, self.about)
+        self.history = History()
+        feed = EventStream(self.sink)
+        self.cores = Cores(self.ledger)
+        account = AccountSnapshots(self.ledger, self.cores, feed, self.clock, self.about)
+        catch_up = self.sockets.catch_up
+        self.current = CurrentSnapshot(account, machine=options.machine is not None, catch_up=catch_up, warn=self.warn)
+        self._poller = MachinePoller(
+            options.machine, self.ledger, self._emit, self.current, chips_seen=self._follow_chips
+        )
+        self._dumps = Dumps(
+            self.ledger,
+            self.clock,
+            write=lambda text: self.log.say(self.clock.now(), text),
+            failed=lambda error: self._guard.failed("dump", error),
+        )
+        self.api = Api(
+            ledger=self.ledger,
+            sink=self.sink,
+            current=self.current,
+            cores=self.cores,
+            dumps=self._dumps,
+            history=self.history,
+            feed=feed,
+            clock=self.clock,
+            server=self.about,
+            catch_up=catch_up,
+        )
         self._claims: list[Claim] = []
         self._recording: Recorder | None = None
         self._stop = asyncio.Event()
@@ -99,11 +134,11 @@ class Server:
         self._servers: list[asyncio.Server] = []
         if options.record is not None:
             try:
-                self._recording = Recorder(options.record, self.ingest.observers, self.warn)
+                self._recording = Recorder(options.record, self.sink, self.warn)
             except OSError as error:
                 raise ServeError(f"cannot record to {options.record}: {error.strerror}") from None
         for chip in machine:
-            self.ingest.emit(self.since, None, ChipFound(chip))
+            self.sink.apply(self.since, None, ChipFound(chip))
 
     def about(self) -> dict[str, Any]:
         return {
@@ -112,10 +147,10 @@ class Server:
             "pid": os.getpid(),
             "since": self.since,
             "version": __version__,
-            "clients": len(self.ingest.connections),
-            "accepted": self.ingest.accepted,
+            "clients": len(self.sockets.connections),
+            "accepted": self.sockets.accepted,
             "live_allocations": self.ledger.live_count(),
-            "unread_replies": self.ingest.unread_replies,
+            "unread_replies": self.sockets.unread_replies,
             "socket": self.options.socket,
         }
 
@@ -140,17 +175,17 @@ class Server:
         # that holds the loop, and all when there are few.
         gc.set_threshold(10_000, 1, 1_000_000)
         try:
-            await self.poller.start(self.api.account)
+            await self._poller.start()
             await self._listen()
             self._handle_signals(loop)
             self._write_pid()
-            loop.add_reader(self.ingest.fileno(), self._turn)
+            loop.add_reader(self.sockets.fileno(), self._turn)
             ticker = loop.create_task(self._tick())
             self._started = True
             ready()
             await self._stop.wait()
             ticker.cancel()
-            loop.remove_reader(self.ingest.fileno())
+            loop.remove_reader(self.sockets.fileno())
         finally:
             self._close()
 
@@ -176,44 +211,44 @@ class Server:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        """The loop calls while anything is readable; what a turn left over it does not see, so that is scheduled."""
+        """Called by the loop while a descriptor is readable. What one turn leaves for the next is scheduled here."""
         if self._stop.is_set():
             return
         more = False
         try:
-            more = self.ingest.turn()
+            more = self.sockets.turn()
         except Exception as error:
             self._guard.failed("clients", error)
         if more:
             asyncio.get_running_loop().call_soon(self._turn)
 
     async def _tick(self) -> None:
-        """Everything that happens by the clock. A part that fails keeps no other from its turn."""
+        """Everything that happens by the clock. If one part fails, the others still have their turn."""
         guard, now = self._guard, self.clock.now
         second = int(now())
         next_tick = monotonic()
         while True:
             next_tick = max(next_tick + _TICK_SECONDS, monotonic() + _LEAST_PAUSE_SECONDS)
             await asyncio.sleep(next_tick - monotonic())
-            guard.run("clients", self.ingest.tick)
+            guard.run("clients", self.sockets.tick)
             await self._follow_rings()
             guard.run("log", lambda: self.log.tick(now()))
             guard.run("dead processes", lambda: self.ledger.thin_dead_allocations(_THIN_PER_TICK))
             if int(now()) != second:
                 second = int(now())
-                guard.run("history", lambda: self.history.sample(now(), self.ledger, self.poller.chips()))
+                guard.run("history", lambda: self.history.sample(now(), self.ledger, self.current.chips()))
                 if self._recording is not None:
                     guard.run("recording", self._recording.flush)
                 if second % _COLLECT_SECONDS == 0 and self.ledger.live_count() < _FEW_ALLOCATIONS:
                     gc.collect()
 
     async def _follow_rings(self) -> None:
-        """Rings have a share of each tick and no more, or a process that writes without end would stop the clock."""
+        """Read rings, for a share of each tick only: a process that writes without end must not stop the clock."""
         deadline = monotonic() + _RINGS_SECONDS
         try:
-            while self.ingest.rings.follow(monotonic() + TURN_SECONDS):
+            while self.rings.follow(monotonic() + TURN_SECONDS):
                 if monotonic() > deadline:
-                    behind = self.ingest.rings.behind()
+                    behind = self.rings.behind()
                     self._guard.waiting("agents", f"{behind} records are written and not read yet")
                     return
                 await asyncio.sleep(0)
@@ -223,7 +258,7 @@ class Server:
             self._guard.well("agents")
 
     def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What nobody else caught: reported in one line, once for each kind."""
+        """An exception that nothing else caught: reported in one line, once for each kind."""
         error = context.get("exception")
         self._guard.failed("server", error or RuntimeError(context.get("message", "unknown")))
 
@@ -232,7 +267,7 @@ class Server:
         group = group_id(options.group) if options.group is not None else None
         events = claim(options.socket, group=group)
         self._claims.append(events)
-        self.ingest.listen(events.sock)
+        self.sockets.listen(events.sock)
         api = claim(options.api or api_path(options.socket), group=group, locked=False)
         self._claims.append(api)
         await self._serve_http(self.api.handle, sock=api.sock)
@@ -243,7 +278,7 @@ class Server:
                 self.warn(f"{error}; programs that only know {options.legacy_path} will not be seen")
             else:
                 self._claims.append(legacy)
-                self.ingest.listen(legacy.sock)
+                self.sockets.listen(legacy.sock)
         if options.metrics is not None:
             host, port = options.metrics
             try:
@@ -266,13 +301,10 @@ class Server:
         loop.add_signal_handler(signal.SIGHUP, lambda: None)  # a closed terminal is no reason to lose the account
 
     def _print_dump(self, op: Type) -> None:
-        """The dump of this moment, on standard output."""
-        self.ingest.catch_up()
-        self.api.dumps.request(
-            op,
-            write=lambda text: self.log.say(self.clock.now(), text),
-            failed=lambda error: self._guard.failed("dump", error),
-        )
+        """Write a dump of this moment to standard output."""
+        self.sockets.apply_exits()
+        self.sockets.catch_up()
+        self._dumps.request(op)
 
     def _write_pid(self) -> None:
         path = beside(self.options.socket, ".pid")
@@ -281,24 +313,24 @@ class Server:
         except OSError as error:
             self.warn(f"cannot write {path}: {error.strerror}; going on without it")
 
-    def _follow_chips(self, seen: list[dict[str, Any]]) -> None:
-        """After a reset the driver may deal out its numbers anew; TT_VISIBLE_DEVICES means those of the moment."""
+    def _follow_chips(self, seen: list[DriverChip]) -> None:
+        """After a reset the driver may number its chips differently; TT_VISIBLE_DEVICES means the current numbers."""
         numbers = {chip["pci"]: chip["kmd"] for chip in seen if chip["telemetry"]["state"] != "gone"}
         for place, chip in enumerate(self._machine):
             if chip.pci in numbers and chip.kmd != numbers[chip.pci]:
                 self._machine[place] = chip._replace(kmd=numbers[chip.pci])
-                self.ingest.emit(self.clock.now(), None, ChipFound(self._machine[place]))
+                self.sink.apply(self.clock.now(), None, ChipFound(self._machine[place]))
 
     def _emit(self, source: Source, event: Event) -> None:
-        self.ingest.emit(self.clock.now(), source, event)
+        self.sink.apply(self.clock.now(), source, event)
 
     def _close(self) -> None:
-        self.poller.stop()
+        self._poller.stop()
         for http in self._http:
             http.close()
         for server in self._servers:
             server.close()
-        self.ingest.close()
+        self.sockets.close()
         for owned in reversed(self._claims):
             owned.release()
         if self._started:
@@ -314,8 +346,8 @@ class Server:
 
 
 def _chips(root: str | None) -> list[ChipInfo]:
-    """The driver's chips; none if that cannot be said at once, because one of them is in trouble."""
+    """The driver's chips; none if listing them takes too long, because one of them is in trouble."""
     if root is None:
         return []
-    outcome = Rounds(_PATIENCE).run({"chips": lambda: sysfs.chips(root)})["chips"]
+    outcome = Rounds(_FIRST_LOOK_SECONDS).run({"chips": lambda: sysfs.chips(root)})["chips"]
     return outcome.value or []

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps of everything that is live, each of one moment, made in slices and one at a time.
+"""Dumps of everything that is live at one moment, made in slices and one at a time.
 
-What is live is captured at once: a dump that a client asks for between two of its records shows what was live between
-them. A capture holds references and no copies. Requests that wait are answered together, so that thousands of them
-cost no more than a few.
+What is live is captured at once: a dump that a client requests between two of its records shows what was live between
+them. A capture holds references, not copies. Requests that wait are answered together, so that thousands of them cost
+no more than a few.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
@@ -19,12 +19,15 @@ from ttmem.account.uncertainty import added
 from ttmem.documents import snapshot as snap
 from ttmem.documents.dump import DumpBuilder, kernels_text, remaining_text
 from ttmem.ingest.clock import Clock, rfc3339
-from ttmem.ingest.time_slices import SLICE, pause
+from ttmem.ingest.time_slices import SLICE_ALLOCATIONS, pause
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.server.request import sees
 from ttmem.wire.legacy_records import Type
 
-_MAX_WAITING = 8  # dumps of different moments that clients asked for in their streams
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
+_MAX_WAITING = 8  # dumps of different moments that clients requested in their streams
 _MAX_CAPTURED = 200_000  # allocations that all but the first of those may refer to
 _PAUSE_SECONDS = 0.2  # before a dump that answers requests which came too fast
 
@@ -36,8 +39,8 @@ class Capture(NamedTuple):
     event: int  # the number of the last event before it
     tables: list[tuple[frozenset[Kind], list[Allocation]]]  # the kinds that count there, and what was live
     live: int
-    anomalies: dict[str, int]
-    uncertain: list[dict[str, Any]]
+    anomalies: schema.Anomalies
+    uncertain: list[schema.UncertainRow]
 
 
 def capture(ledger: Ledger, time: float) -> Capture:
@@ -51,7 +54,7 @@ def capture(ledger: Ledger, time: float) -> Capture:
 
 
 class _Request:
-    """A dump that clients asked for in their streams, and how many asked for it."""
+    """A dump that clients requested in their streams, and how many requested it."""
 
     def __init__(self, op: Type, captured: Capture | None) -> None:
         self.op = op
@@ -60,18 +63,23 @@ class _Request:
 
 
 class Dumps:
-    """Makes dumps for the API and for clients that ask in their streams."""
+    """Makes dumps for the API and for clients that request them in their streams."""
 
-    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+    def __init__(
+        self, ledger: Ledger, clock: Clock, write: Callable[[str], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """``write`` gets the text of each requested dump, ``failed`` the error if one cannot be made or written."""
         self._ledger = ledger
         self._clock = clock
+        self._write = write
+        self._failed = failed
         self._lock = asyncio.Lock()
-        self._documents: dict[tuple[bool, int | None], asyncio.Task[dict[str, Any]]] = {}
+        self._documents: dict[tuple[bool, int | None], asyncio.Task[schema.Dump]] = {}
         self._requests: list[_Request] = []
         self._printing: asyncio.Task[None] | None = None
 
-    async def document(self, *, kernels: bool, user_id: int | None) -> dict[str, Any]:
-        """The dump as that user may see it, of a moment after the call. Who waits for the same gets the same."""
+    async def document(self, *, kernels: bool, user_id: int | None) -> schema.Dump:
+        """The dump as that user may see it, of a moment after the call. Callers that wait at the same time share it."""
         key = kernels, user_id
         task = self._documents.get(key)
         if task is None:
@@ -81,8 +89,8 @@ class Dumps:
     async def text(self, *, kernels: bool, user_id: int | None) -> str:
         return self._text(await self.document(kernels=kernels, user_id=user_id), kernels, self._clock.now())
 
-    def request(self, op: Type, write: Callable[[str], None], failed: Callable[[Exception], None]) -> None:
-        """A client asked in its stream: what is live now is written when it has been made into text."""
+    def request(self, op: Type) -> None:
+        """A client requests a dump in its stream: capture what is live now, and write it as text later."""
         last = self._requests[-1] if self._requests else None
         same = last is not None and last.op == op
         if last is not None and same and (last.captured is None or last.captured.event == self._ledger.seq):
@@ -99,16 +107,16 @@ class Dumps:
             else:
                 self._requests.append(_Request(op, None))
         if self._printing is None or self._printing.done():
-            self._printing = asyncio.get_running_loop().create_task(self._print(write, failed))
+            self._printing = asyncio.get_running_loop().create_task(self._print())
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    async def _make_document(self, kernels: bool, user_id: int | None) -> dict[str, Any]:
+    async def _make_document(self, kernels: bool, user_id: int | None) -> schema.Dump:
         async with self._lock:
-            del self._documents[kernels, user_id]  # whoever asks from now on gets a later moment
+            del self._documents[kernels, user_id]  # requests from now on get a later moment
             return await self._build(capture(self._ledger, self._clock.now()), kernels, user_id)
 
-    async def _print(self, write: Callable[[str], None], failed: Callable[[Exception], None]) -> None:
+    async def _print(self) -> None:
         while self._requests:
             request = self._requests[0]
             try:
@@ -119,21 +127,21 @@ class Dumps:
                     kernels = request.op == Type.DUMP_KERNELS
                     text = self._text(await self._build(captured, kernels, 0), kernels, captured.time)
                 together = f" ({request.requests} requests, answered together)" if request.requests > 1 else ""
-                write(f"Received {request.op.name} request...{together}\n{text}\n{request.op.name} complete.")
+                self._write(f"Received {request.op.name} request...{together}\n{text}\n{request.op.name} complete.")
             except Exception as error:
-                failed(error)
+                self._failed(error)
             self._requests.remove(request)
 
-    async def _build(self, captured: Capture, kernels: bool, user_id: int | None) -> dict[str, Any]:
+    async def _build(self, captured: Capture, kernels: bool, user_id: int | None) -> schema.Dump:
         builder = DumpBuilder(kernels_only=kernels)
         done = 0
         for counted, allocations in captured.tables:
-            for start in range(0, len(allocations), SLICE):
-                for item in allocations[start : start + SLICE]:
+            for start in range(0, len(allocations), SLICE_ALLOCATIONS):
+                for item in allocations[start : start + SLICE_ALLOCATIONS]:
                     if item.kind in counted and item.born != NOT_YET:
                         builder.add(item)
-                done += min(SLICE, len(allocations) - start)
-                if done >= SLICE:
+                done += min(SLICE_ALLOCATIONS, len(allocations) - start)
+                if done >= SLICE_ALLOCATIONS:
                     done = 0
                     await pause()
         return builder.result(
@@ -144,5 +152,5 @@ class Dumps:
         )
 
     @staticmethod
-    def _text(dump: dict[str, Any], kernels: bool, now: float) -> str:
+    def _text(dump: schema.Dump, kernels: bool, now: float) -> str:
         return kernels_text(dump, now) if kernels else remaining_text(dump)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events as they happen, for readers of any speed: a slow one loses events, is told how many, and slows nobody."""
+"""The stream of events for readers of the API. A slow reader loses events, is told how many, and slows nobody down."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 from ttmem.account.allocations import Allocation
 from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Source
+from ttmem.account.observer import Observable
 from ttmem.model.core_sets import format_ranges, ranges_of
 from ttmem.model.events import Allocated, Claimed, Described, DeviceOpened, Event, Freed, ProgramRun, Viewed
 
-BACKLOG = 10_000
+BACKLOG = 10_000  # events that wait for one reader
 KEEPALIVE_SECONDS = 15.0
 
 Item = dict[str, Any]
@@ -39,16 +40,27 @@ class Subscription:
 
 
 class EventStream:
-    """Fans events out to readers. Its ``publish`` is an ingest observer only while somebody reads."""
+    """Gives each event to all readers. It observes events only while somebody reads."""
 
-    def __init__(self) -> None:
-        self.readers: set[Subscription] = set()
+    def __init__(self, observed: Observable) -> None:
+        self._observed = observed
+        self._readers: set[Subscription] = set()
         self.lost = 0
 
-    def publish(self, time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
-        """Note the event as it is now: the allocation may be gone by the time the reader is served."""
+    def add(self, reader: Subscription) -> None:
+        if not self._readers:
+            self._observed.add_observer(self._publish)
+        self._readers.add(reader)
+
+    def remove(self, reader: Subscription) -> None:
+        self._readers.discard(reader)
+        if not self._readers:
+            self._observed.remove_observer(self._publish)
+
+    def _publish(self, time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
+        """Make the document now: the allocation may be freed by the time the reader is served."""
         item = event_json(time, source, event, allocation)
-        for reader in self.readers:
+        for reader in self._readers:
             reader.put(item)
 
     async def stream(self, reader: Subscription, may_see: Callable[[int | None], bool]) -> AsyncIterator[bytes]:

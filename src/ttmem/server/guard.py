@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the server's periodic work going: a part that fails is reported once, and tried again the next time."""
+"""Runs the periodic parts of the server's work. One that fails is reported once, and tried again the next time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
-_MAX_REPORTS = 64  # different failures of one part that are reported; a failure may name ever new values
+if TYPE_CHECKING:
+    from ttmem.model.schema import PartRow
+
+_MAX_REPORTS = 64  # different failures of one part that are reported; their texts may contain any values
 
 
 class GuardedTask:
-    """One piece of periodic work: whether it is well, and since when it is not."""
+    """One part of the work: whether it succeeds, and since when it does not."""
 
     __slots__ = ("detail", "failures", "name", "reported", "since", "state")
 
@@ -22,7 +25,7 @@ class GuardedTask:
         self.failures = 0
         self.reported: set[str] = set()
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> PartRow:
         return {
             "name": self.name,
             "state": self.state,
@@ -33,7 +36,7 @@ class GuardedTask:
 
 
 class Guard:
-    """Runs parts of the server's work, each for itself.
+    """Runs parts of the server's work, so that a failure of one does not stop the others.
 
     >>> guard = Guard(warn=print, now=lambda: 7.0)
     >>> for _ in range(2):
@@ -61,7 +64,7 @@ class Guard:
             self.well(name)
 
     def failed(self, name: str, error: BaseException) -> None:
-        """It is still failing, or begins to; each different failure is reported once."""
+        """It failed. Each different failure is reported once."""
         part = self._part(name)
         part.failures += 1
         kind = f"{type(error).__name__}: {error}"
@@ -84,7 +87,7 @@ class Guard:
     def all_well(self) -> bool:
         return all(part.state == "ok" for part in self._parts.values())
 
-    def json(self) -> list[dict[str, Any]]:
+    def json(self) -> list[PartRow]:
         return [part.json() for part in self._parts.values()]
 
     def _part(self, name: str) -> GuardedTask:

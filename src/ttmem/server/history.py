@@ -5,20 +5,23 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.documents.snapshot import memory, shown_chips
 from ttmem.model.kinds import KINDS, Kind
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.machine_rows import DriverChip
+    from ttmem.model.schema import HistorySeries
 
+SCHEMA: Final = "ttmem.history/1"
 MOST_SERIES = 640  # 32 chips with all twelve kinds and what is sampled beside them, and room; about 200 KB each
 AT_ONCE = "l1_at_once"
 DRAM_TAKEN = "dram_taken"
 L1_TAKEN = "l1_taken"
-TELEMETRY = ("temperature_c", "power_w", "aiclk_mhz")
+TELEMETRY: tuple[Literal["temperature_c", "power_w", "aiclk_mhz"], ...] = ("temperature_c", "power_w", "aiclk_mhz")
 _EMPTY = -(1 << 62)  # less than anything that is noted, and the same number as a float
 _OLD_SECONDS = 5.0
 _MAX_VALUE = (1 << 62) - 1
@@ -106,7 +109,7 @@ class History:
         self.fine = Tier(1, 3600)
         self.coarse = Tier(10, 8640)
 
-    def sample(self, time: float, ledger: Ledger, machine: Iterable[Json] = ()) -> None:
+    def sample(self, time: float, ledger: Ledger, machine: Iterable[DriverChip] = ()) -> None:
         """Once a second. The highest value of a kind since the last sample is kept, however short it lasted.
 
         ``machine`` are the driver's chips with their telemetry. They go under the PCI address, which stays the same
@@ -134,17 +137,19 @@ class History:
             if now["state"] == "ok" and (now["age_s"] or 0.0) <= _OLD_SECONDS:
                 chip_id = seen["pci"] or f"kmd:{seen['kmd']}"
                 there.add(chip_id)
-                values.update({(chip_id, name): (now[name], now[name]) for name in TELEMETRY if now[name] is not None})
+                for field in TELEMETRY:
+                    if (reading := now[field]) is not None:
+                        values[chip_id, field] = (reading, reading)
         self.fine.put(time, values, frozenset(there))
         self.coarse.put(time, values, frozenset(there))
 
     def series(self, step: int) -> Tier:
         return self.fine if step == self.fine.step else self.coarse
 
-    def json(self, step: int, since: float, until: float, chip: str | None, kind: str | None) -> list[dict[str, Any]]:
+    def json(self, step: int, since: float, until: float, chip: str | None, kind: str | None) -> list[HistorySeries]:
         """Every series that fits the filter, as columns."""
         tier = self.series(step)
-        out = []
+        out: list[HistorySeries] = []
         for key in sorted(tier.columns):
             if (chip is None or key[0] == chip) and (kind is None or key[1] == kind):
                 rows = tier.read(key, since, until)

@@ -6,18 +6,18 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import h11
 
-from ttmem.wire.endpoint import peer
+from ttmem.wire.endpoint import peer_credentials
 
 IDLE_SECONDS = 75.0
-_MAX_HEADERS = 16 * 1024
-_MAX_BODY = 64 * 1024
-_PIECE = 256 * 1024
+_MAX_HEADER_BYTES = 16 * 1024
+_MAX_BODY_BYTES = 64 * 1024
+_PIECE_BYTES = 256 * 1024
 _MAX_PARAMETERS = 100
 _REFUSE_SECONDS = 2.0
 
@@ -59,12 +59,12 @@ def json_response(data: Any, status: int = 200) -> Response:
     return Response(json_text(data).encode() + b"\n", status)
 
 
-async def rows_response(make: Callable[[], dict[str, Any]]) -> Response:
+async def rows_response(make: Callable[[], Mapping[str, object]]) -> Response:
     """What is large is made and written in a thread: the loop has others to serve."""
     return await asyncio.to_thread(lambda: Response(_rows_text(make()).encode() + b"\n"))
 
 
-def _rows_text(data: dict[str, Any]) -> str:
+def _rows_text(data: Mapping[str, object]) -> str:
     """The same as ``json_text``, row by row: while the encoder is at work no other thread can run.
 
     >>> _rows_text({"host": "box", "chips": [{"chip": "77"}, {}], "driver": None})
@@ -92,7 +92,7 @@ class HttpServer:
         task = asyncio.current_task()
         assert task is not None
         sock = writer.get_extra_info("socket")
-        user_id = peer(sock)[1] if sock.family == socket.AF_UNIX else None
+        user_id = peer_credentials(sock)[1] if sock.family == socket.AF_UNIX else None
         crowded = self._crowded(user_id)
         self._tasks[task] = user_id
         try:
@@ -122,13 +122,13 @@ class HttpServer:
 
     async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, why: str) -> None:
         """Answer the first request that it cannot be answered."""
-        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADERS)
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADER_BYTES)
         head = await self._next_request(connection, reader)
         if head is not None:
             await self._send(connection, writer, _sorry(503, why), "GET")
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user_id: int | None) -> None:
-        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADERS)
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADER_BYTES)
         while True:
             try:
                 # The whole request has that time, or one that comes byte by byte would never be over.
@@ -169,7 +169,7 @@ class HttpServer:
                 head = event
             elif isinstance(event, h11.Data):
                 body += len(event.data)
-                if body > _MAX_BODY:
+                if body > _MAX_BODY_BYTES:
                     raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
             elif isinstance(event, h11.EndOfMessage):
                 return head
@@ -188,8 +188,10 @@ class HttpServer:
         if method == "HEAD":
             pass
         elif isinstance(body, bytes):
-            for start in range(0, len(body), _PIECE):  # all at once would be copied anew as often as some of it is sent
-                await self._send_piece(connection, writer, body[start : start + _PIECE])
+            for start in range(
+                0, len(body), _PIECE_BYTES
+            ):  # all at once would be copied anew as often as some of it is sent
+                await self._send_piece(connection, writer, body[start : start + _PIECE_BYTES])
         else:
             async for piece in body:
                 await self._send_piece(connection, writer, piece)
@@ -205,8 +207,8 @@ class HttpServer:
 def _target(head: h11.Request) -> tuple[str, dict[str, str]]:
     """Path and parameters of a request; HttpError if there are none to be had."""
     size = len(head.target) + sum(len(name) + len(value) + len(": \r\n") for name, value in head.headers)
-    if size > _MAX_HEADERS:  # h11 has a limit only for what comes in several pieces
-        raise HttpError(431, f"the request has {size} bytes of headers; {_MAX_HEADERS} is the most")
+    if size > _MAX_HEADER_BYTES:  # h11 has a limit only for what comes in several pieces
+        raise HttpError(431, f"the request has {size} bytes of headers; {_MAX_HEADER_BYTES} is the most")
     target = head.target.decode("ascii", "replace")
     try:
         parts = urlsplit(target)

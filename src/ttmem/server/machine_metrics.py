@@ -4,14 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from ttmem.documents.merge import COUNTED
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import ProcessRow, Snapshot
+
+_Field = Literal[
+    "temperature_c", "temperature_max_c", "power_w", "power_max_w", "current_a", "voltage_mv", "fan_rpm", "age_s",
+    "aiclk_mhz", "axiclk_mhz", "arcclk_mhz"
+]  # fmt: skip
 # name, text, field of the telemetry, factor to the base unit, label
-_GAUGES: tuple[tuple[str, str, tuple[tuple[str, float, str], ...]], ...] = (
+_GAUGES: tuple[tuple[str, str, tuple[tuple[_Field, float, str], ...]], ...] = (
     ("temperature_celsius", "Temperature of the chip", (("temperature_c", 1, ""),)),
     ("temperature_limit_celsius", "Temperature at which it throttles", (("temperature_max_c", 1, ""),)),
     ("power_watts", "Power it draws", (("power_w", 1, ""),)),
@@ -32,7 +41,7 @@ _STATES = ("ok", "in reset", "off the bus", "gone", "hangs", "no files")
 class MachineMetrics(Collector):
     """Reads a snapshot."""
 
-    def __init__(self, snapshot: dict[str, Any]) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
     def describe(self) -> list[Metric]:
@@ -44,8 +53,8 @@ class MachineMetrics(Collector):
             gauge = GaugeMetricFamily(f"ttmem_{name}", text, labels=["chip", "clock"] if fields[0][2] else ["chip"])
             for chip_id, telemetry in seen:
                 for field, factor, label in fields:
-                    if telemetry[field] is not None:
-                        gauge.add_metric([chip_id, label] if label else [chip_id], telemetry[field] * factor)
+                    if (value := telemetry[field]) is not None:
+                        gauge.add_metric([chip_id, label] if label else [chip_id], value * factor)
             yield gauge
         state = GaugeMetricFamily("ttmem_chip_state", "1 for the state the chip is in", labels=["chip", "state"])
         for chip_id, telemetry in seen:
@@ -63,16 +72,18 @@ class MachineMetrics(Collector):
             "ttmem_untracked_processes", "Processes that have the chip and do not report", labels=["chip"]
         )
         for chip in self._snapshot["chips"]:
-            if chip["shm"] is not None and chip["shm"]["state"] == "ok":
-                for of in ("live", "stale"):
-                    for kind, size in chip["shm"][of].items():
-                        if size is not None:
-                            counted.add_metric([chip["chip"], kind, of], size)
+            found = chip["shm"]
+            if found is not None and found["state"] == "ok":
+                for of, sizes in (("live", found["live"]), ("stale", found["stale"])):
+                    if sizes is not None:
+                        for kind in COUNTED:
+                            if (size := sizes[kind]) is not None:
+                                counted.add_metric([chip["chip"], kind, of], size)
             silent = [p for p in self._snapshot["processes"] if p["state"] == "untracked" and _has(p, chip["chip"])]
             holders.add_metric([chip["chip"]], len(silent))
         yield counted
         yield holders
 
 
-def _has(process: dict[str, Any], chip_id: str) -> bool:
+def _has(process: ProcessRow, chip_id: str) -> bool:
     return chip_id in process["holds"] or any(share["chip"] == chip_id for share in process["chips"])

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -15,16 +15,17 @@ from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.documents.snapshot import shown_chips
 from ttmem.model.identity import ChipInfo
-from ttmem.model.kinds import KINDS, POOL_OF, Confidence, Pool
+from ttmem.model.kinds import KINDS, POOL_OF, Pool
 from ttmem.model.printable import printable, printable_data
 from ttmem.model.uncertain_reasons import REASONS
 from ttmem.server.machine_metrics import MachineMetrics
 
+if TYPE_CHECKING:
+    from ttmem.model.schema import Snapshot
+
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _POOLS = [pool.label for pool in Pool]
-
-Json = dict[str, Any]
 
 
 class _Kind(NamedTuple):
@@ -81,7 +82,7 @@ def _chip(chip: Chip) -> _Chip:
 class _Account(Collector):
     """The account of one moment; nothing is counted twice or kept in between."""
 
-    def __init__(self, totals: Totals, server: Json, account: Json) -> None:
+    def __init__(self, totals: Totals, server: dict[str, Any], account: Snapshot) -> None:
         self._totals = totals
         self._server = server
         self._account = account
@@ -133,11 +134,13 @@ class _Account(Collector):
                 if any(POOL_OF[kind] is pool and kind.label not in missing for kind in KINDS):
                     pool_used.add_metric([chip_id, pool.label], size)
                     pool_peak.add_metric([chip_id, pool.label], highest)
-            for pool_name in ("dram", "l1"):
-                if memory[pool_name]["capacity"] is not None:
-                    basis = memory[pool_name]["capacity_basis"]
-                    capacity.add_metric([chip_id, pool_name, basis], memory[pool_name]["capacity"])
             dram, l1 = memory["dram"], memory["l1"]
+            for pool_name, whole, basis in (
+                ("dram", dram["capacity"], dram["capacity_basis"]),
+                ("l1", l1["capacity"], l1["capacity_basis"]),
+            ):
+                if whole is not None:
+                    capacity.add_metric([chip_id, pool_name, basis or ""], whole)
             taken = dram["used"] if dram["reserved"] is None else dram["reserved"]
             for family, labels, value in (
                 (in_use, ["dram"], taken),
@@ -149,11 +152,14 @@ class _Account(Collector):
             ):
                 if value is not None:
                     family.add_metric([chip_id, *labels], value)
-            for kind_name in ("cb", "dfb"):
-                if memory["l1"][kind_name]["resident"] is not None:
-                    resident.add_metric([chip_id, kind_name], memory["l1"][kind_name]["resident"])
-            for level in Confidence:
-                trust.add_metric([chip_id, level.label], memory["confidence"][level.label])
+            for kind_name, program_part in (("cb", l1["cb"]), ("dfb", l1["dfb"])):
+                if program_part["resident"] is not None:
+                    resident.add_metric([chip_id, kind_name], program_part["resident"])
+            known = memory["confidence"]
+            for level, bytes_of in (
+                ("estimated", known["estimated"]), ("reported", known["reported"]), ("exact", known["exact"])
+            ):  # fmt: skip
+                trust.add_metric([chip_id, level], bytes_of)
             processes.add_metric([chip_id], chip.processes)
             about = {"pci": chip.info.pci or "", "board": chip.info.board or "", "arch": chip.info.arch.label}
             about["identity"] = "assumed" if chip.assumed else "known"
@@ -185,7 +191,7 @@ class _Account(Collector):
 
     def _health(self) -> Iterator[Metric]:
         odd = CounterMetricFamily("ttmem_anomalies", "Odd events by name", labels=["name"])
-        for name, count in self._account["anomalies"].items():
+        for name, count in cast("dict[str, int]", self._account["anomalies"]).items():
             odd.add_metric([name], count)
         yield odd
         text = "What agents counted that makes numbers uncertain, by reason"
@@ -202,7 +208,7 @@ class _Account(Collector):
         yield build
 
 
-def page(totals: Totals, server: Json, account: Json, snapshot: Json) -> bytes:
+def page(totals: Totals, server: dict[str, Any], account: Snapshot, snapshot: Snapshot) -> bytes:
     """The metrics page. ``snapshot`` is ``account``, of the same moment, merged with what the machine shows."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Account(totals, server, account))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API answers: finds the route for a request. docs/api.md describes each route; a test compares the two."""
+"""The API: finds the route for a request. docs/api.md describes each route; a test compares the two."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections.abc import Callable
 from typing import Any
 
 from ttmem.account.ledger import Ledger
+from ttmem.documents.cores import Cores
 from ttmem.ingest.clock import Clock
-from ttmem.ingest.sockets import Ingest
+from ttmem.ingest.sink import Sink
+from ttmem.server.current_snapshot import CurrentSnapshot
 from ttmem.server.dumps import Dumps
 from ttmem.server.event_stream import EventStream
 from ttmem.server.history import History
 from ttmem.server.http_server import HttpError, Request, Response
-from ttmem.server.machine_poller import MachinePoller
 from ttmem.server.routes_allocations import AllocationRoutes
 from ttmem.server.routes_history import HistoryRoutes
 from ttmem.server.routes_now import NowRoutes
 
-# Each of them has a turn of the loop in every round, and refers to everything that is live.
+# At once. Each of them has a turn of the loop in every round, and refers to everything that is live.
 _LISTINGS_PER_USER = 2
 
 
@@ -28,21 +29,25 @@ class Api:
 
     def __init__(
         self,
+        *,
         ledger: Ledger,
-        ingest: Ingest,
+        sink: Sink,
+        current: CurrentSnapshot,
+        cores: Cores,
+        dumps: Dumps,
         history: History,
         feed: EventStream,
         clock: Clock,
-        poller: MachinePoller,
         server: Callable[[], dict[str, Any]],
+        catch_up: Callable[[], None],
     ) -> None:
-        self._ingest = ingest
+        """``server`` gives the figures of the server itself; ``catch_up`` is called before each answer."""
+        self._catch_up = catch_up
         self._listing: dict[int | None, asyncio.Semaphore] = {}  # by user
-        self.live = NowRoutes(ledger, feed, clock, poller, server)
-        self.dumps = Dumps(ledger, clock)
-        listings = AllocationRoutes(ledger, clock, self.dumps, server)
-        past = HistoryRoutes(ledger, ingest, history, feed, clock)
-        self.routes = [*self.live.routes, *listings.routes, *past.routes]
+        now = NowRoutes(ledger, cores, current, server)
+        allocations = AllocationRoutes(ledger, clock, dumps, server)
+        past = HistoryRoutes(ledger, sink, history, feed, clock)
+        self.routes = [*now.routes, *allocations.routes, *past.routes]
 
     async def handle(self, request: Request) -> Response:
         known = [route for route in self.routes if route.matches(request.path)]
@@ -53,7 +58,7 @@ class Api:
                 if unknown:
                     allowed = ", ".join(route.parameters) or "none"
                     raise HttpError(400, f"unknown parameter {sorted(unknown)[0]!r}; {route.path} takes: {allowed}")
-                self._ingest.catch_up()
+                self._catch_up()
                 if not route.lists:
                     return await route.handler(request)
                 async with self._listing.setdefault(request.user_id, asyncio.Semaphore(_LISTINGS_PER_USER)):
@@ -61,11 +66,6 @@ class Api:
         if known:
             raise HttpError(405, f"{request.path} takes {known[0].method}, not {request.method}")
         raise HttpError(404, f"there is no {request.path}; there are {', '.join(route.path for route in self.routes)}")
-
-    def account(self) -> Callable[[], dict[str, Any]]:
-        """The account of this moment, as up to date as an answer would be."""
-        self._ingest.catch_up()
-        return self.live.account()
 
     async def handle_metrics_only(self, request: Request) -> Response:
         """The one page that is served over TCP."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
@@ -19,6 +19,10 @@ from ttmem.server.dumps import Dumps
 from ttmem.server.http_server import HttpError, Request, Response, json_response, rows_response
 from ttmem.server.request import Route, sees
 
+if TYPE_CHECKING:
+    from ttmem.model.schema import Allocations
+
+ALLOCATIONS_SCHEMA: Final = "ttmem.allocations/1"
 _FILTERS = ("chip", "device", "kind", "pid", "min_size", "tag")
 _SORTS: dict[str, Callable[[Allocation], tuple[int, int]]] = {
     "size": lambda allocation: (allocation.size, allocation.born),
@@ -70,7 +74,14 @@ class AllocationRoutes:
             snap.allocation(item, see_tag=may_see(item.holding.source.process.info.user_id))
             for item in found[offset : offset + limit]
         )
-        return await rows_response(lambda: {"matched": matched, "bytes": size, "offset": offset, "allocations": page})
+        document: Allocations = {
+            "schema": ALLOCATIONS_SCHEMA,
+            "matched": matched,
+            "bytes": size,
+            "offset": offset,
+            "allocations": page,
+        }
+        return await rows_response(lambda: document)
 
     async def _breakdown(self, request: Request) -> Response:
         asked = request.query

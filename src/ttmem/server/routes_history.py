@@ -6,20 +6,28 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from ttmem.account.ledger import Ledger
-from ttmem.account.phases import phase_entries, phases_head
+from ttmem.account.phases import ended_phases, open_phases, phases_head
+from ttmem.documents.peaks import SCHEMA as PEAKS_SCHEMA
 from ttmem.documents.peaks import PeakFinder
 from ttmem.ingest.clock import Clock, rfc3339
-from ttmem.ingest.sockets import Ingest
+from ttmem.ingest.sink import Sink
 from ttmem.ingest.time_slices import in_turns, pause, slices, thin
 from ttmem.model.events import PeaksReset
 from ttmem.server import request as query
 from ttmem.server.event_stream import EventStream, Subscription
+from ttmem.server.history import SCHEMA as HISTORY_SCHEMA
 from ttmem.server.history import History
 from ttmem.server.http_server import HttpError, Request, Response, json_response, json_text, rows_response
 from ttmem.server.request import Route, sees
 
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
+PHASES_SCHEMA: Final = "ttmem.phases/1"
+RESET_SCHEMA: Final = "ttmem.peaks_reset/1"
 _MOST_ROWS = 50_000  # of phases in one answer, and a few more to end what was begun
 _ROWS_AT_ONCE = 500
 
@@ -27,9 +35,9 @@ _ROWS_AT_ONCE = 500
 class HistoryRoutes:
     """What was, and what becomes of it."""
 
-    def __init__(self, ledger: Ledger, ingest: Ingest, history: History, feed: EventStream, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, sink: Sink, history: History, feed: EventStream, clock: Clock) -> None:
         self._ledger = ledger
-        self._ingest = ingest
+        self._sink = sink
         self._history = history
         self._feed = feed
         self._clock = clock
@@ -55,8 +63,13 @@ class HistoryRoutes:
             for item in items:
                 finder.add(item)
         peaks = await in_turns(finder.results(sees(request.user_id)))
-        told = {"since": since, "reset": None if reset is None else rfc3339(reset), "peaks": peaks}
-        return await rows_response(lambda: told)
+        document: schema.Peaks = {
+            "schema": PEAKS_SCHEMA,
+            "since": since,
+            "reset": None if reset is None else rfc3339(reset),
+            "peaks": peaks,
+        }
+        return await rows_response(lambda: document)
 
     async def _reset_peaks(self, request: Request) -> Response:
         """Peaks are everybody's: root and the server's user may reset them, and whoever is alone on the machine."""
@@ -67,8 +80,9 @@ class HistoryRoutes:
             raise HttpError(
                 403, "other users' processes have peaks, too: only root and the user who runs the server may reset them"
             )
-        self._ingest.emit(self._clock.now(), None, PeaksReset())
-        return json_response({"reset": rfc3339(self._clock.now())})
+        self._sink.apply(self._clock.now(), None, PeaksReset())
+        document: schema.PeaksReset = {"schema": RESET_SCHEMA, "reset": rfc3339(self._clock.now())}
+        return json_response(document)
 
     async def _phases(self, request: Request) -> Response:
         ledger, pid = self._ledger, request.query.get("pid")
@@ -79,21 +93,23 @@ class HistoryRoutes:
         listed = 0
         processes: list[str] = []
         for process in found:
-            states: dict[str, list[str]] = {"open": [], "ended": []}
-            not_listed = 0
-            for state, entry, rows in phase_entries(process, sees(request.user_id)):
-                if listed >= _MOST_ROWS:
-                    not_listed += 1
-                    continue
-                pieces: list[str] = []
-                while some := list(islice(rows, _ROWS_AT_ONCE)):
-                    pieces.append(json_text(some)[1:-1])
-                    listed += len(some)
-                    await pause()
-                states[state].append(f'{json_text(entry)[:-1]},"rows":[{",".join(pieces)}]}}')
-            phases = ",".join(f'"{state}":[{",".join(entries)}]' for state, entries in states.items())
-            processes.append(f"{json_text(phases_head(process, not_listed))[:-1]},{phases}}}")
-        return Response(f'{{"processes":[{",".join(processes)}]}}\n'.encode())
+            may_see, phases, not_listed = sees(request.user_id), "", 0
+            both = ("open", open_phases(process, may_see)), ("ended", ended_phases(process, may_see))
+            for state, with_rows in both:
+                entries: list[str] = []
+                for entry, rows in with_rows:
+                    if listed >= _MOST_ROWS:
+                        not_listed += 1
+                        continue
+                    pieces: list[str] = []
+                    while some := list(islice(rows, _ROWS_AT_ONCE)):
+                        pieces.append(json_text(some)[1:-1])
+                        listed += len(some)
+                        await pause()
+                    entries.append(f'{json_text(entry)[:-1]},"rows":[{",".join(pieces)}]}}')
+                phases += f',"{state}":[{",".join(entries)}]'
+            processes.append(f"{json_text(phases_head(process, not_listed))[:-1]}{phases}}}")
+        return Response(f'{{"schema":"{PHASES_SCHEMA}","processes":[{",".join(processes)}]}}\n'.encode())
 
     async def _get_history(self, request: Request) -> Response:
         asked, now = request.query, self._clock.now()
@@ -105,7 +121,14 @@ class HistoryRoutes:
         chip, kind = asked.get("chip"), query.kind(asked.get("kind"))
         tier = self._history.series(step)
         names = [name for name in sorted(tier.columns) if chip in (None, name[0]) and kind in (None, name[1])]
-        head = json_text({"step": step, "since": since, "until": until, "left_out": tier.left_out})
+        about: schema.HistoryHead = {
+            "schema": HISTORY_SCHEMA,
+            "step": step,
+            "since": since,
+            "until": until,
+            "left_out": tier.left_out,
+        }
+        head = json_text(about)
 
         def rows() -> Iterator[bytes]:
             for number, name in enumerate(names):
@@ -122,16 +145,12 @@ class HistoryRoutes:
         return Response(self._follow(reader, request.user_id), content_type="text/event-stream")
 
     async def _follow(self, reader: Subscription, user_id: int | None) -> AsyncIterator[bytes]:
-        if not self._feed.readers:
-            self._ingest.observers.append(self._feed.publish)
-        self._feed.readers.add(reader)
+        self._feed.add(reader)
         try:
             async for piece in self._feed.stream(reader, sees(user_id)):
                 yield piece
         finally:
-            self._feed.readers.discard(reader)
-            if not self._feed.readers:
-                self._ingest.observers.remove(self._feed.publish)
+            self._feed.remove(reader)
 
 
 async def _pieces(pieces: list[bytes]) -> AsyncIterator[bytes]:

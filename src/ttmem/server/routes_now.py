@@ -1,49 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 """Routes about the state of this moment: the snapshot, processes, chips and their cores, the metrics page.
 
-What they say of the account is taken at one moment. It is made into an answer in a thread: with many chips and
-processes that takes long, and the loop has others to serve.
+The account is captured at one moment. It is made into an answer in a thread: with many chips and processes that takes
+long, and the loop has other requests to serve.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
 from ttmem.documents import snapshot as snap
 from ttmem.documents.cores import Cores, parse_core
-from ttmem.ingest.clock import Clock, rfc3339
+from ttmem.documents.host_totals import STATES
+from ttmem.ingest.clock import rfc3339
 from ttmem.ingest.time_slices import slices, thin
 from ttmem.l1.headroom import FloorFinder, ProgramExtent
 from ttmem.server import metrics
 from ttmem.server import request as query
-from ttmem.server.event_stream import EventStream
+from ttmem.server.current_snapshot import CurrentSnapshot
 from ttmem.server.http_server import HttpError, Request, Response, json_response, rows_response
-from ttmem.server.machine_poller import MachinePoller
 from ttmem.server.request import Route, sees
-from ttmem.sources.process_lookup import user
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model import schema
 
-_STATES = ("tracked", "untracked", "stale", "exited")
+HEALTH_SCHEMA: Final = "ttmem.health/1"
+PROCESSES_SCHEMA: Final = "ttmem.processes/1"
+HEADROOM_SCHEMA: Final = "ttmem.headroom/1"
 
 
 class NowRoutes:
     """What there is now."""
 
     def __init__(
-        self, ledger: Ledger, feed: EventStream, clock: Clock, poller: MachinePoller, server: Callable[[], Json]
+        self, ledger: Ledger, cores: Cores, current: CurrentSnapshot, server: Callable[[], dict[str, Any]]
     ) -> None:
         self._ledger = ledger
-        self._feed = feed
-        self._clock = clock
-        self._poller = poller
+        self._cores = cores
+        self._current = current
         self._server = server
-        self.cores = Cores(ledger)
         self.routes = [
             Route("GET", "/health", self._health),
             Route("GET", "/snapshot", self._snapshot, ("machine",)),
@@ -54,67 +53,58 @@ class NowRoutes:
             Route("GET", "/metrics", self._metrics, ("pids",)),
         ]
 
-    def account(self, user_id: int | None = 0) -> Callable[[], Json]:
-        """The account of this moment as that user may see it; who calls what is given gets the snapshot of it.
-
-        To take it is short, to make the snapshot is not and may be done in any thread.
-        """
-        server = self._server()
-        return partial(
-            snap.Moment(self._ledger, self.cores.physical).snapshot,
-            time=rfc3339(self._clock.now(), digits=6),
-            host=socket.gethostname(),
-            server={
-                "pid": server["pid"],
-                "since": rfc3339(server["since"]),
-                "events": self._ledger.seq,
-                "version": server["version"],
-                "clients": server["clients"],
-                "lost_to_readers": self._feed.lost,
-            },
-            sources=[{"name": "server", "state": "ok", "detail": None}],
-            user_of=user,
-            may_see=sees(user_id),
-        )
-
-    def _merged(self, user_id: int | None) -> Callable[[], Json]:
-        """The same with what the machine shows."""
-        account = self.account(user_id)
-        return lambda: self._poller.merged(account(), sees(user_id))
-
     async def _health(self, request: Request) -> Response:
         server = self._server()
-        return json_response({**server, "since": rfc3339(server["since"]), "events": self._ledger.seq})
+        document: schema.Health = {
+            "schema": HEALTH_SCHEMA,
+            "status": server["status"],
+            "parts": server["parts"],
+            "pid": server["pid"],
+            "since": rfc3339(server["since"]),
+            "version": server["version"],
+            "clients": server["clients"],
+            "accepted": server["accepted"],
+            "live_allocations": server["live_allocations"],
+            "unread_replies": server["unread_replies"],
+            "socket": server["socket"],
+            "events": self._ledger.seq,
+        }
+        return json_response(document)
 
     async def _snapshot(self, request: Request) -> Response:
         alone = request.query.get("machine") in ("0", "false")
-        await self.cores.refresh()
-        return await rows_response(self.account(request.user_id) if alone else self._merged(request.user_id))
+        await self._cores.refresh()
+        take = self._current.account if alone else self._current.merged
+        return await rows_response(take(request.user_id))
 
     async def _processes(self, request: Request) -> Response:
         state = request.query.get("state")
-        if state not in (None, *_STATES):
-            raise HttpError(400, f"state is one of {', '.join(_STATES)}, not {state!r}")
-        merged = self._merged(request.user_id)
-        return await rows_response(
-            lambda: {"processes": [p for p in merged()["processes"] if state in (None, p["state"])]}
-        )
+        if state not in (None, *STATES):
+            raise HttpError(400, f"state is one of {', '.join(STATES)}, not {state!r}")
+        merged = self._current.merged(request.user_id)
+
+        def document() -> schema.Processes:
+            return _processes_document([row for row in merged()["processes"] if state in (None, row["state"])])
+
+        return await rows_response(document)
 
     async def _process(self, request: Request) -> Response:
         pid = query.whole(request.path.rsplit("/", 1)[1], "pid")
         may_see = sees(request.user_id)
         parties = query.processes(self._ledger, pid)
         await thin(self._ledger)
-        found = []
+        found: list[schema.ProcessRow] = []
+        known: dict[tuple[int | None, int | None, float | None], Process]
         known = {(party.info.pid, party.info.start, party.exited): party for party in parties}  # they may die meanwhile
-        for data in (await asyncio.to_thread(self._merged(request.user_id)))["processes"]:
-            party = known.get((data["pid"], data["start"], data["exited"]))
+        for row in (await asyncio.to_thread(self._current.merged(request.user_id)))["processes"]:
+            party = known.get((row["pid"], row["start"], row["exited"]))
             if party is not None:
-                if data["exited"] is not None:
+                if row["exited"] is not None:
                     tags = may_see(party.info.user_id)
-                    data["largest"] = [snap.allocation(item, see_tag=tags) for item in party.largest_left(20)]
-                found.append(data)
-        return json_response({"processes": found})
+                    detail = cast("schema.ProcessDetail", row)
+                    detail["largest"] = [snap.allocation(item, see_tag=tags) for item in party.largest_left(20)]
+                found.append(row)
+        return json_response(_processes_document(found))
 
     async def _headroom(self, request: Request) -> Response:
         wanted = request.query.get("chip")
@@ -127,13 +117,7 @@ class NowRoutes:
                     finder.add(item)
         may_see = sees(request.user_id)
 
-        def reach(one: ProgramExtent | None) -> Json | None:
-            if one is None:
-                return None
-            pid = one.program.holding.source.process.info.pid or None
-            return {"program": one.program.ident, "pid": pid, "end": one.end, "headroom": one.headroom}
-
-        out = []
+        out: list[schema.ChipHeadroom] = []
         for finder in finders.values():
             found = finder.result()
             holder = found.holder
@@ -145,11 +129,12 @@ class NowRoutes:
                     "chip": finder.chip.id,
                     "floor": found.floor,
                     "floor_holder": shown,
-                    "launched": [reach(one) for one in found.launched],
-                    "worst_cached": reach(found.worst),
+                    "launched": [_program_headroom(one) for one in found.launched],
+                    "worst_cached": None if found.worst is None else _program_headroom(found.worst),
                 }
             )
-        return json_response({"chips": out})
+        document: schema.Headroom = {"schema": HEADROOM_SCHEMA, "chips": out}
+        return json_response(document)
 
     async def _get_cores(self, request: Request) -> Response:
         chip, core = request.query.get("chip"), request.query.get("core")
@@ -157,7 +142,7 @@ class NowRoutes:
             raise HttpError(400, "chip is missing; say which one: /snapshot lists those there are")
         try:
             wanted = None if core is None else parse_core(core)
-            return json_response(await self.cores.document(chip, wanted, sees(request.user_id)))
+            return json_response(await self._cores.document(chip, wanted, sees(request.user_id)))
         except ValueError as error:
             raise HttpError(400, str(error)) from None
         except LookupError as error:
@@ -165,10 +150,20 @@ class NowRoutes:
 
     async def _metrics(self, request: Request) -> Response:
         pids = request.query.get("pids", "0") not in ("", "0", "false")
-        account, totals, server = self.account(), metrics.Totals(self._ledger, pids=pids), self._server()
+        account, totals, server = self._current.account(0), metrics.Totals(self._ledger, pids=pids), self._server()
 
         def page() -> bytes:
             snapshot = account()
-            return metrics.page(totals, server, snapshot, self._poller.merged(snapshot, sees(0)))
+            return metrics.page(totals, server, snapshot, self._current.merge(snapshot, 0))
 
         return Response(await asyncio.to_thread(page), content_type=metrics.CONTENT_TYPE)
+
+
+def _processes_document(rows: list[schema.ProcessRow]) -> schema.Processes:
+    """Rows that may have ``largest``."""
+    return {"schema": PROCESSES_SCHEMA, "processes": cast("list[schema.ProcessDetail]", rows)}
+
+
+def _program_headroom(extent: ProgramExtent) -> schema.ProgramHeadroom:
+    pid = extent.program.holding.source.process.info.pid or None
+    return {"program": extent.program.ident, "pid": pid, "end": extent.end, "headroom": extent.headroom}

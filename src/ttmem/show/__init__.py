@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Screens: data from the API to text. Nothing here knows where the data came from."""
+"""Screens: JSON documents as text."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocations put together by what made them, as text."""
+"""A breakdown as text: allocations summed by operation, line, stack, shape, kind or program."""
 
 from __future__ import annotations
 

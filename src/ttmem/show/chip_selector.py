@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chips that the user names: by the driver's number, the PCI address or the id."""
+"""Finds the chips that a user named: by the number of the driver, the PCI address or the id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 
-_ENDING = 4  # characters of an id's end that may stand for it
+_ENDING_CHARACTERS = 4  # characters of an id's end that may stand for it
 
 
 class UnknownChip(ValueError):
@@ -45,7 +45,7 @@ def names_of(chip: Json) -> list[str]:
 
 def _find(name: str, chips: list[Json]) -> str:
     found = [chip["chip"] for chip in chips if name.lower() in names_of(chip)]
-    if not found and len(end := name.lower().lstrip("….")) >= _ENDING:  # long ids are shown by their ends
+    if not found and len(end := name.lower().lstrip("….")) >= _ENDING_CHARACTERS:  # long ids are shown by their ends
         found = [chip["chip"] for chip in chips if any(known.endswith(end) for known in names_of(chip))]
     if len(found) == 1:
         return str(found[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chips of a snapshot: what they are called, and the table with a row for each."""
+"""The table of chips in a snapshot, a row for each, and the short names of chips."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-_LONG_CHIP_ID = 12
-_WIDE = 132  # from here on there is room for sizes with their whole units
+_LONG_CHIP_ID_CHARACTERS = 12
+_WIDE_COLUMNS = 132  # from here on there is room for sizes with their whole units
 
 
 class Names:
@@ -37,13 +37,13 @@ class Names:
         self._digits = max((len(str(number)) for number in self._numbers.values()), default=0)
 
     def full(self, chip_id: str) -> str:
-        """For the first column of the table."""
+        """The name of a chip in the first column of the table."""
         if chip_id not in self._numbers:
             return self.short(chip_id)
         return f"{self._numbers[chip_id]:>{self._digits}} {self._places[chip_id]}".rstrip()
 
     def short(self, chip_id: str) -> str:
-        """For everywhere else."""
+        """The name of a chip in sentences."""
         return str(self._numbers[chip_id]) if chip_id in self._numbers else self._short.get(chip_id, chip_id)
 
     def order(self, chip_id: str) -> int:
@@ -81,7 +81,7 @@ def _shortened(chip_ids: list[str], style: Style) -> dict[str, str]:
     """The ends of long ids, unless two were the same then."""
     mark = "~" if style.ascii else "…"
     short = {
-        chip_id: chip_id if len(chip_id) <= _LONG_CHIP_ID else mark + chip_id[1 - _LONG_CHIP_ID :]
+        chip_id: chip_id if len(chip_id) <= _LONG_CHIP_ID_CHARACTERS else mark + chip_id[1 - _LONG_CHIP_ID_CHARACTERS :]
         for chip_id in chip_ids
     }
     return short if len(set(short.values())) == len(short) else {chip_id: chip_id for chip_id in chip_ids}
@@ -139,7 +139,7 @@ def short_size(size: int | None) -> str:
 
 def chip_table(chips: list[Json], names: Names, style: Style) -> list[str]:
     """A row for each chip: how it is, and how full."""
-    wide = style.width >= _WIDE
+    wide = style.width >= _WIDE_COLUMNS
     telemetry = [_telemetry(chip["telemetry"], chip["remote"], style) for chip in chips]
     pools = [(chip["memory"]["dram"], chip["memory"]["l1"]) for chip in chips]
     drams = [(level(dram), dram["capacity"]) for dram, _ in pools]
@@ -162,7 +162,7 @@ def chip_table(chips: list[Json], names: Names, style: Style) -> list[str]:
 
 
 def _idle(chip: Json) -> bool:
-    """Does nobody hold it, and could somebody?"""
+    """Is it known that nobody holds the chip?"""
     now = chip["telemetry"]
     return chip["held"] is False and now is not None and now["state"] in ("ok", "no files")
 

@@ -9,7 +9,7 @@ from ttmem.model.printable import printable
 
 _PROBLEMS = ("broken", "warning")
 
-Json = dict[str, Any]
+Json = Any
 
 
 def render(document: Json, *, verbose: bool = False) -> str:

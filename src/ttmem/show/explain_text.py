@@ -9,7 +9,7 @@ from ttmem.show.text import BOLD, Style, wrap
 
 _HEADING_COLUMNS = 14
 
-Json = dict[str, Any]
+Json = Any
 
 
 def render(document: Json, style: Style) -> str:

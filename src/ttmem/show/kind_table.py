@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the memory of a chip goes, kind by kind, and how well that is known; equal chips are told of once."""
+"""The memory of a chip by kind, as text; chips with the same figures are shown once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-_BAR = 10
-_UNSEEN = 3  # processes to name of which something is not known
-_MOST = 4  # breakdowns that differ; of more than that the fullest are shown
+_BAR_COLUMNS = 10
+_UNSEEN_SHOWN = 3  # processes to name of which something is not known
+_BREAKDOWNS_SHOWN = 4  # breakdowns that differ; of more than that the fullest are shown
 _WORDS = {
     "dram": "DRAM buffers",
     "l1": "L1 buffers",
@@ -34,7 +34,7 @@ _WORDS = {
 
 
 def breakdowns(snapshot: Json, names: Names, style: Style, in_full: bool) -> list[str]:
-    """All breakdowns, each once with the names of all chips it is true of: replicas of a model are many and equal."""
+    """All breakdowns; chips with the same figures share one, as replicas of a model have."""
     counted: dict[str, int] = {}  # by chip, the bytes that only tt-metal's own counters know of
     for process in snapshot["processes"]:
         for found in process["chips"] if process["state"] == "untracked" else ():
@@ -45,10 +45,10 @@ def breakdowns(snapshot: Json, names: Names, style: Style, in_full: bool) -> lis
         groups.setdefault(tuple(_breakdown(chip, counted.get(chip["chip"]), style)), []).append(chip)
     shown = [(text, chips) for text, chips in groups.items() if text]
     left_out = 0
-    if len(shown) > _MOST and not in_full:
+    if len(shown) > _BREAKDOWNS_SHOWN and not in_full:
         shown.sort(key=lambda group: -max(_fullness(chip) for chip in group[1]))
-        left_out = sum(len(chips) for _, chips in shown[_MOST:])
-        shown = sorted(shown[:_MOST], key=lambda group: names.order(group[1][0]["chip"]))
+        left_out = sum(len(chips) for _, chips in shown[_BREAKDOWNS_SHOWN:])
+        shown = sorted(shown[:_BREAKDOWNS_SHOWN], key=lambda group: names.order(group[1][0]["chip"]))
     lines: list[str] = []
     for text, chips in shown:
         lines += ["", *_title(chips, names, style), *text]
@@ -74,14 +74,14 @@ def _title(chips: list[Json], names: Names, style: Style) -> list[str]:
 
 
 class _Rows:
-    """The lines of one breakdown: a name, a bar of the capacity, an amount, and what is to be said of it."""
+    """The lines of one breakdown: name, bar, amount and notes."""
 
     def __init__(self, style: Style) -> None:
         self._style = style
         self.lines: list[str] = []
 
     def part(self, name: str, size: int | None, capacity: int | None, note: str = "", colour: str = DIM) -> None:
-        """A line, unless there is nothing of it."""
+        """Add a line, unless the amount is unknown or 0."""
         if size:
             self.add(name, size, capacity, note, colour)
 
@@ -89,13 +89,13 @@ class _Rows:
         style = self._style
         over = size is not None and capacity is not None and size > capacity
         part = None if over else share(size, capacity)
-        bar, warning = style.bar(part, _BAR)
-        bar = f"[{style.paint(bar, warning)}]" if bar else " " * (_BAR + 2)
+        bar, warning = style.bar(part, _BAR_COLUMNS)
+        bar = f"[{style.paint(bar, warning)}]" if bar else " " * (_BAR_COLUMNS + 2)
         of_size = f" / {human(capacity):<9}" if style.width >= 80 and part is not None else " " * 12
         of_size = of_size if style.width >= 80 else ""
         amount = f"{human(size):>10}{of_size} {percent(part) if part is not None else '':>4}"
         line = f"  {name:<17} {bar} {amount}"
-        width = 2 + 17 + 1 + _BAR + 2 + 1 + cells(amount)
+        width = 2 + 17 + 1 + _BAR_COLUMNS + 2 + 1 + cells(amount)
         if not note:
             self.lines.append(line)
         elif width + 2 + cells(note) <= style.width:
@@ -192,8 +192,8 @@ def _peak(peak: int, now: int | None) -> str:
 def _of_dram(dram: Json) -> str:
     taken = dram["reserved_peak"] if dram["reserved"] is not None else None
     peak = dram["peak"] if taken is None else taken
-    said = [] if peak is None else [_peak(peak, level(dram))]
-    return ", ".join([*_asked(dram, dram), *said, *_sizes(dram)])
+    parts = [] if peak is None else [_peak(peak, level(dram))]
+    return ", ".join([*_asked(dram, dram), *parts, *_sizes(dram)])
 
 
 def _of_l1(l1: Json) -> str:
@@ -201,54 +201,54 @@ def _of_l1(l1: Json) -> str:
     parts, peak = l1["at_once_parts"], l1["peak"]
     held = {kind: size for kind, (size, _) in _programs(l1).items() if size is not None and parts[kind] is not None}
     absent = sum(size - parts[kind] for kind, size in held.items())
-    said = []
+    notes = []
     if absent > 0 and l1["at_once"] is not None:
         total = l1["at_once"] + absent
         highest = f" ({_peak(peak, total)})" if peak is not None else ""
-        said.append(f"{human(total)}{highest} with all cached programs")
+        notes.append(f"{human(total)}{highest} with all cached programs")
     elif peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has one
         over = l1["capacity"] is not None and peak > l1["capacity"]
-        said.append(_peak(peak, l1["at_once"]) + (" with all cached programs" if over else ""))
-    return ", ".join([*said, *_sizes(l1)])
+        notes.append(_peak(peak, l1["at_once"]) + (" with all cached programs" if over else ""))
+    return ", ".join([*notes, *_sizes(l1)])
 
 
 def _of_buffers(l1: Json) -> list[str]:
     also = " with L1_SMALL" if l1["small"]["peak"] else ""
-    said = [] if l1["reserved_peak"] is None else [f"peak {human(l1['reserved_peak'])}{also}"]
+    notes = [] if l1["reserved_peak"] is None else [f"peak {human(l1['reserved_peak'])}{also}"]
     if l1["largest_free"] is None and l1["bank_free"] is not None:
-        said.append(f"{human(l1['bank_free'])} free in a bank")
-    return said
+        notes.append(f"{human(l1['bank_free'])} free in a bank")
+    return notes
 
 
 def _sizes(pool: Json) -> list[str]:
-    said = []
+    notes = []
     if pool["largest_free"] is not None:
-        said.append(f"largest free block {human(pool['largest_free'])} in a bank")
+        notes.append(f"largest free block {human(pool['largest_free'])} in a bank")
     if pool["capacity"] is None:
-        said.append("chip size not known")
+        notes.append("chip size not known")
     elif pool["capacity_basis"] == "table":
-        said.append("size from the board's table")
-    return said
+        notes.append("size from the board's table")
+    return notes
 
 
-def _reporter(rows: _Rows, said: Json, capacity: int | None) -> None:
-    """L1 by the word of the allocators, if somebody published it, and what the difference means."""
-    if said["total"] is None or not said["inferred"]:
+def _reporter(rows: _Rows, reported: Json, capacity: int | None) -> None:
+    """L1 as reported by the allocators, if a process publishes it, and what the difference means."""
+    if reported["total"] is None or not reported["inferred"]:
         return  # if nothing is inferred, all is tracked, and the line on completeness says so
-    rows.add("L1 tracked", said["tracked"], capacity, "allocator-tracked")
-    rows.add("L1 reported", said["total"], capacity, "total from MemoryReporter")
-    rows.add("L1 inferred", said["inferred"], capacity, "CB + kernels (inferred): what is not tracked")
+    rows.add("L1 tracked", reported["tracked"], capacity, "allocator-tracked")
+    rows.add("L1 reported", reported["total"], capacity, "total from MemoryReporter")
+    rows.add("L1 inferred", reported["inferred"], capacity, "CB + kernels (inferred): what is not tracked")
 
 
 def _known(memory: Json, counted: int | None) -> str:
-    """How the numbers are known, and what is not; ``counted`` bytes only by tt-metal's own counters."""
+    """How the numbers are known, and what is missing; ``counted`` bytes are known from tt-metal's counters alone."""
     by = {**memory["confidence"]}
     by["reported"] = max(0, by["reported"] - (counted or 0))
     by["reported by tt-metal's own counters"] = counted
-    said = [f"{human(size)} {name}" for name, size in by.items() if size]
+    sizes = [f"{human(size)} {name}" for name, size in by.items() if size]
     # Who allocates in another thread than the one that opened the device counts for nothing there.
     nothing = "nothing allocated" if counted is None else "nothing by tt-metal's own counters, which miss other threads"
-    out = [", ".join(said) or nothing]
+    out = [", ".join(sizes) or nothing]
     if memory["completeness"] is not None:
         whose = "the allocators of who is tracked say" if counted is not None else "the allocators say"
         out.append(f"{complete(memory['completeness'])} of what {whose}")
@@ -257,11 +257,11 @@ def _known(memory: Json, counted: int | None) -> str:
     if memory["missing"]:
         out.append(f"not known: {_kinds(memory['missing'])}")
     unseen = [one for one in memory.get("unseen", []) if set(one["missing"]) - set(memory["missing"])]
-    for one in unseen[:_UNSEEN]:
+    for one in unseen[:_UNSEEN_SHOWN]:
         everything = len(one["missing"]) == len(_WORDS)
         out.append(f"of pid {one['pid'] or '?'} not known: {'anything' if everything else _kinds(one['missing'])}")
-    if len(unseen) > _UNSEEN:
-        out.append(f"nor all of {len(unseen) - _UNSEEN} more")
+    if len(unseen) > _UNSEEN_SHOWN:
+        out.append(f"nor all of {len(unseen) - _UNSEEN_SHOWN} more")
     return "; ".join(out)
 
 

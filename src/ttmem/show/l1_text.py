@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The L1 of a chip as text: a heat map of its cores, and the map of one core, from what `/cores` answers."""
+"""The L1 of a chip as text: a heat map of its cores, and the map of one core, from the document of `/cores`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def shade(part: float, ascii: bool) -> str:
 
 
 def legend(ascii: bool) -> str:
-    """What the signs mean."""
+    """The legend of the map."""
     low, below_half, above_half, full = tuple(_SHADES[ascii])
     return f"{low} below 25%, {below_half} below 50%, {above_half} below 75%, {full} 75% used and more"
 
@@ -91,7 +91,7 @@ def worst_core(found: Json) -> Json | None:
 
 
 def floor_text(found: Json) -> str:
-    """What programs must not reach: the lowest L1 buffer, or where L1 ends."""
+    """The limit of programs: the lowest L1 buffer, or the end of L1."""
     owner = found["floor"]["owner"]
     return "the end of L1" if owner is None else f"L1 buffer of {human(owner['size'])}, {owner_text(owner)}"
 
@@ -102,12 +102,12 @@ def at_least(found: Json) -> str:
 
 
 def clashes(core: Json) -> bool:
-    """Do allocations lie on each other there?"""
+    """Do allocations overlap there?"""
     return bool(core["overlap"]) or (core["headroom"] is not None and core["headroom"] < 0)
 
 
 def render(found: Json, name: str, style: Style) -> str:
-    """The whole screen for one chip."""
+    """The screen for one chip."""
     found = style.clean(found)
     lines = [*_head(found, style.clean(name), style)]
     if found["grid"] is not None and found["why"] is None:
@@ -205,7 +205,7 @@ def _wall(found: Json, style: Style) -> list[str]:
 
 
 def _highest(found: Json, cached: Json, style: Style) -> list[str]:
-    """Of all cached programs the one that reaches highest."""
+    """The cached program that ends highest."""
     text = f"of all cached programs up to {cached['end']}: {program_text(program_of(found, cached['program']))}"
     return wrap(f"{text}, headroom {human(cached['headroom'])}", style, "    ", "  ")
 
@@ -256,7 +256,7 @@ def _bar(part: float, kind: str, style: Style) -> Any:
 
 
 def _doubts(found: Json, style: Style) -> list[str]:
-    """What the map does not have, and what ought not to be."""
+    """Notes on allocations without a place in the map, and on overlaps."""
     lines: list[str] = []
     for one in found["unplaced"]:
         allocations = f"{one['allocations']} allocation{'s' if one['allocations'] != 1 else ''}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a snapshot: who holds which chip, and how much of it."""
+"""The table of processes in a snapshot: who holds which chip, and how much of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _EXITED_SHOWN = 5
 _CHIPS_SHOWN = 8
-_SHORT = 12  # characters of chips' names that have room nearly always
+_CHIPS_CHARACTERS = 12  # characters of chips' names that have room nearly always
 _SIZES = ("dram", "l1", "peak_dram", "peak_l1")
 NOBODY = "No process uses a chip, and none has reported anything."
 _TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1")
@@ -52,7 +52,7 @@ def process_table(
         return Column(title, list(zip(texts, dim)), rank, **keywords)
 
     def once(texts: list[str]) -> list[str]:
-        """What is said of the process itself stands in its first row alone."""
+        """The columns of the process itself; they are filled in its first row only."""
         return [text if is_first else "" for text, is_first in zip(texts, first)]
 
     of = [row[0] for row in rows]
@@ -105,8 +105,8 @@ def _rows(process: Json, chips: dict[str, Json], names: Names) -> list[Row]:
         chip, state = chips.get(share["chip"]), process["state"]
         marked = [(size, in_turns(name, size, chip, state)) for name, size in zip(_SIZES, sizes)]
         groups.setdefault(tuple(marked), []).append(share["chip"])
-    told = {share["chip"] for share in process["chips"]}
-    silent = [chip_id for chip_id in process.get("holds", []) if chip_id not in told]
+    used = {share["chip"] for share in process["chips"]}
+    silent = [chip_id for chip_id in process.get("holds", []) if chip_id not in used]
     if silent or not groups:
         groups.setdefault(((None, False),) * len(_SIZES), []).extend(silent)
     ordered = sorted(groups.items(), key=lambda group: min(map(names.order, group[1]), default=0))
@@ -116,17 +116,17 @@ def _rows(process: Json, chips: dict[str, Json], names: Names) -> list[Row]:
 
 
 def _chips(chip_ids: list[str], names: Names) -> str:
-    """That it is so much on each of them must not be what is cut off."""
+    """Chips in one cell. In a long text 'each' comes first, so that it is not cut off."""
     found = names.several(chip_ids) if chip_ids else "-"
     if len(chip_ids) < 2:
         return found
-    return f"{found} each" if len(found) <= _SHORT else f"each of {found}"
+    return f"{found} each" if len(found) <= _CHIPS_CHARACTERS else f"each of {found}"
 
 
 def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:
     """Of many chips with different amounts the fullest, the sum of the others, and those of which nothing is known."""
-    told = [group for group in groups if any(size is not None for size, _ in group[0])]
-    by_size = sorted(told, key=lambda group: -sum(size or 0 for size, _ in group[0][:2]))
+    known = [group for group in groups if any(size is not None for size, _ in group[0])]
+    by_size = sorted(known, key=lambda group: -sum(size or 0 for size, _ in group[0][:2]))
     most, rest = by_size[: _CHIPS_SHOWN - 1], by_size[_CHIPS_SHOWN - 1 :]
     rows: list[Row] = [
         (process, _chips(chip_ids, names), list(sizes)) for sizes, chip_ids in groups if (sizes, chip_ids) in most
@@ -137,7 +137,7 @@ def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:
         unknown = (None, False)
         rows.append((process, f"{count} more, sum", [(sums[0], False), (sums[1], False), unknown, unknown]))
     return rows + [
-        (process, _chips(chip_ids, names), list(sizes)) for sizes, chip_ids in groups if (sizes, chip_ids) not in told
+        (process, _chips(chip_ids, names), list(sizes)) for sizes, chip_ids in groups if (sizes, chip_ids) not in known
     ]
 
 

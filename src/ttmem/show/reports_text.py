@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def render(data: Json) -> str:
-    """The whole text; problems are the caller's to print."""
+    """The text of a document with schema "ttmem.reports/1"; the caller prints its problems."""
     data = printable_data(data)
     lines = [f"Memory reports in {data['folder']}"]
     for report in data["reports"]:

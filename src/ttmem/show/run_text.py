@@ -46,7 +46,7 @@ _OVERLAP = (
     "addresses. Two buffers in one place overwrite each other."
 )
 
-Json = dict[str, Any]
+Json = Any
 
 
 def render(run: Json, by: str = "op") -> str:

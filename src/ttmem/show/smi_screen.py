@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NOTES_SHOWN = 12
 _PIDS_SHOWN = 4
-_SUMS_FROM = 80  # columns
+_SUMS_FROM_COLUMNS = 80
 _ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may be made of all chips at once
 
 
@@ -40,7 +40,7 @@ def render(snapshot: Json, style: Style | None = None, *, in_full: bool = False)
     else:
         lines += wrap(_no_chip(snapshot), style)
     lines += ["", *process_table(snapshot["processes"], chips, names, style, nobody(snapshot))]
-    if not in_full and style.width >= _SUMS_FROM and _has_sums(snapshot):
+    if not in_full and style.width >= _SUMS_FROM_COLUMNS and _has_sums(snapshot):
         from ttmem.show.totals_table import sums_table  # few machines need it
 
         lines += ["", *sums_table(snapshot, names, style)]
@@ -87,7 +87,7 @@ def _absent_server(snapshot: Json) -> Json | None:
 
 
 def _time(text: str) -> str:
-    """To the second, as people write it."""
+    """A time stamp without fractions of a second."""
     return f"{text[:10]} {text[11:19]} UTC" if len(text) > 19 and text[10] == "T" and text.endswith("Z") else text
 
 
@@ -102,7 +102,7 @@ def _joined(words: list[str], between: str, style: Style) -> list[str]:
 
 
 def _footer(snapshot: Json, names: Names, style: Style) -> Iterator[str]:
-    """What is wrong, what is to be known, and what to do."""
+    """Warnings, notes and hints below the tables."""
     if snapshot["server"] or any(snapshot["anomalies"].values()):
         bad = any(snapshot["anomalies"].values())
         yield from _painted(anomaly_line(snapshot["anomalies"]), style, YELLOW if bad else "")
@@ -130,7 +130,7 @@ def _matters(source: Json, snapshot: Json) -> bool:
 
 
 def _grouped(notes: list[Json]) -> list[str]:
-    """What is said of many chips in the same way is said once: a job on 32 chips leaves 32 files behind."""
+    """Notes that are the same for many chips are shown once: a job on 32 chips leaves 32 files behind."""
     groups: dict[object, list[str]] = {}
     for number, note in enumerate(notes):
         alike: object = (note["what"], note["pid"]) if note["what"].startswith(_ALIKE) else number

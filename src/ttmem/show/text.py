@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text that fits: how wide it is on a terminal, cut, wrapped, painted, and tables that leave out what has no room."""
+"""Text for terminals: width in columns, cutting, wrapping, colours, and tables that drop columns to fit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     Cell = tuple[str, str]  # text, colour
 
 RED, YELLOW, GREEN, DIM, BOLD, NONE = "31", "33", "32", "2", "1", ""
-GOOD_TO_HAVE = 10  # the rank from which a column comes only if all others are whole
-_PIPE_WIDTH = 100
+OPTIONAL_RANK = 10  # the rank from which a column comes only if nothing else had to be cut
+_PIPE_COLUMNS = 100
 # One cell each; all but the ASCII are signs of ours. Most text is of these alone, and need not be looked up.
 _NARROW = (
     frozenset(map(chr, range(32, 127)))
@@ -34,7 +34,7 @@ class Style:
 
     __slots__ = ("ascii", "colour", "width")
 
-    def __init__(self, width: int = _PIPE_WIDTH, colour: bool = False, ascii: bool = False) -> None:
+    def __init__(self, width: int = _PIPE_COLUMNS, colour: bool = False, ascii: bool = False) -> None:
         self.width, self.colour, self.ascii = width, colour, ascii
 
     def paint(self, text: str, colour: str) -> str:
@@ -86,9 +86,9 @@ def columns(stream: TextIO) -> int:
     if chosen.isdecimal() and int(chosen) > 0:
         return int(chosen)
     try:
-        return os.get_terminal_size(stream.fileno()).columns or _PIPE_WIDTH
+        return os.get_terminal_size(stream.fileno()).columns or _PIPE_COLUMNS
     except (OSError, ValueError):
-        return _PIPE_WIDTH
+        return _PIPE_COLUMNS
 
 
 def _utf8(stream: TextIO) -> bool:
@@ -96,8 +96,8 @@ def _utf8(stream: TextIO) -> bool:
     name = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or "UTF-8"
     if name == "C.UTF-8" and env.get("LC_CTYPE") == name and env.get("LANG") in ("C", "POSIX"):
         return False  # Python itself put this LC_CTYPE there; the user said C
-    told = (stream.encoding or "").lower().replace("-", "") == "utf8"
-    return told and name.lower().replace("-", "").endswith("utf8")
+    encoding_is_utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
+    return encoding_is_utf8 and name.lower().replace("-", "").endswith("utf8")
 
 
 def cells(text: str) -> int:
@@ -214,9 +214,9 @@ def table(found: list[Column], style: Style) -> list[str]:
                 widths[place] += max(0, min(column.high - widths[place], left()))
 
     # Whole texts before columns that are only good to have, and those before longer bars.
-    admit([item for item in ranked if item[1].rank < GOOD_TO_HAVE])
+    admit([item for item in ranked if item[1].rank < OPTIONAL_RANK])
     grow(bars=False)
-    admit([item for item in ranked if item[1].rank >= GOOD_TO_HAVE])
+    admit([item for item in ranked if item[1].rank >= OPTIONAL_RANK])
     grow(bars=False)
     grow(bars=True)
     shown = [(column, widths[place]) for place, column in enumerate(found) if place in widths]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sums of a snapshot: a row for the host, for each board of several chips, for each job of several processes."""
+"""The table of sums in a snapshot: a row for the host, each board of several chips, each job of several processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ttmem.show.chip_table import Names
     from ttmem.show.text import Style
 
-    Json = dict[str, Any]
+    Json = Any
     Row = tuple[str, Json, str, str]  # what is summed, the sum, DRAM, L1
 
 _SHOWN = 8
@@ -46,20 +46,18 @@ def sums_table(snapshot: Json, names: Names, style: Style) -> list[str]:
     ]
     lines = table(columns, style)
     more = [f"{len(some) - _SHOWN} more {what}" for some, what in ((boards, "boards"), (jobs, "jobs")) if some[_SHOWN:]]
-    said = [f"and {' and '.join(more)}; --json has them all"] if more else []
+    sentences = [f"and {' and '.join(more)}; --json has them all"] if more else []
     marks = {text[-1] for _, _, *texts in rows for text in texts}
-    said += (meaning for mark, meaning in _MEANINGS.items() if mark in marks)
-    return lines + [line for sentence in said for line in wrap(sentence, style, "  ")]
+    sentences += (meaning for mark, meaning in _MEANINGS.items() if mark in marks)
+    return lines + [line for sentence in sentences for line in wrap(sentence, style, "  ")]
 
 
 def _of_chips(title: str, row: Json, chips: dict[str, Json]) -> Row:
     """Of a chip that nobody holds nothing is missing."""
     held = [chips[chip_id] for chip_id in row["chips"] if chips[chip_id]["held"] is not False]
     taken = row["dram"]["used"] is not None and row["dram"]["reserved_on"] == row["dram"]["used_on"]
-    dram, l1 = (
-        _marked(row[pool][name], not all(is_known(chip, pool, name) for chip in held))
-        for pool, name in (("dram", "reserved" if taken else "used"), ("l1", "at_once"))
-    )
+    wanted: Any = ("dram", "reserved" if taken else "used"), ("l1", "at_once")
+    dram, l1 = (_marked(row[pool][name], not all(is_known(chip, pool, name) for chip in held)) for pool, name in wanted)
     return title, row, dram, l1
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows a snapshot over and over: on a terminal until q is pressed, on a screen of its own and without flicker."""
+"""Shows snapshots one after the other on a terminal, without flicker, until q is pressed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def watch(frame: Callable[[], Frame], interval: float, count: int | None = None)
 
 
 def repeat(emit: Callable[[], None], interval: float, count: int | None = None) -> None:
-    """Where there is no terminal: one snapshot after another, each at its time."""
+    """Without a terminal: print one snapshot after the other."""
     due = time.monotonic()
     while True:
         emit()
@@ -73,7 +73,7 @@ def _size() -> tuple[int, int]:
 
 
 def _draw(frame: Frame, top: int) -> int:
-    """Over what is there: a line that stays the same does not flicker. Says which line came to be on top."""
+    """Draw over the last frame, so that equal lines do not flicker. Returns the number of the first line shown."""
     width, height = _size()
     lines, room = frame.text.splitlines(), height - 1
     top = max(0, min(top, len(lines) - room))

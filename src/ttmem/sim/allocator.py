@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of one simulated mesh device: four kinds of banks, with ttnn 0.81.1's addresses and refusals."""
+"""The allocator of a simulated mesh: four kinds of banks, with the addresses and errors of ttnn 0.81.1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ttmem.sim.errors import OutOfMemory, SimError
 from ttmem.sim.free_list import FreeList, Statistics, round_up
 from ttmem.sim.tensors import BufferNeed, TensorSpec, need_of, need_of_bytes
 
-_TRACE_STEP = 8192
+_TRACE_STEP_BYTES = 8192
 _NO_BLOCK = str(2**64 - 1)
 _SMALL_FULL = " The L1_SMALL region is sized at device open; increase l1_small_size when opening the device."
 _SMALL_NONE = (
@@ -80,7 +80,7 @@ class Allocator:
         unit = dram_alignment  # of L1 too
         small = round_up(l1_small_size, unit)
         self.trace_region_size = round_up(trace_region_size, unit)
-        trace = round_up(-(-self.trace_region_size // geometry.dram_banks), _TRACE_STEP)
+        trace = round_up(-(-self.trace_region_size // geometry.dram_banks), _TRACE_STEP_BYTES)
         dram = geometry.dram_bank_size - dram_base - trace
         l1 = geometry.l1_size - geometry.l1_base - small
         if l1 <= 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines that can be simulated: chips, what is harvested of them, how their cores are used and numbered.
+"""The boards that can be simulated: their chips, harvesting, and how their cores are used and numbered.
 
 Sizes are those of ``ttmem.model.geometry``; what the tables there give as the compute grid follows here from the
 cores a chip is made with, less the harvested ones, less those that dispatch.

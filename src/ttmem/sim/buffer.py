@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buffers: memory of a simulated device, taken when they are made and given back when nobody holds them any more."""
+"""Buffers of a simulated device: allocated when they are created, freed when the last reference goes."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from ttmem.sim.traces import Trace, Traces
 
 # Kernels that serve every program: type, name, bytes on a core, cores (ethernet cores for the fabric).
 SYSTEM_KERNELS = ((1, "fabric router", 57344, 16), (2, "dispatch", 47104, 2))
-_SYSTEM_PAGE = 4096
-_TRACE_HEADER, _TRACE_COMMAND = 1024, 256  # bytes of a trace for itself and for each part of a launch
+_SYSTEM_PAGE_BYTES = 4096
+_TRACE_HEADER_BYTES, _TRACE_COMMAND_BYTES = 1024, 256  # of a trace for itself and for each part of a launch
 
 
 class Options(NamedTuple):
@@ -246,7 +246,7 @@ class AnyDevice:
         if self._capturing is None or trace_id != self._last_trace:
             raise SimError(f"trace {trace_id} is not being captured")
         programs, self._capturing = self._capturing, None
-        size = _TRACE_HEADER + sum(_TRACE_COMMAND * (1 + program.parts) for program in programs)
+        size = _TRACE_HEADER_BYTES + sum(_TRACE_COMMAND_BYTES * (1 + program.parts) for program in programs)
         trace = self._traces.end(size)
         buffer = self._made(trace.kind, trace.need, trace.address, f"trace {trace_id}")
         self._captured[trace_id] = _Captured(trace, buffer, programs)
@@ -293,7 +293,7 @@ class AnyDevice:
         for chip in self._chips:
             chip.boot(self.tracker, self.allocator)
         if self.options.system_dram:
-            need = self.allocator.need_bytes(Kind.DRAM, self.options.system_dram, _SYSTEM_PAGE)
+            need = self.allocator.need_bytes(Kind.DRAM, self.options.system_dram, _SYSTEM_PAGE_BYTES)
             self._system = self.allocate(Kind.DRAM, need, tag="runtime", system=True)
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver of simulated chips: its files in a folder, with telemetry that follows the work.
+"""Simulates the driver of chips: its files in a folder, with telemetry that follows the load.
 
 A chip that runs programs draws power, and power makes it warm, with a lag. The figures are plausible, not measured. A
 simulated chip has no PCI address: the driver's number is what joins it with what its process reports.
@@ -21,11 +21,11 @@ from ttmem.sim.board_types import MachineType, machine_named
 VARIABLE = "TTMEM_SIM_DRIVER"
 
 _VERSION = "2.10.0"
-_PERIOD = 0.5  # seconds from one change of the files to the next; a heart that rests for 1.5 s is called still
-_WARMING = 8.0  # seconds in which a chip comes two thirds nearer to the temperature that its power makes
-_HALF = 100.0  # programs a second that make a chip half busy
-_SPREAD = (0.0, 1.0, -0.6, 0.5, -1.0)  # no two chips are quite alike
-_WIDTH = 15  # characters of a value
+_PERIOD_SECONDS = 0.5  # from one change of the files to the next; a heartbeat that rests for 1.5 s counts as stopped
+_WARMING_SECONDS = 8.0  # in which a chip comes two thirds nearer to the temperature that its power makes
+_HALF_BUSY_PROGRAMS = 100.0  # programs a second that make a chip half busy
+_CHIP_SPREAD = (0.0, 1.0, -0.6, 0.5, -1.0)  # no two chips are quite alike
+_VALUE_CHARACTERS = 15  # characters of a value
 
 
 class _Family(NamedTuple):
@@ -82,7 +82,7 @@ class Driver:
         if now >= self._due:
             for number, chip in self._chips.items():
                 chip.tick(launches.get(number, 0), now - self._last)
-            self._last, self._due = now, now + _PERIOD
+            self._last, self._due = now, now + _PERIOD_SECONDS
 
 
 class _Chip:
@@ -91,7 +91,7 @@ class _Chip:
     def __init__(self, root: str, machine: MachineType, number: int) -> None:
         kmd = machine.kmd(number)
         self._family = _FAMILIES[BOARDS[machine.board.table].arch]
-        self._spread = _SPREAD[number % len(_SPREAD)]
+        self._spread = _CHIP_SPREAD[number % len(_CHIP_SPREAD)]
         self._device = f"{root}/sys/devices/simulated/sim-{machine.name}-{number}"
         self._entry = f"{self._device}/tenstorrent/tenstorrent!{kmd}"
         self._files: dict[str, object] = {}
@@ -109,10 +109,10 @@ class _Chip:
         rate = max(0, launches - self._launches) / seconds if seconds else 0.0
         self._launches = launches
         self._beats += 1
-        busy = rate / (rate + _HALF)
+        busy = rate / (rate + _HALF_BUSY_PROGRAMS)
         watts = round(self._between(self._family.watts, busy) + self._spread)
         warm = self._between(self._family.degrees, busy) + 2 * self._spread
-        self._degrees += (warm - self._degrees) * -math.expm1(-seconds / _WARMING)
+        self._degrees += (warm - self._degrees) * -math.expm1(-seconds / _WARMING_SECONDS)
         millivolts = round(self._between(self._family.millivolts, busy))
         self._set({
             "temp1_input": round(self._degrees * 1000),
@@ -144,6 +144,6 @@ def _put(path: str, value: object) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.pwrite(descriptor, f"{value!s:<{_WIDTH}}\n".encode(), 0)
+        os.pwrite(descriptor, f"{value!s:<{_VALUE_CHARACTERS}}\n".encode(), 0)
     finally:
         os.close(descriptor)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulated device refuses, in ttnn's words."""
+"""The errors of a simulated device, with ttnn's messages."""
 
 from __future__ import annotations
 

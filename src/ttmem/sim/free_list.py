@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ttmem.sim.errors import SimError
 
-CLASS_BASE = 1024
+CLASS_BASE_BYTES = 1024
 _MAX_CLASSES = 18  # the last one holds 128 MiB and more
 
 
@@ -81,7 +81,7 @@ class FreeList:
         # Addresses of the free blocks, sorted, by the power of two their size reaches: a search looks through one
         # class and at the ends of those above it.
         self._classes: list[list[int]] = [
-            [] for _ in range(min(max((size // CLASS_BASE).bit_length(), 2), _MAX_CLASSES))
+            [] for _ in range(min(max((size // CLASS_BASE_BYTES).bit_length(), 2), _MAX_CLASSES))
         ]
         self._head: _Link | None = self._insert_free(0, size, None, None)
 
@@ -265,7 +265,7 @@ class FreeList:
         self._spare.append(after.ident)
 
     def _class_of(self, size: int) -> int:
-        return min(max((size // CLASS_BASE).bit_length() - 1, 0), len(self._classes) - 1)
+        return min(max((size // CLASS_BASE_BYTES).bit_length() - 1, 0), len(self._classes) - 1)
 
     def _note_free(self, link: _Link) -> None:
         insort(self._classes[self._class_of(link.size)], link.address)

@@ -11,8 +11,8 @@ from ttmem.sim.errors import RingTooSmall
 from ttmem.sim.free_list import round_up
 
 PROCESSORS = ("brisc", "ncrisc", "trisc0", "trisc1", "trisc2")
-_ALIGNMENT = 16
-_SLOT = 16  # a semaphore, a buffer's configuration
+_ALIGNMENT_BYTES = 16
+_SLOT_BYTES = 16  # a semaphore, a buffer's configuration
 
 
 class Kernel(NamedTuple):
@@ -92,15 +92,17 @@ def ring_use(
     for group in groups:
         found = [index for index, cores in (cbs or {}).items() if cores & group.cores]
         used = max(used, max(found, default=-1) + 1)
-    unique = max((round_up(4 * sum(k.args for k in group.kernels), _ALIGNMENT) for group in groups), default=0)
-    common = max((sum(round_up(4 * k.common_args, _ALIGNMENT) for k in group.kernels) for group in groups), default=0)
+    unique = max((round_up(4 * sum(k.args for k in group.kernels), _ALIGNMENT_BYTES) for group in groups), default=0)
+    common = max(
+        (sum(round_up(4 * k.common_args, _ALIGNMENT_BYTES) for k in group.kernels) for group in groups), default=0
+    )
     text = max((text_size(group) for group in groups), default=0)
-    return RingUse(unique + common, semaphores * _SLOT, used * _SLOT, dfbs * _SLOT, text)
+    return RingUse(unique + common, semaphores * _SLOT_BYTES, used * _SLOT_BYTES, dfbs * _SLOT_BYTES, text)
 
 
 def text_size(group: Group) -> int:
     """Bytes of its kernels in the ring of each of its cores."""
-    return sum(round_up(size, _ALIGNMENT) for kernel in group.kernels for _, size in kernel.binaries)
+    return sum(round_up(size, _ALIGNMENT_BYTES) for kernel in group.kernels for _, size in kernel.binaries)
 
 
 def check_ring(use: RingUse, ring_size: int, groups: Sequence[Group]) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator
-from ttmem.sim.free_list import CLASS_BASE, FreeList
+from ttmem.sim.free_list import CLASS_BASE_BYTES, FreeList
 
 # Stock leaves the trace region out.
 _KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL)
-_COLUMN = 12
+_COLUMN_CHARACTERS = 12
 
 
 def dump_device_memory_state(allocator: Allocator, folder: Path, prefix: str = "") -> None:
@@ -58,15 +58,17 @@ def _blocks(blocks: FreeList) -> Iterator[str]:
     yield "segregated free blocks by size:"
     classes = blocks.free_classes()
     for number, idents in enumerate(classes):
-        end = CLASS_BASE << (number + 1) if number + 1 < len(classes) else "inf"
-        yield f"  Size class {number}: ({CLASS_BASE << number} - {end}) blocks: {_each(idents)}"
+        end = CLASS_BASE_BYTES << (number + 1) if number + 1 < len(classes) else "inf"
+        yield f"  Size class {number}: ({CLASS_BASE_BYTES << number} - {end}) blocks: {_each(idents)}"
     yield f"Free slots in block table: {_each(blocks.spare_ids())}"
     yield "Block table:"
-    yield "".join(f"{name:>{_COLUMN}} " for name in ("Block", "Address", "Size", "PrevID", "NextID", "Allocated"))
+    yield "".join(
+        f"{name:>{_COLUMN_CHARACTERS}} " for name in ("Block", "Address", "Size", "PrevID", "NextID", "Allocated")
+    )
     for block in blocks.blocks():
         neighbours = ("none" if ident is None else ident for ident in (block.previous, block.following))
         cells = (block.ident, block.address, block.size, *neighbours, "yes" if block.used else "no")
-        yield " ".join(f"{cell:>{_COLUMN}}" for cell in cells)
+        yield " ".join(f"{cell:>{_COLUMN_CHARACTERS}}" for cell in cells)
 
 
 def _each(idents: list[int]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a tensor to the bytes it wants of each bank."""
+"""How many bytes of each bank a tensor needs, from its shape, data type and layout."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ _ELEMENT_BYTES = {
 }
 # Block floats share one exponent byte among the elements of a row of a face.
 _MANTISSAS_PER_BYTE = {Dtype.BFLOAT8_B: 1, Dtype.BFLOAT4_B: 2}
-_FACE = 16
-_EXPONENTS_ALIGNMENT = 16
+_FACE_ELEMENTS = 16
+_EXPONENTS_ALIGNMENT_BYTES = 16
 
 
 def element_bytes(dtype: Dtype) -> int:
@@ -112,8 +112,8 @@ def tile_bytes(dtype: Dtype, tile: Tile = Tile()) -> int:
     elements = tile.height * tile.width
     if dtype in _ELEMENT_BYTES:
         return elements * _ELEMENT_BYTES[dtype]
-    exponents = elements // min(tile.width, _FACE)
-    return elements // _MANTISSAS_PER_BYTE[dtype] + round_up(exponents, _EXPONENTS_ALIGNMENT)
+    exponents = elements // min(tile.width, _FACE_ELEMENTS)
+    return elements // _MANTISSAS_PER_BYTE[dtype] + round_up(exponents, _EXPONENTS_ALIGNMENT_BYTES)
 
 
 def need_of(spec: TensorSpec, banks: int, alignment: int) -> BufferNeed | None:

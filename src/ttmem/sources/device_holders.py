@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
+    from ttmem.model.machine_rows import HolderRow, HoldersLook
     from ttmem.sources.open_files import Held
 
-    Json = dict[str, Any]
-
 _MAX_PID = 1 << 22
-_MAX_LIST = 1 << 20
+_MAX_LIST_BYTES = 1 << 20
 _UNFOUND = "who it is cannot be seen from here"
 # What is asked of a process where the answer may be long in coming: its command line is in its own memory.
 _SLOW: Mapping[str, Callable[[int, str], object]] = {
@@ -47,11 +46,11 @@ class Holders:
         self._root = root
         # Apart, because a late answer is dropped in a round that does not ask for it.
         self._driver, self._slow = Rounds(patience), Rounds(patience)
-        self._known: dict[int, Json] = {}
+        self._known: dict[int, HolderRow] = {}
         self._told: set[tuple[str, int, int | None]] = set()  # (what, pid, start) that needs no asking again
         self._users: dict[int, str | None] = {}
 
-    def look(self, kmds: list[int]) -> Json:
+    def look(self, kmds: list[int]) -> HoldersLook:
         """Who holds the chips with these numbers, and how sure that is.
 
         ``foreign`` counts descriptors: nothing else can be seen of holders outside our pid namespace.
@@ -77,11 +76,13 @@ class Holders:
         self._known = self._rows(held, notes)
         state = "incomplete" if notes else "ok"
         self._find_out(notes)
-        rows = [
-            {**row, "user": self._users.get(row["user_id"]), "holds": sorted(held[pid])}
-            for pid, row in self._known.items()
+        rows: list[HolderRow] = [
+            {**row, "user": self._user_of(row), "holds": sorted(held[pid])} for pid, row in self._known.items()
         ]
         return {"state": state, "why": "; ".join(notes) or None, "via": via, "processes": rows, "foreign": foreign}
+
+    def _user_of(self, row: HolderRow) -> str | None:
+        return None if row["user_id"] is None else self._users.get(row["user_id"])
 
     def _lists(self, kmds: Iterable[int]) -> dict[int, bytes | BaseException]:
         """The driver's list for each chip, or why there is none. The driver lets us wait while it resets a chip."""
@@ -137,7 +138,7 @@ class Holders:
         except OSError as error:
             return None, f"{error.filename}: {error.strerror}"
 
-    def _rows(self, held: Held, notes: list[str]) -> dict[int, Json]:
+    def _rows(self, held: Held, notes: list[str]) -> dict[int, HolderRow]:
         """What is known of each holder so far. We are not one of them, whatever we have open."""
         try:
             ourselves = int(os.readlink(os.path.join(self._root, "proc/self")))
@@ -157,14 +158,15 @@ class Holders:
             notes.append(f"of {hidden} only the pid is shown (/proc is mounted with hidepid); {_advice()}")
         return rows
 
-    def _row(self, pid: int, known: processes.Stat) -> Json:
+    def _row(self, pid: int, known: processes.Stat) -> HolderRow:
         name, letter, _, _, start = known
         row = self._known.get(pid)
         if row is None or row["start"] != start:
             row = _blank(pid)
         if row["name"] != name:
             user_id, inner_pid = processes.owner(pid, self._root)
-            row.update(start=start, user_id=user_id, name=name, command=None, inner_pid=inner_pid)
+            row["start"], row["user_id"], row["name"] = start, user_id, name
+            row["command"], row["inner_pid"] = None, inner_pid
             self._told.discard(("command", pid, start))
         row["letter"] = letter
         return row
@@ -174,17 +176,17 @@ class Holders:
         keys = {(what, pid, row["start"]) for pid, row in self._known.items() for what in _SLOW}
         self._told &= keys
         jobs = {(what, pid, start): partial(_SLOW[what], pid, self._root) for what, pid, start in keys - self._told}
-        user_ids = {row["user_id"] for row in self._known.values()} - {None} - self._users.keys()
-        for key, outcome in self._slow.run(
-            {**jobs, **{("name", user_id): partial(processes.user, user_id) for user_id in user_ids}}
-        ).items():
+        owners = {user_id for row in self._known.values() if (user_id := row["user_id"]) is not None}
+        names = {("name", owner): partial(processes.user, owner) for owner in owners - self._users.keys()}
+        for key, outcome in self._slow.run({**jobs, **names}).items():
             if outcome.hangs:
                 whose = "user" if key[0] == "name" else "process"
                 notes.append(f"the {key[0]} of {whose} {key[1]} is slow in coming")
             elif key[0] == "name":
                 self._users[key[1]] = outcome.value
             else:
-                self._known[key[1]][key[0]] = outcome.value
+                row: Any = self._known[key[1]]
+                row[key[0]] = outcome.value
                 self._told.add(key)
 
 
@@ -192,10 +194,21 @@ def _advice() -> str:
     return "run as root to see all" if os.geteuid() else "look from the host, with all capabilities, to see all"
 
 
-def _blank(pid: int) -> Json:
+def _blank(pid: int) -> HolderRow:
     """All that is said of a process, with nothing known."""
-    unknown = ("start", "user_id", "user", "name", "command", "container", "job", "inner_pid", "letter")
-    return {"pid": pid, **dict.fromkeys(unknown)}
+    return {
+        "pid": pid,
+        "start": None,
+        "user_id": None,
+        "user": None,
+        "name": None,
+        "command": None,
+        "container": None,
+        "job": None,
+        "inner_pid": None,
+        "letter": None,
+        "holds": [],
+    }
 
 
 def _chips(held: Held) -> set[int]:
@@ -204,7 +217,7 @@ def _chips(held: Held) -> set[int]:
 
 def _read_list(root: str, kmd: int) -> bytes:
     with open(os.path.join(root, f"proc/driver/tenstorrent/{kmd}/pids"), "rb") as file:
-        return file.read(_MAX_LIST)
+        return file.read(_MAX_LIST_BYTES)
 
 
 def _parse(lists: dict[int, bytes | BaseException], notes: list[str]) -> tuple[Held, dict[int, int]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One look at everything the machine itself shows: chips and their telemetry, who holds them, tt-metal's counters."""
+"""Everything that the machine itself shows, read in one round: chips, telemetry, processes, counters."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from ttmem.sources.telemetry import Telemetry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    Json = dict[str, Any]
+    from ttmem.model.machine_rows import DriverChip, HoldersLook, MachineLook
+    from ttmem.model.schema import SourceState
 
 
 _SCAN_SECONDS = 5.0  # between two looks through everybody's open files, where an old driver has no list
@@ -28,34 +27,38 @@ class Machine:
         self._telemetry = Telemetry(root, patience)
         self._holders = Holders(root, patience)
         self._counters = Counters(root, patience)
-        self._found: Json | None = None
+        self._found: HoldersLook | None = None
         self._when = 0.0
 
-    def look(self) -> Json:
+    def look(self) -> MachineLook:
         """What there is now. It never raises, and what hangs is left behind after a moment."""
         chips = self._telemetry.look()
-        holders = self._held([chip["kmd"] for chip in chips["chips"] if self._can_be_held(chip)])
+        held = [chip["kmd"] for chip in chips["chips"] if self._can_be_held(chip)]
+        holders = self._held([kmd for kmd in held if kmd is not None])
         counters = self._counters.look(holders["processes"])
         if not chips["chips"]:
             holders["why"] = None  # that there is nothing to hold is said already
-        sources = (("sysfs", chips), ("processes", holders), ("shm", counters))
         return {
             "driver": chips["driver"],
-            "sources": [{"name": name, "state": part["state"], "detail": part["why"]} for name, part in sources],
+            "sources": [
+                {"name": "sysfs", "state": chips["state"], "detail": chips["why"]},
+                {"name": "processes", "state": holders["state"], "detail": holders["why"]},
+                {"name": "shm", "state": counters["state"], "detail": counters["why"]},
+            ],
             "chips": chips["chips"],
             "processes": holders["processes"],
             "foreign": holders["foreign"],
             "shm": counters["files"],
         }
 
-    def recount(self, seen: Json) -> Json:
+    def recount(self, seen: MachineLook) -> MachineLook:
         """The same look with tt-metal's counters as they are now."""
         counters = self._counters.look(seen["processes"])
-        source = {"name": "shm", "state": counters["state"], "detail": counters["why"]}
+        source: SourceState = {"name": "shm", "state": counters["state"], "detail": counters["why"]}
         sources = [source if one["name"] == "shm" else one for one in seen["sources"]]
         return {**seen, "sources": sources, "shm": counters["files"]}
 
-    def _held(self, numbers: list[int]) -> Json:
+    def _held(self, numbers: list[int]) -> HoldersLook:
         """Who holds the chips. To look through everybody's open files takes long, so that is not done each time."""
         now = time.monotonic()
         before = self._found
@@ -68,7 +71,7 @@ class Machine:
         assert self._found is not None
         return {**self._found}
 
-    def _can_be_held(self, chip: Json) -> bool:
+    def _can_be_held(self, chip: DriverChip) -> bool:
         """Not one that is gone; but while the driver still lists who has it open, they are of interest."""
         if chip["telemetry"]["state"] != "gone":
             return True

@@ -29,8 +29,8 @@ _TOTALS = ("allocatable", "allocated", "free")
 _TABLE_HEADER = ["Block", "Address", "Size", "PrevID", "NextID", "Allocated"]
 _NONE = ("none", "-1", str((1 << 64) - 1))
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_LONGEST_LINE = 1 << 20  # of the block tables that there may be; longer ones are no text
-_QUOTED = 60
+_MAX_LINE_BYTES = 1 << 20  # of the block tables that there may be; longer ones are no text
+_QUOTED_CHARACTERS = 60
 
 T = TypeVar("T")
 Moment = tuple[int, int | None]  # place in the file, program
@@ -199,7 +199,7 @@ class _Lines:
     def next(self) -> str | None:
         """The next line, None at the end."""
         self._number += 1
-        line = self._file.readline(_LONGEST_LINE)
+        line = self._file.readline(_MAX_LINE_BYTES)
         self._line = line.rstrip("\r\n") if line else None
         if line and not line.endswith("\n"):
             self.fail("a complete line")
@@ -210,7 +210,9 @@ class _Lines:
         if self._line is None:
             found = "the file ends: it was cut off, or is still being written"
         else:
-            found = f"it is {self._line[:_QUOTED] + ('...' if len(self._line) > _QUOTED else '')!r}"
+            found = (
+                f"it is {self._line[:_QUOTED_CHARACTERS] + ('...' if len(self._line) > _QUOTED_CHARACTERS else '')!r}"
+            )
         raise _Unreadable(f"{printable(self._path)}: line {self._number}: expected {expected}, but {found}")
 
     def require(self, text: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tt-metal's own counters in /dev/shm, one file a chip, and which of them a living process stands behind.
+"""tt-metal's own counters in /dev/shm, one file for each chip, and which of their slots belong to live processes.
 
 Since 0.70 tt-metal adds up the sizes of the buffers that each process has on a chip. The file outlives the processes; a
 process that is killed never takes its bytes back, and later ones add to them. So the totals are shown and never
@@ -26,11 +26,12 @@ from ttmem.sources.polling import Rounds
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
+    from typing import Any, Literal
 
+    from ttmem.model.machine_rows import CounterFile, CountersLook, CounterSlot, HolderRow
+    from ttmem.model.schema import CountedBytes, CountedKind, StaleBytes
     from ttmem.sources.polling import Outcome
 
-    Json = dict[str, Any]
     File = tuple[int, int]  # device and inode: two containers may each have a file of the same name
 
 #  0       88      856        8536    8540   8576
@@ -41,8 +42,9 @@ _PIDS = struct.Struct("<" + "i116x" * 64)
 _SLOTS_AT, _SLOTS, _STATE_AT, _SIZE = 856, 64, 8536, 8576
 _VERSIONS = (2, 3, 4)
 _READY, _UNREADY, _RELEASED = 0x52454459, (0, 1), -1  # since version 4
-_KINDS = ("dram", "l1", "l1_small", "trace", "cb")
-_SUMMED = _KINDS[:4]  # of these the header has sums, of cb what was written last
+_KINDS: tuple[CountedKind, ...] = ("dram", "l1", "l1_small", "trace", "cb")
+# Of these the header has sums, of cb what was written last.
+_SUMMED: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1", "l1_small", "trace")
 
 _NAME = re.compile(r"tt_device_([0-9]+)_memory")
 _MOST_FILES = 1024  # anybody may make files in /dev/shm
@@ -50,10 +52,10 @@ _MOST_BYTES = 1 << 50
 _MOST_CHIPS = 1 << 16
 
 _MAPPING = re.compile(rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) ([0-9]+) +/.*/tt_device_[0-9]+_memory$", re.MULTILINE)
-_MOST_OF_STAT = 1 << 24  # it has a number for every interrupt of every core
+_MAX_STAT_BYTES = 1 << 24  # it has a number for every interrupt of every core
 _INITIAL_NAMESPACE = "pid:[4026531836]"
-_TRUSTED_S = 60.0
-_SHORT = 0.02  # seconds: nobody who is well takes as long to show its mappings
+_TRUSTED_SECONDS = 60.0
+_SHORT_SECONDS = 0.02  # a healthy process shows its mappings in less
 
 
 class Counters:
@@ -67,7 +69,7 @@ class Counters:
         self._root = root
         self._processes = _Processes(root, patience, clock)
 
-    def look(self, holders: Iterable[Json] = ()) -> Json:
+    def look(self, holders: Iterable[HolderRow] = ()) -> CountersLook:
         """All files as they are now; ``holders`` are the processes among which one of a container may be found."""
         folder = os.path.join(self._root, "dev/shm")
         try:
@@ -92,10 +94,10 @@ class Counters:
         state = "unreadable" if len(closed) == len(files) else "ok"
         return {"state": state, "why": "; ".join(notes) or None, "files": files}
 
-    def _file(self, folder: str, name: str) -> Json | None:
+    def _file(self, folder: str, name: str) -> CounterFile | None:
         """What one file says; None if it is gone."""
         chip_id = name.split("_")[2]
-        file: Json = {
+        file: CounterFile = {
             "chip": chip_id, "path": f"/dev/shm/{name}", "owner": None, "state": "garbage", "why": None,
             "version": None, "metal_id": None, "attached": None, "updated": None, "totals": None, "slots": [],
             "live": None, "stale": None,
@@ -120,7 +122,7 @@ class Counters:
             file["state"], file["why"] = "unreadable", f"{file['path']}: {error.strerror}"
         return file
 
-    def _read(self, path: str, file: Json) -> None:
+    def _read(self, path: str, file: CounterFile) -> None:
         # Not mapped: who makes the file gives it its size only afterwards, and until then a mapping would kill us.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -136,37 +138,53 @@ class Counters:
         if file["state"] == "ok":
             self._fill(content, file, _Origin(found))
 
-    def _fill(self, content: bytes, file: Json, origin: _Origin) -> None:
-        _, updated, file["attached"], file["metal_id"], *totals = _HEADER.unpack_from(content)
+    def _fill(self, content: bytes, file: CounterFile, origin: _Origin) -> None:
+        _, updated, file["attached"], file["metal_id"], *sizes = _HEADER.unpack_from(content)
         file["updated"] = updated / 1e9 or None
-        file["totals"] = dict(zip(_KINDS, totals))
-        file["slots"] = [self._slot(slot, origin) for slot in _slots(content)]
-        live = [slot for slot in file["slots"] if slot["state"] == "live"]
-        file["live"] = {kind: sum(slot[kind] for slot in live) for kind in _KINDS}
-        file["stale"] = {kind: max(0, file["totals"][kind] - file["live"][kind]) for kind in _SUMMED}
-        file["stale"]["cb"] = None
-        if len(file["slots"]) == _SLOTS:
-            gone = [slot for slot in file["slots"] if slot["state"] in ("dead", "reused")]
+        file["slots"] = slots = [self._slot(slot, origin) for slot in _slots(content)]
+        file["totals"] = totals = _counted(sizes)
+        alive = [slot for slot in slots if slot["state"] == "live"]
+        file["live"] = live = _counted([sum(slot[kind] for slot in alive) for kind in _KINDS])
+        stale: StaleBytes = {
+            "dram": max(0, totals["dram"] - live["dram"]),
+            "l1": max(0, totals["l1"] - live["l1"]),
+            "l1_small": max(0, totals["l1_small"] - live["l1_small"]),
+            "trace": max(0, totals["trace"] - live["trace"]),
+            "cb": None,
+        }
+        if len(slots) == _SLOTS:
+            gone = [slot for slot in slots if slot["state"] in ("dead", "reused")]
             for kind in _SUMMED:  # the rest may be of one who found no slot, and in use
-                file["stale"][kind] = min(file["stale"][kind], sum(slot[kind] for slot in gone))
+                stale[kind] = min(stale[kind], sum(slot[kind] for slot in gone))
             file["why"] = f"all {_SLOTS} slots are taken: what one more process has is in the totals alone"
+        file["stale"] = stale
 
-    def _slot(self, slot: tuple[Any, ...], origin: _Origin) -> Json:
-        pid, *sums, updated, name = slot
-        text = printable_bytes(name.partition(b"\0")[0].strip()) or None
-        row = {
+    def _slot(self, slot: tuple[Any, ...], origin: _Origin) -> CounterSlot:
+        pid, dram, l1, l1_small, trace, cb, updated, name = slot
+        row: CounterSlot = {
             "pid": pid,
             "process": None,
             "start": None,
             "user_id": None,
             "user": None,
-            "name": text,
-            **dict(zip(_KINDS, sums)),
+            "name": printable_bytes(name.partition(b"\0")[0].strip()) or None,
+            "dram": dram,
+            "l1": l1,
+            "l1_small": l1_small,
+            "trace": trace,
+            "cb": cb,
+            "updated": updated / 1e9 or None,
+            "state": "garbage",
+            "why": "no process has such numbers; they are not added up",
         }
-        row["updated"] = updated / 1e9 or None
-        if pid < 0 or max(sums) > _MOST_BYTES:
-            return {**row, "state": "garbage", "why": "no process has such numbers; they are not added up"}
-        return {**row, **self._processes.behind(pid, text, row["updated"], origin)}
+        if pid >= 0 and max(dram, l1, l1_small, trace, cb) <= _MOST_BYTES:
+            self._processes.find_owner(row, origin)
+        return row
+
+
+def _counted(sizes: list[int]) -> CountedBytes:
+    dram, l1, l1_small, trace, cb = sizes
+    return {"dram": dram, "l1": l1, "l1_small": l1_small, "trace": trace, "cb": cb}
 
 
 class _Origin:
@@ -263,7 +281,7 @@ class _Processes:
             return "; /proc cannot be read here" if self._proc == "/proc" else ""  # not in a machine in a folder
         return "" if os.path.exists(f"{self._proc}/1") else "; it may be another user's, whom /proc hides from us"
 
-    def begin(self, holders: Iterable[Json]) -> None:
+    def begin(self, holders: Iterable[HolderRow]) -> None:
         self._holders = {holder["pid"]: holder for holder in holders}
         # Asked once a round, for a process may have a slot in many files.
         self._seen: dict[int, processes.Stat | None] = {}
@@ -273,16 +291,19 @@ class _Processes:
         self._left = 2 * self._patience  # all who hang together get no more than one who does
         self._inner: dict[int, list[int]] = {}
         for pid, holder in self._holders.items():
-            if holder["inner_pid"] not in (None, pid):
-                self._inner.setdefault(holder["inner_pid"], []).append(pid)
+            inner_pid = holder["inner_pid"]
+            if inner_pid is not None and inner_pid != pid:
+                self._inner.setdefault(inner_pid, []).append(pid)
 
     def end(self) -> None:
         alive = {(pid, seen[4]) for pid, seen in self._seen.items() if seen}
         self._mapped = {key: mappings for key, mappings in self._mapped.items() if key in alive}
 
-    def behind(self, pid: int, name: str | None, updated: float | None, origin: _Origin) -> Json:
-        """The state of a slot, and the process as it is known out here."""
-        own = self._holders.get(pid, {}).get("inner_pid")
+    def find_owner(self, slot: CounterSlot, origin: _Origin) -> None:
+        """Set the state of a slot, and the process as it is known out here."""
+        pid, name, updated = slot["pid"], slot["name"], slot["updated"]
+        holder = self._holders.get(pid)
+        own = None if holder is None else holder["inner_pid"]
         if own in (None, pid):
             verdicts = {pid: self._fits(pid, name, updated, origin)}
         else:
@@ -296,13 +317,15 @@ class _Processes:
                 # tt-metal tells processes apart by this number alone: they all write here, and none has it all.
                 them = " and ".join(map(str, fitting))
                 why = f"processes {them} share it: each is {pid} in its own pid namespace"
-                return {"state": "live", "why": why, "shared": fitting}
+                slot["state"], slot["why"], slot["shared"] = "live", why, fitting
+                return
             if fitting:
-                return {"state": "live", "why": verdicts[fitting[0]][1], **self._identity(fitting[0])}
-        state, why = verdicts[pid]
-        if state == "dead" and self._unseen and self._stat(pid) is None:
-            return {"state": state, "why": why, "unsure": True}
-        return {"state": state, "why": why}
+                slot["state"], slot["why"] = "live", verdicts[fitting[0]][1]
+                self._identify(slot, fitting[0])
+                return
+        slot["state"], slot["why"] = verdicts[pid]
+        if slot["state"] == "dead" and self._unseen and self._stat(pid) is None:
+            slot["unsure"] = True
 
     def user_for_people(self, user_id: int | None) -> str:
         if user_id is None:
@@ -310,10 +333,10 @@ class _Processes:
         name = self._user(user_id)
         return f"uid {user_id}" if name is None else f"{name} (uid {user_id})"
 
-    def _identity(self, pid: int) -> Json:
+    def _identify(self, slot: CounterSlot, pid: int) -> None:
         seen, user_id = self._stat(pid), self._user_id(pid)
-        user = None if user_id is None else self._user(user_id)
-        return {"process": pid, "start": seen[4] if seen else None, "user_id": user_id, "user": user}
+        slot["process"], slot["start"] = pid, seen[4] if seen else None
+        slot["user_id"], slot["user"] = user_id, None if user_id is None else self._user(user_id)
 
     def _user_id(self, pid: int) -> int | None:
         if pid not in self._user_ids:
@@ -362,8 +385,8 @@ class _Processes:
     def _boot_time(self) -> float | None:
         """Seconds since 1970. It moves when the clock is set; to read it is slow on a machine with many cores."""
         now = self._clock()
-        if self._booted is None or now - self._booted[0] >= _TRUSTED_S:
-            content = processes.read(f"{self._proc}/stat", _MOST_OF_STAT) or b""
+        if self._booted is None or now - self._booted[0] >= _TRUSTED_SECONDS:
+            content = processes.read(f"{self._proc}/stat", _MAX_STAT_BYTES) or b""
             found = re.search(rb"^btime ([0-9]+)$", content, re.MULTILINE)
             self._booted = now, float(found[1]) if found else None
         return self._booted[1]
@@ -372,13 +395,13 @@ class _Processes:
         """What a process has mapped; new enough to tell of this file."""
         key, now = (pid, seen[4]), self._clock()
         known = self._mapped.setdefault(key, _Mappings())
-        wanted = known.hangs or now - known.at >= _TRUSTED_S or file not in known.files | known.asked
+        wanted = known.hangs or now - known.at >= _TRUSTED_SECONDS or file not in known.files | known.asked
         if wanted:
             known.waiting.add(file)
         if wanted and pid not in self._read:
             self._read.add(pid)
             known.at = now
-            self._rounds.patience = min(self._patience, max(_SHORT, self._left))
+            self._rounds.patience = min(self._patience, max(_SHORT_SECONDS, self._left))
             known.take(self._rounds.run({key: lambda: _mapped_files(f"{self._proc}/{pid}", seen[1] == "Z")})[key])
             if known.hangs:
                 self._left -= self._rounds.patience

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has a chip's device file open, by the links in everybody's /proc/PID/fd.
+"""Finds processes that have a chip's device file open, from the links in /proc/PID/fd.
 
 For drivers that keep no list, and for what their list cannot say. The links are read and never followed into a device.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does many small jobs round after round, of which any may hang, without waiting long for one that does.
+"""Runs many small reads in rounds; one that hangs does not hold up the others.
 
 A read of a chip that is being reset sleeps in the kernel, where nothing can wake it; so does one of a process whose
 memory is locked. Such a read is left behind in a thread of its own, and everybody else goes on.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What /proc says about one process."""
+"""Reads facts about one process from /proc."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Stat = tuple[str, str, int, int, int]
 
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of a stat
-_MAX_COMMAND = 4096
+_MAX_COMMAND_BYTES = 4096
 # What the cgroups of a runtime are called, by the word before the id or the folder around it.
 _RUNTIMES = {
     "docker": "docker",
@@ -78,7 +78,7 @@ def describe(pid: int, user_id: int | None, root: str = "/") -> ProcessInfo:
 
 def command(pid: int, root: str = "/") -> str | None:
     """The command line. The kernel reads it out of the process's memory, and waits while that is locked."""
-    words = read(os.path.join(root, f"proc/{pid}/cmdline"), _MAX_COMMAND)
+    words = read(os.path.join(root, f"proc/{pid}/cmdline"), _MAX_COMMAND_BYTES)
     return printable_bytes(words.rstrip(b"\0").replace(b"\0", b" ")) or None if words else None
 
 

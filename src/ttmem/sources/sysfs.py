@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ttmem.model.identity import ChipInfo
+    from ttmem.model.machine_rows import ChipFiles
 
 _ENTRY = "tenstorrent!"
 _ARCH_BY_PCI_DEVICE = {0x401E: "wormhole_b0", 0xB140: "blackhole", 0xFACA: "grayskull"}
@@ -24,15 +25,15 @@ _FIRMWARE = {
     "eth": "tt_eth_fw_ver",
     "ttflash": "tt_ttflash_ver",
 }
-_SPEEDS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-_WIDTHS = (1, 2, 4, 8, 12, 16, 32)
+_LINK_SPEEDS_GT_S = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+_LINK_WIDTHS_LANES = (1, 2, 4, 8, 12, 16, 32)
 _HEX = set("0123456789ABCDEF")
-_MOST = 4096  # a file of sysfs has one page at most
+_MAX_FILE_BYTES = 4096  # a file of sysfs has one page at most
 
 
 def read_at(descriptor: int) -> bytes:
     """All of a file that is kept open, as it is now."""
-    return os.pread(descriptor, _MOST, 0)
+    return os.pread(descriptor, _MAX_FILE_BYTES, 0)
 
 
 def read(path: str) -> str | None:
@@ -107,9 +108,10 @@ def board(folder: str) -> str | None:
     return name if name and name != "unknown" and name.isascii() and len(name) <= 32 else None
 
 
-def facts(folder: str) -> dict[str, Any]:
+def facts(folder: str) -> ChipFiles:
     """What does not change while a chip runs: who it is, its firmware, and what its link could do."""
     versions = {key: read(f"{folder}/{file}") for key, file in _FIRMWARE.items()}
+    firmware: Any = {key: text for key, text in versions.items() if text and _is_version(text)}
     numa = number(read(f"{folder}/device/numa_node"))
     return {
         "pci": pci_address(folder),
@@ -117,7 +119,7 @@ def facts(folder: str) -> dict[str, Any]:
         "board": board(folder),
         "serial": _serial(read(f"{folder}/tt_serial")),
         "asic_id": _serial(read(f"{folder}/tt_asic_id")),
-        "firmware": {key: text for key, text in versions.items() if text and _is_version(text)},
+        "firmware": firmware,
         "pcie": {
             "max_speed_gts": link_speed(read(f"{folder}/device/max_link_speed")),
             "max_width": link_width(read(f"{folder}/device/max_link_width")),
@@ -132,13 +134,13 @@ def link_speed(text: str | None) -> float | None:
         speed = float((text or "").partition(" GT/s")[0])
     except ValueError:
         return None
-    return speed if speed in _SPEEDS else None
+    return speed if speed in _LINK_SPEEDS_GT_S else None
 
 
 def link_width(text: str | None) -> int | None:
     """In lanes."""
     width = number(text)
-    return width if width in _WIDTHS else None
+    return width if width in _LINK_WIDTHS_LANES else None
 
 
 def _serial(text: str | None) -> str | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How every chip on PCIe is: temperature, power, clocks, link and firmware, from the driver's files.
+"""Telemetry of every chip on PCIe from the driver's files: temperature, power, clocks, link, firmware.
 
 The files are kept open, so that one more look costs a few microseconds a file. A chip in trouble is told apart by how
 its files fail: ENODATA while it is in reset, ENODEV once it is gone, all-ones when it no longer answers on the bus, and
@@ -19,12 +19,25 @@ from ttmem.sources.polling import Rounds
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypedDict
 
-    Json = dict[str, Any]
+    from ttmem.model.machine_rows import ChipFacts, ChipFiles, DriverChip, TelemetryLook
+    from ttmem.model.schema import PcieLink
 
-FORGET = 600.0  # seconds after which a chip that is gone is no longer shown
-STILL = 1.5  # a heart that has not beaten for so many seconds stands still
+    Values = dict[str, Any]  # by the names of FIELDS; None is not known
+
+    class Reading(TypedDict):
+        """What one reading of a chip's files found."""
+
+        state: str
+        facts: ChipFacts
+        pcie: PcieLink
+        values: Values
+        implausible: dict[str, str]
+
+
+FORGET_SECONDS = 600.0  # after which a chip that is gone is no longer shown
+STILL_SECONDS = 1.5  # without a heartbeat, after which it counts as stopped
 
 # name: (file, raw units in one of ours, lowest and highest value to believe, the limit that raises the highest).
 # A limit is believed within bounds that no card reaches. What is above the table but not far above the chip's own limit
@@ -49,10 +62,10 @@ _OVER_LIMIT = 1.25
 # 32 ones as the driver shows them: as they are, scaled, scaled in 32 bits, cut to 16 bits, and as a 16.16 temperature.
 _ONES = (1 << 32) - 1
 _ALL_ONES = {_ONES, _ONES * 1000, _ONES * 1000000, _ONES - 999, _ONES - 999999, 65535, 65535999}
-_NOTHING: Json = dict.fromkeys(FIELDS)
+_NOTHING: Values = dict.fromkeys(FIELDS)
 _GONE = {errno.ENODEV, errno.ESTALE}
 
-_QUOTED = 40
+_QUOTED_CHARACTERS = 40
 _FEW_DESCRIPTORS = 40  # beside some others, these need no larger table
 
 
@@ -69,7 +82,7 @@ class Telemetry:
         self._rounds = Rounds(patience)
         self._chips: dict[int, _Chip] = {}
 
-    def look(self) -> Json:
+    def look(self) -> TelemetryLook:
         """The driver and its chips as they are now; never raises. To be called from one thread at a time."""
         module = os.path.join(self._root, "sys/module/tenstorrent")
         version = sysfs.read(os.path.join(module, "version"))
@@ -93,7 +106,7 @@ class Telemetry:
         elif not folders:
             why = "the driver is loaded, but knows no chip"
         return {
-            "driver": {"version": version and version[:_QUOTED], "loaded": os.path.isdir(module)},
+            "driver": {"version": version and version[:_QUOTED_CHARACTERS], "loaded": os.path.isdir(module)},
             "state": "absent" if folders is None else "ok",
             "why": why,
             "chips": [self._chips[number].show(now) for number in sorted(self._chips)],
@@ -117,7 +130,7 @@ class Telemetry:
         for number, chip in list(self._chips.items()):
             if number not in folders:
                 chip.leave()
-                if now - chip.seen > FORGET:
+                if now - chip.seen > FORGET_SECONDS:
                     del self._chips[number]
 
 
@@ -128,9 +141,18 @@ class _Chip:
         self.reader: _Reader | None = None
         self.seen = 0.0
         self._number = number
-        self._facts: Json = {"pci": None, "arch": None, "board": None, "serial": None, "asic_id": None, "firmware": {}}
-        self._pcie: Json = dict.fromkeys(("speed_gts", "width", "max_speed_gts", "max_width", "numa"))
-        self._values: Json = _NOTHING
+        self._facts: ChipFacts = {
+            "pci": None,
+            "arch": None,
+            "board": None,
+            "serial": None,
+            "asic_id": None,
+            "firmware": {},
+        }
+        self._pcie: PcieLink = {
+            "speed_gts": None, "width": None, "max_speed_gts": None, "max_width": None, "numa": None
+        }  # fmt: skip
+        self._values: Values = _NOTHING
         self._when: float | None = None
         self._state = "ok"
         self._implausible: dict[str, str] = {}
@@ -153,10 +175,10 @@ class _Chip:
         if self._facts["pci"] is None:
             self._facts = {**self._facts, "pci": sysfs.pci_address(folder), "arch": sysfs.arch(folder)}
 
-    def take(self, reading: Json, when: float) -> None:
+    def take(self, reading: Reading, when: float) -> None:
         state = reading["state"]
         if state != "gone":
-            if any(_differ(self._facts[name], reading["facts"][name]) for name in ("pci", "asic_id", "serial")):
+            if _is_another(self._facts, reading["facts"]):
                 self._values, self._when = _NOTHING, None  # those of another chip, which had the number before
                 self._alive = self._beat = None
             self._facts, self._pcie = reading["facts"], reading["pcie"]
@@ -175,22 +197,38 @@ class _Chip:
         elif self._beat is None or self._beat[0] != heartbeat:
             self._alive = None if self._beat is None else True
             self._beat = heartbeat, when
-        elif when - self._beat[1] >= STILL:
+        elif when - self._beat[1] >= STILL_SECONDS:
             self._alive = False
 
-    def show(self, now: float) -> Json:
+    def show(self, now: float) -> DriverChip:
+        telemetry: Any = {
+            **self._values,
+            "alive": self._alive,
+            "state": self._state,
+            "age_s": None if self._when is None else max(0.0, now - self._when),
+            "implausible": self._implausible,
+        }
+        facts = self._facts
         return {
             "kmd": self._number,
-            **self._facts,
+            "pci": facts["pci"],
+            "arch": facts["arch"],
+            "board": facts["board"],
+            "serial": facts["serial"],
+            "asic_id": facts["asic_id"],
+            "firmware": facts["firmware"],
             "pcie": self._pcie,
-            "telemetry": {
-                **self._values,
-                "alive": self._alive,
-                "state": self._state,
-                "age_s": None if self._when is None else max(0.0, now - self._when),
-                "implausible": self._implausible,
-            },
+            "telemetry": telemetry,
         }
+
+
+def _is_another(old: ChipFacts, new: ChipFacts) -> bool:
+    """Is it another chip, which has the number of the first?"""
+    return (
+        _differ(old["pci"], new["pci"])
+        or _differ(old["asic_id"], new["asic_id"])
+        or _differ(old["serial"], new["serial"])
+    )
 
 
 def _differ(old: str | None, new: str | None) -> bool:
@@ -206,7 +244,7 @@ class _Reader:
         self._open: dict[str, int] = {}
         self._identity: tuple[int, int] | None = None
         self._hwmon: str | None = None
-        self._facts: Json | None = None
+        self._facts: ChipFiles | None = None
         self._changed = False
         self._busy = _thread.allocate_lock()
         self._left = False
@@ -218,14 +256,14 @@ class _Reader:
             self._forget()
             self._busy.release()
 
-    def read(self) -> Json:
+    def read(self) -> Reading:
         with self._busy:
             reading = self._read()
         if self._left:
             self.close()
         return reading
 
-    def _read(self) -> Json:
+    def _read(self) -> Reading:
         try:
             found = os.stat(self._folder)
         except OSError:
@@ -266,6 +304,12 @@ class _Reader:
             descriptor = self._open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return sysfs.text_of(sysfs.read_at(descriptor))
 
+    def _text_if_any(self, file: str) -> str | None:
+        try:
+            return self._text(f"{self._folder}/{file}")
+        except OSError:
+            return None
+
     def _find_hwmon(self) -> str | None:
         inside = f"{self._folder}/device/hwmon"
         for name in _names(inside):
@@ -277,26 +321,29 @@ class _Reader:
                 return f"{everybody}/{name}"
         return None
 
-    def _reading(self, state: str, values: Json, implausible: dict[str, str]) -> Json:
+    def _reading(self, state: str, values: Values, implausible: dict[str, str]) -> Reading:
         # Serial and firmware are read once, and again when the chip is back from a reset, perhaps with others.
         if self._facts is None or (self._changed and state == "ok"):
             self._facts = sysfs.facts(self._folder)
         self._changed = state != "ok"
-        link: Json = {"speed_gts": None, "width": None}
-        for key, parse, file in (
-            ("speed_gts", sysfs.link_speed, "current_link_speed"),
-            ("width", sysfs.link_width, "current_link_width"),
-        ):
-            try:
-                link[key] = parse(self._text(f"{self._folder}/device/{file}"))
-            except OSError:
-                pass
+        found = self._facts
         return {
             "state": state,
-            "facts": {key: value for key, value in self._facts.items() if key != "pcie"},
-            "pcie": {**link, **self._facts["pcie"]},
+            "facts": {
+                "pci": found["pci"],
+                "arch": found["arch"],
+                "board": found["board"],
+                "serial": found["serial"],
+                "asic_id": found["asic_id"],
+                "firmware": found["firmware"],
+            },
+            "pcie": {
+                "speed_gts": sysfs.link_speed(self._text_if_any("device/current_link_speed")),
+                "width": sysfs.link_width(self._text_if_any("device/current_link_width")),
+                **found["pcie"],
+            },
             "values": {name: values.get(name) for name in FIELDS},
-            "implausible": {name: text[:_QUOTED] for name, text in implausible.items()},
+            "implausible": {name: text[:_QUOTED_CHARACTERS] for name, text in implausible.items()},
         }
 
     def _forget(self) -> None:
@@ -330,9 +377,9 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def judge(texts: dict[str, str]) -> tuple[Json, dict[str, str]]:
+def judge(texts: dict[str, str]) -> tuple[Values, dict[str, str]]:
     """The values to be believed, and the texts of those that are not."""
-    values: Json = {}
+    values: Values = {}
     implausible = {}
     for name, (_, unit, low, high, limit) in reversed(FIELDS.items()):  # a limit before what it limits
         text = texts.get(name)

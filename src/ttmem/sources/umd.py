@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only tt-umd can tell: telemetry that the driver's files lack, and the chips behind other chips.
+"""Telemetry through tt-umd, on request: readings that the driver's files lack, and remote chips.
 
 This is the one source that opens devices, and so it is never used unless asked for. Opening a chip raises its power
 state and shows us among its holders; jobs have become slower or hung by it. A chip that somebody holds is left alone,
@@ -20,9 +20,11 @@ from ttmem.sources.telemetry import FIELDS, judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-    Json = dict[str, Any]
+    from ttmem.model.machine_rows import DriverChip, HolderRow, MachineLook, UmdChip, UmdLook
+    from ttmem.model.schema import PcieLink, SourceState, Telemetry
 
 WARNING = (
     "tt-umd opens the chips: that raises their power state and lists ttmem among their holders for the moment, and "
@@ -44,21 +46,21 @@ _OWN_LIMITS = {"fan_percent": (0, 100), "dram_speed": (1000, 65534)}  # the spee
 _DRAM = ("trained", "failed", "incomplete")
 _JUDGED_BY = {**{name: name for name in FIELDS}, **_KIN}
 _NAMES = (*_JUDGED_BY, *_OWN_LIMITS, "dram_status")
-_NO_LINK: Json = dict.fromkeys(("speed_gts", "width", "max_speed_gts", "max_width", "numa"))
+_NO_LINK: PcieLink = {"speed_gts": None, "width": None, "max_speed_gts": None, "max_width": None, "numa": None}
 _WELL = ("ok", "no files")  # of a chip in reset tt-umd would wait for minutes
-_LONGEST = 1 << 20
-_QUOTED = 200
+_MAX_ANSWER_BYTES = 1 << 20
+_QUOTED_CHARACTERS = 200
 
 
 def read(
-    chips: list[Json],
-    processes: list[Json],
+    chips: list[DriverChip],
+    processes: list[HolderRow],
     *,
-    foreign: Json | None = None,
+    foreign: dict[int, int] | None = None,
     sure: bool = True,
     anyway: bool = False,
     timeout: float = 10.0,
-) -> Json:
+) -> UmdLook:
     """Telemetry of the chips that nobody holds, or with ``anyway`` of all; never raises.
 
     ``foreign`` is how many holders outside our pid namespace each chip has. Unless ``sure``, the list of processes is
@@ -96,11 +98,11 @@ def read(
     return _conclude(lines, ending, notes, {chip["pci"]: chip["kmd"] for chip in chips})
 
 
-def _answer(state: str, why: str | None, chips: list[Json] | None = None) -> Json:
+def _answer(state: str, why: str | None, chips: list[UmdChip] | None = None) -> UmdLook:
     return {"state": state, "why": why, "warning": WARNING, "chips": chips or []}
 
 
-def _run(task: Json, timeout: float) -> tuple[list[bytes], str | None]:
+def _run(task: Mapping[str, object], timeout: float) -> tuple[list[bytes], str | None]:
     """What the child said, and how it ended if that was not well."""
     import select
     import subprocess
@@ -132,7 +134,7 @@ def _run(task: Json, timeout: float) -> tuple[list[bytes], str | None]:
                 said += piece
                 if not piece:
                     break
-                if len(said) > _LONGEST:
+                if len(said) > _MAX_ANSWER_BYTES:
                     ending = "did not stop answering and was ended"
             if ending is None:
                 ending = _how(child.wait(max(0.1, deadline - time.monotonic())))
@@ -147,7 +149,7 @@ def _run(task: Json, timeout: float) -> tuple[list[bytes], str | None]:
         if ending is not None:
             noise.seek(max(0, noise.seek(0, os.SEEK_END) - 4096))
             words = [line.strip() for line in _printable(noise.read().decode("utf-8", "replace")) if line.strip()]
-            ending += f"; its last words: {words[-1][:_QUOTED]}" if words else ""
+            ending += f"; its last words: {words[-1][:_QUOTED_CHARACTERS]}" if words else ""
     return said.splitlines(), ending
 
 
@@ -166,8 +168,8 @@ def _printable(text: str) -> list[str]:
     return [printable(line) for line in text.splitlines()]
 
 
-def _conclude(lines: list[bytes], ending: str | None, notes: list[str], kmds: dict[str | None, int]) -> Json:
-    chips: list[Json] = []
+def _conclude(lines: list[bytes], ending: str | None, notes: list[str], kmds: dict[str | None, int | None]) -> UmdLook:
+    chips: list[UmdChip] = []
     troubles: list[str] = []
     ended = False
     for line in lines:
@@ -177,7 +179,7 @@ def _conclude(lines: list[bytes], ending: str | None, notes: list[str], kmds: di
                 return _answer("absent", _INSTALL)
             ended = ended or "end" in said
             if "error" in said:
-                troubles += _printable(str(said["error"])[:_QUOTED])[:1]
+                troubles += _printable(str(said["error"])[:_QUOTED_CHARACTERS])[:1]
             elif "chip" in said:
                 _take(said["chip"], kmds, chips, troubles)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
@@ -191,12 +193,12 @@ def _conclude(lines: list[bytes], ending: str | None, notes: list[str], kmds: di
     return _answer("ok" if good else "failed", why or None, chips)
 
 
-def _take(row: Json, kmds: dict[str | None, int], chips: list[Json], troubles: list[str]) -> None:
+def _take(row: dict[str, Any], kmds: dict[str | None, int | None], chips: list[UmdChip], troubles: list[str]) -> None:
     """A chip that was read goes to the others; what is wrong with one that was not, to the troubles."""
     pci = row.get("pci")
     if row.get("error"):
         name = pci if pci in kmds else f"chip {row.get('chip')} behind another"
-        troubles.extend(_printable(f"{name}: {row['error']}"[:_QUOTED])[:1])
+        troubles.extend(_printable(f"{name}: {row['error']}"[:_QUOTED_CHARACTERS])[:1])
         return
     identity = row["unique_id"]
     chips.append(
@@ -215,9 +217,9 @@ def _take(row: Json, kmds: dict[str | None, int], chips: list[Json], troubles: l
     )
 
 
-def telemetry(raw: Json) -> Json:
+def telemetry(raw: dict[str, Any]) -> Telemetry:
     """With the names of the driver's telemetry, and believed within the same limits."""
-    values: Json = dict.fromkeys(_NAMES)
+    values: Any = dict.fromkeys(_NAMES)
     implausible: dict[str, str] = {}
     numbers = {name: value for name, value in raw.items() if name in _NAMES and _is_number(value)}
     texts = {
@@ -237,32 +239,48 @@ def telemetry(raw: Json) -> Json:
     for name, value in raw.items():
         if name in _NAMES and value is not None and values[name] is None:
             implausible[name] = "".join(_printable(str(value)[:40])[:1])
-    return {**values, "alive": None, "state": "ok", "age_s": 0.0, "implausible": implausible}
+    values.update(alive=None, state="ok", age_s=0.0, implausible=implausible)
+    found: Telemetry = values
+    return found
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 << 40  # nor NaN
 
 
-def enrich(machine: Json, umd: Json) -> Json:
+def enrich(machine: MachineLook, umd: UmdLook) -> MachineLook:
     """The machine with what tt-umd adds: values that the driver's files do not have, and chips behind others."""
     by_pci = {chip["pci"]: chip for chip in umd["chips"] if chip["pci"] is not None}
     chips = [_fill(chip, by_pci[chip["pci"]]) if chip["pci"] in by_pci else chip for chip in machine["chips"]]
-    chips += [
-        {**{key: value for key, value in chip.items() if key != "chip"}, "kmd": None, "asic_id": None, "pcie": _NO_LINK}
-        for chip in umd["chips"]
-        if chip["remote"] and chip["unique_id"] is not None
-    ]
-    source = {"name": "umd", "state": umd["state"], "detail": umd["why"]}
+    chips += [_remote_chip(chip) for chip in umd["chips"] if chip["remote"] and chip["unique_id"] is not None]
+    source: SourceState = {"name": "umd", "state": umd["state"], "detail": umd["why"]}
     return {**machine, "chips": chips, "sources": [*machine["sources"], source]}
 
 
-def _fill(chip: Json, more: Json) -> Json:
+def _remote_chip(chip: UmdChip) -> DriverChip:
+    """A chip behind another one, which the driver does not list."""
+    return {
+        "kmd": None,
+        "pci": chip["pci"],
+        "arch": chip["arch"],
+        "board": chip["board"],
+        "serial": chip["serial"],
+        "asic_id": None,
+        "firmware": chip["firmware"],
+        "pcie": _NO_LINK,
+        "telemetry": chip["telemetry"],
+        "unique_id": chip["unique_id"],
+        "remote": chip["remote"],
+    }
+
+
+def _fill(chip: DriverChip, more: UmdChip) -> DriverChip:
     before = chip["telemetry"]
     if before["state"] not in _WELL:  # a chip in trouble: what is shown is old, and says how old
         return {**chip, "unique_id": more["unique_id"]}
-    found = {name: more["telemetry"][name] for name in _NAMES if before.get(name) is None}
-    after = {**before, **found}
+    values: Mapping[str, object] = more["telemetry"]
+    found = {name: values[name] for name in _NAMES if before.get(name) is None}
+    after: Any = {**before, **found}
     after["implausible"] = {
         name: text
         for name, text in {**more["telemetry"]["implausible"], **before["implausible"]}.items()

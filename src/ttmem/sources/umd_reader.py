@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of its own that opens chips with tt-umd, reads their telemetry and lets go of them again.
+"""A program that opens chips with tt-umd, reads their telemetry and closes them again.
 
 ``umd.py`` runs it, so that nobody else is hurt if the library hangs or crashes. It answers on a descriptor that the
 library knows nothing of, with a line of JSON for each chip as soon as it is read: what came before a hang is kept. It
@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    Json = dict[str, Any]
 
 # What tt-umd decodes itself: our name, its method. A method answers None where the firmware has no such value.
 GETTERS = {
@@ -45,7 +44,7 @@ VDD_LIMITS, ASIC_TEMPERATURE, ENABLED_GDDR, INPUT_POWER, TDC_LIMIT_MAX = 9, 11, 
 LEGACY = 18, 3, 0
 LEGACY_ASIC_TEMPERATURE = 29
 _CHANNELS = {"wormhole_b0": 6, "blackhole": 8}
-_QUOTED = 200
+_QUOTED_CHARACTERS = 200
 
 
 def main() -> None:
@@ -70,7 +69,7 @@ def main() -> None:
     _say(answer, {"end": True})
 
 
-def _say(answer: int, what: Json) -> None:
+def _say(answer: int, what: dict[str, Any]) -> None:
     line = json.dumps(what).encode() + b"\n"
     while line:
         line = line[os.write(answer, line) :]
@@ -78,7 +77,7 @@ def _say(answer: int, what: Json) -> None:
 
 def _text(error: object) -> str:
     """The library's messages go on with a stack trace."""
-    return (str(error).strip() or repr(error)).splitlines()[0][:_QUOTED]
+    return (str(error).strip() or repr(error)).splitlines()[0][:_QUOTED_CHARACTERS]
 
 
 def _local(umd: Any, answer: int, pci: str) -> None:
@@ -119,12 +118,12 @@ def _discover(umd: Any, pci: list[str], *, remote: bool) -> tuple[Any, dict[int,
     return found
 
 
-def _read(descriptor: Any, chip: int, device: Any) -> Json:
+def _read(descriptor: Any, chip: int, device: Any) -> dict[str, Any]:
     if chip in descriptor.get_unhealthy_devices():  # its unique id is made up
         reasons = descriptor.get_health_errors().get(chip) or ["it did not start"]
         return {"error": _text(reasons[0])}
     arch = str(device.get_arch())
-    row: Json = {
+    row: dict[str, Any] = {
         "arch": arch,
         "board": str(descriptor.get_board_type(chip)),
         "serial": descriptor.get_board_id_for_chip(chip),
@@ -141,11 +140,11 @@ def _read(descriptor: Any, chip: int, device: Any) -> Json:
     return row
 
 
-def _values(firmware: Any, tags: Any, arch: str, legacy: bool) -> Json:
+def _values(firmware: Any, tags: Any, arch: str, legacy: bool) -> dict[str, Any]:
     def tag(number: int) -> int | None:
         return int(tags.read_entry(number)) if tags.is_entry_available(number) else None
 
-    values: Json = {name: getattr(firmware, getter)() for name, getter in GETTERS.items()}
+    values: dict[str, Any] = {name: getattr(firmware, getter)() for name, getter in GETTERS.items()}
     values["fan_percent"] = next(iter(firmware.get_fan_speeds()), None)
     values["fan_rpm"] = next(iter(firmware.get_fan_rpms()), None)
     if legacy:

@@ -47,9 +47,9 @@ from ttmem.wire import client_records as native
 from ttmem.wire.client_records import (
     ALLOCATED_FORM,
     FREED_FORM,
-    MAX_LINES,
-    MAX_NAME,
-    MAX_TEXT,
+    MAX_LINES_BYTES,
+    MAX_NAME_BYTES,
+    MAX_TEXT_BYTES,
     PREFIX_FORM,
     RANGE_FORM,
     RUN_FORM,
@@ -82,7 +82,7 @@ def decode(record: bytes, stacks: Stacks = _NO_STACKS) -> Event:
     return event
 
 
-def read_text(raw: bytes, most: int = MAX_TEXT) -> str:
+def read_text(raw: bytes, most: int = MAX_TEXT_BYTES) -> str:
     """Text as it would be written again: what is not UTF-8 grows when it is replaced."""
     return native.packed_text(raw[:most].decode("utf-8", "replace"), most).decode()
 
@@ -144,15 +144,17 @@ def _compiled(record: bytes, stacks: Stacks) -> ProgramCompiled:
 def _failed(record: bytes, stacks: Stacks) -> Failed:
     text, tag, stack = json.loads(body_in(record))
     device = device_in(record)
-    return Failed(None if device < 0 else device, _words(text, MAX_LINES) or "", _words(tag), _stack(stack, stacks))
+    return Failed(
+        None if device < 0 else device, _words(text, MAX_LINES_BYTES) or "", _words(tag), _stack(stack, stacks)
+    )
 
 
-def _words(value: object, most: int = MAX_TEXT) -> str | None:
+def _words(value: object, most: int = MAX_TEXT_BYTES) -> str | None:
     return cut_text(None if value is None else str(value), most)
 
 
 def _stack(value: object, stacks: Stacks) -> str | None:
-    return _numbered(stacks, value) if isinstance(value, int) else _words(value, MAX_LINES)
+    return _numbered(stacks, value) if isinstance(value, int) else _words(value, MAX_LINES_BYTES)
 
 
 def _numbered(stacks: Stacks, number: int) -> str:
@@ -169,7 +171,7 @@ def _counted(record: bytes, at: int) -> tuple[str | None, int]:
         return None, at + 2
     if at + 2 + length > len(record):
         raise NativeError(f"a text of {length} bytes does not fit a record of {len(record)} bytes")
-    return read_text(record[at + 2 : at + 2 + length], MAX_LINES), at + 2 + length
+    return read_text(record[at + 2 : at + 2 + length], MAX_LINES_BYTES), at + 2 + length
 
 
 def _cores(record: bytes, at: int, count: int) -> int:
@@ -255,7 +257,7 @@ def _chip(record: bytes) -> ChipInfo:
 
 def _name(text: str | None) -> str | None:
     """A name of limited length; half a surrogate pair, which JSON can hold and no terminal or file can, is replaced."""
-    return None if text is None else text[:MAX_NAME].encode("utf-8", "replace").decode()
+    return None if text is None else text[:MAX_NAME_BYTES].encode("utf-8", "replace").decode()
 
 
 def _geometry(values: list[Any]) -> Geometry:

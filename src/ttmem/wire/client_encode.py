@@ -41,7 +41,7 @@ from ttmem.wire import client_records as native
 from ttmem.wire.client_records import (
     ALLOCATED_FORM,
     FREED_FORM,
-    MAX_LINES,
+    MAX_LINES_BYTES,
     NO_TEXT,
     RANGE_FORM,
     RUN_FORM,
@@ -106,19 +106,19 @@ def _described(event: Described, stack: int | None = None) -> bytes:
 
 
 def _compiled(event: ProgramCompiled, stack: int | None = None) -> bytes:
-    words = cut_text(event.tag), cut_text(event.stack, MAX_LINES) if stack is None else stack
+    words = cut_text(event.tag), cut_text(event.stack, MAX_LINES_BYTES) if stack is None else stack
     return body_record(native.PROGRAM_COMPILED, event.device, json.dumps([*event[1:4], *words]).encode())
 
 
 def _failed(event: Failed, stack: int | None = None) -> bytes:
-    words = cut_text(event.tag), cut_text(event.stack, MAX_LINES) if stack is None else stack
-    body = json.dumps([cut_text(event.text, MAX_LINES), *words]).encode()
+    words = cut_text(event.tag), cut_text(event.stack, MAX_LINES_BYTES) if stack is None else stack
+    body = json.dumps([cut_text(event.text, MAX_LINES_BYTES), *words]).encode()
     return body_record(native.FAILED, -1 if event.device is None else event.device, body)
 
 
 def _counted(text: str | None) -> bytes:
     """A text with its length before it, for records that have several."""
-    raw = b"" if text is None else packed_text(text, MAX_LINES)
+    raw = b"" if text is None else packed_text(text, MAX_LINES_BYTES)
     return (NO_TEXT if text is None else len(raw)).to_bytes(2, "little") + raw
 
 

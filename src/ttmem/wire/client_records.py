@@ -41,23 +41,23 @@ HAS_EXTRA, SHARED, RESERVED_KNOWN, BINARY, SYSTEM, LINES, NUMBERED, KEPT = 1, 2,
 PER_CORE = 512
 IDENT = 256  # of ALLOCATED, DESCRIBED and FREED: the source's own number of the buffer follows the fixed fields
 IDENT_BYTES = 8
-MAX_TEXT = 1024
-MAX_LINES = 8192  # of a stack, and of what the runtime said when it threw
-MAX_NAME = 128  # of a chip, a board
-MAX_RECORD = 0xFFF8
+MAX_TEXT_BYTES = 1024
+MAX_LINES_BYTES = 8192  # of a stack, and of what the runtime said when it threw
+MAX_NAME_BYTES = 128  # of a chip, a board
+MAX_RECORD_BYTES = 0xFFF8
 
 
 class NativeError(ValueError):
     """A record that cannot be understood; the text says why."""
 
 
-def packed_text(text: str, most: int = MAX_TEXT) -> bytes:
+def packed_text(text: str, most: int = MAX_TEXT_BYTES) -> bytes:
     """UTF-8, cut to the limit without leaving half a character."""
     raw = text.encode("utf-8", "replace")
     return raw if len(raw) <= most else raw[:most].decode("utf-8", "ignore").encode()
 
 
-def cut_text(text: str | None, most: int = MAX_TEXT) -> str | None:
+def cut_text(text: str | None, most: int = MAX_TEXT_BYTES) -> str | None:
     """Text as it is once it has been written and read."""
     return None if text is None else packed_text(text, most).decode()
 
@@ -68,8 +68,8 @@ def number_record(op: int, device: int, value: int) -> bytes:
 
 def body_record(op: int, device: int, body: bytes, kind: int = 0) -> bytes:
     length = padded(PREFIX_FORM.size + 2 + len(body))
-    if length > MAX_RECORD:
-        raise NativeError(f"a record of {length} bytes is longer than {MAX_RECORD}")
+    if length > MAX_RECORD_BYTES:
+        raise NativeError(f"a record of {length} bytes is longer than {MAX_RECORD_BYTES}")
     return (PREFIX_FORM.pack(op, kind, length, device) + len(body).to_bytes(2, "little") + body).ljust(length, b"\0")
 
 

@@ -57,7 +57,7 @@ def beside(path: str, suffix: str) -> str:
     return (path[: -len(".sock")] if path.endswith(".sock") else path) + suffix
 
 
-def peer(sock: socket.socket) -> tuple[int, int, int]:
+def peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
     """(pid, user_id, gid) of the other end, as the kernel noted them at connect."""
     import socket
 
@@ -91,7 +91,7 @@ def connect(path: str, timeout: float | None = None, *, check: bool = True) -> s
     try:
         sock.settimeout(timeout)
         sock.connect(path)
-        user_id = peer(sock)[1]
+        user_id = peer_credentials(sock)[1]
         if check and not trusted(user_id, path):
             raise UntrustedServer(f"{path} belongs to uid {user_id}, which is neither root nor you; not talking to it")
     except BaseException:

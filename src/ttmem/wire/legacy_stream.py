@@ -56,8 +56,8 @@ def _zero_mask(size: int, records: int) -> int:
     return int.from_bytes(one * records, "little")
 
 
-READ_SIZE = 256 * 1024
-_MASKS = {size: _zero_mask(size, READ_SIZE // size + 1) for size in SIZES}
+READ_BYTES = 256 * 1024
+_MASKS = {size: _zero_mask(size, READ_BYTES // size + 1) for size in SIZES}
 
 Batch = tuple[int, Iterable[Record]]
 

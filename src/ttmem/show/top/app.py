@@ -24,7 +24,7 @@ from ttmem.show.top.parts.data_feed import DataFeed, FeedUpdate
 from ttmem.show.top.parts.rows import Row, Size
 from ttmem.show.top.themes import look_of
 
-_BEAT = 1.0  # seconds after which the age of a snapshot is looked at even if nothing comes
+_BEAT_SECONDS = 1.0  # after which the age of a snapshot is shown anew even if nothing comes
 
 
 def _whole_lines() -> type[Any] | None:
@@ -99,7 +99,7 @@ class Canvas(Widget, can_focus=True):
 
 
 class Top(App[None]):
-    """Keys and clicks to the dashboard, news from the feed to its model, its rows to the terminal."""
+    """Passes keys and clicks to the dashboard, updates from the feed to its model, and its rows to the terminal."""
 
     ENABLE_COMMAND_PALETTE = False
     ALLOW_SELECT = False
@@ -110,7 +110,7 @@ class Top(App[None]):
         super().__init__(ansi_color=True)
         self._dashboard = dashboard
         self._canvas = Canvas(dashboard)
-        self._feed = DataFeed(self._told, api=api, root=root, ascii=dashboard.signs.ascii)
+        self._feed = DataFeed(self._take_update, api=api, root=root, ascii=dashboard.signs.ascii)
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._drawn = 0.0
         self._asked: list[str] = []
@@ -126,7 +126,7 @@ class Top(App[None]):
         self._canvas.focus()
         self._ask()
         self._feed.start()
-        self.set_interval(_BEAT, self._beat)
+        self.set_interval(_BEAT_SECONDS, self._beat)
 
     def on_unmount(self) -> None:
         self._feed.close()
@@ -165,18 +165,18 @@ class Top(App[None]):
         self._asked = self._dashboard.wants()
         self._feed.want(self._asked, self._dashboard.model.interval)
 
-    def _told(self, news: FeedUpdate) -> None:
+    def _take_update(self, update: FeedUpdate) -> None:
         """In the feed's thread."""
         if self._loop_of_app is not None and not self._loop_of_app.is_closed():
-            self._loop_of_app.call_soon_threadsafe(self._take, news)
+            self._loop_of_app.call_soon_threadsafe(self._take, update)
 
-    def _take(self, news: FeedUpdate) -> None:
-        self._dashboard.take(news, self._asked)
+    def _take(self, update: FeedUpdate) -> None:
+        self._dashboard.take(update, self._asked)
         self._ask()
         self._draw()
 
     def _beat(self) -> None:
-        if time.monotonic() - self._drawn >= _BEAT:
+        if time.monotonic() - self._drawn >= _BEAT_SECONDS:
             self._draw()
 
     def _draw(self) -> None:

@@ -16,8 +16,8 @@ from ttmem.show.top.settings import Settings
 from ttmem.show.top.themes import THEMES, following
 from ttmem.wire.api_client import malformed
 
-LEAST_INTERVAL, MOST_INTERVAL = 0.1, 10.0
-_INTERVALS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS = 0.1, 10.0
+_INTERVALS_SECONDS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 _T = TypeVar("_T")
 _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "shift+tab": -1, "tab": 1}
 
@@ -72,14 +72,14 @@ class Dashboard:
         )
         return [first, *filled, footer(self.model, size.width, self.signs, self._prompt)][: size.height]
 
-    def take(self, news: FeedUpdate, asked: list[str]) -> None:
+    def take(self, update: FeedUpdate, asked: list[str]) -> None:
         """What the feed has brought. A snapshot that makes no sense is told of, and the last one stays."""
         model = self.model
-        model.trouble = news.trouble
-        model.hear(news.answers, asked, news.now)
-        if news.snapshot is not None:
-            snapshot = news.snapshot
-            self._guarded(lambda: model.take(snapshot, news.time, news.now), None)
+        model.trouble = update.trouble
+        model.take_answers(update.answers, asked, update.now)
+        if update.snapshot is not None:
+            snapshot = update.snapshot
+            self._guarded(lambda: model.take(snapshot, update.time, update.now), None)
 
     def press(self, key: str, character: str | None = None) -> None:
         """A key, named as Textual names it, and what it writes, if it does."""
@@ -127,9 +127,13 @@ class Dashboard:
         elif key == "space":
             model.paused = not model.paused
         elif key in ("plus", "equals_sign"):
-            model.interval = max([step for step in _INTERVALS if step < model.interval], default=LEAST_INTERVAL)
+            model.interval = max(
+                [step for step in _INTERVALS_SECONDS if step < model.interval], default=LEAST_INTERVAL_SECONDS
+            )
         elif key in ("minus", "underscore"):
-            model.interval = min([step for step in _INTERVALS if step > model.interval], default=MOST_INTERVAL)
+            model.interval = min(
+                [step for step in _INTERVALS_SECONDS if step > model.interval], default=MOST_INTERVAL_SECONDS
+            )
         elif key == "d":
             self._prompt = ",".join(model.wanted)
         elif key == "t":

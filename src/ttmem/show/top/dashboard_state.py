@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dashboard knows now: the last snapshot, answers to what views asked for, the past, what is chosen."""
+"""The state of the dashboard: the last snapshot, answers from the server, the history, the selection."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Model:
         self._unfiltered, self.now, self.until = snapshot, now, self.past.newest
         self._pick()
 
-    def hear(self, answers: dict[str, Answer], wanted: list[str], now: float) -> None:
+    def take_answers(self, answers: dict[str, Answer], wanted: list[str], now: float) -> None:
         """New answers. While paused, those that there are stay; else those that nobody wants any more go after a while.
 
         A view that is left and looked at again shows its last answer until the next is there.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands around a view: the line of tabs above it, the line of keys below it, and the help in its place."""
+"""The frame of a view: the line of tabs above it, the line of keys below it, and the help page."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COMMON = (
     ("h, ?", "this help"),
     ("q, Ctrl-C", "quit; what you chose is remembered"),
 )
-_ROOMY = 100  # columns from which on the tabs stand apart
-_SLOW = 1.5  # seconds beyond three intervals from which on a snapshot is called old
+_ROOMY_COLUMNS = 100  # from which on the tabs stand apart
+_SLOW_SECONDS = 1.5  # beyond three intervals, from which on a snapshot is called old
 
 
 def tabs(views: Sequence[View], current: int, width: int) -> Row:
     """The names of the views, a span for each."""
-    apart = "  " if width >= _ROOMY else " "
+    apart = "  " if width >= _ROOMY_COLUMNS else " "
     texts = [f"{apart[1:]}{number} {view.name} " for number, view in enumerate(views, 1)]
     return [(text, "title" if number == current else "head") for number, text in enumerate(texts)]
 
@@ -61,7 +61,7 @@ def age(model: Model, clock: float) -> str | None:
     if model.snapshot is None:
         return None
     old = clock - model.now
-    if old <= 3 * model.interval + _SLOW and not model.paused:
+    if old <= 3 * model.interval + _SLOW_SECONDS and not model.paused:
         return None
     return f"{old:.0f} s" if old < 100 else f"{old / 60:.0f} min" if old < 6000 else f"{old / 3600:.0f} h"
 
@@ -99,17 +99,17 @@ def footer(model: Model, width: int, signs: Characters, prompt: str | None = Non
     keys: Row = []
     for key, what in (("space", "pause"), ("d", "chips"), ("t", "theme"), ("h", "help"), ("q", "quit")):
         keys += [("  ", ""), (key, "key"), (f" {what}", "dim")]
-    said: Span = ("", "")
+    message: Span = ("", "")
     if model.message:
-        said = (model.message, "warn")
+        message = (model.message, "warn")
     elif model.trouble:
-        said = (model.trouble, "bad" if model.snapshot and model.snapshot["server"] else "warn")
-    if said[0]:
-        while keys and width_of(keys) + cells(said[0]) > width and len(keys) > 6:
+        message = (model.trouble, "bad" if model.snapshot and model.snapshot["server"] else "warn")
+    if message[0]:
+        while keys and width_of(keys) + cells(message[0]) > width and len(keys) > 6:
             keys = keys[3:]
     room = width - width_of(keys)
-    left = Style(ascii=signs.ascii).cut(said[0], max(0, room))
-    return fitted([(left, said[1]), (" " * max(0, room - cells(left)), ""), *keys], width)
+    left = Style(ascii=signs.ascii).cut(message[0], max(0, room))
+    return fitted([(left, message[1]), (" " * max(0, room - cells(left)), ""), *keys], width)
 
 
 def help_rows(view: View, size: Size) -> list[Row]:

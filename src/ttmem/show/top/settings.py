@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user chose, from one run to the next: a small file that may be missing, broken or not writable."""
+"""The settings of the dashboard, kept in a small file that may be missing, broken or not writable."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends a signal to the process that is meant, and to no other that has got its pid since."""
+"""Sends a signal to a process, after checking that its pid still belongs to it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the dashboard together and runs it until the user has seen enough."""
+"""Builds the dashboard and runs it until the user ends it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ttmem.show.text import style_of
 from ttmem.show.top.app import Top
-from ttmem.show.top.dashboard import LEAST_INTERVAL, MOST_INTERVAL, Dashboard
+from ttmem.show.top.dashboard import LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS, Dashboard
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.rows import Characters, View
 from ttmem.show.top.settings import Settings, default_path
@@ -22,7 +22,7 @@ from ttmem.show.top.views.overview import Overview
 from ttmem.show.top.views.processes import Processes
 from ttmem.show.top.views.telemetry_view import Telemetry
 
-_LOOK = 0.2  # seconds after which a host is asked again
+_LOOK_SECONDS = 0.2  # after which a host is asked again
 
 
 class Host(Protocol):
@@ -42,7 +42,7 @@ class _Guest(Top):
     _shown_status: str | None = None
 
     def on_mount(self) -> None:  # Textual calls that of the base class as well
-        self.set_interval(_LOOK, self._ask_host)
+        self.set_interval(_LOOK_SECONDS, self._ask_host)
 
     def _ask_host(self) -> None:
         model = self._dashboard.model
@@ -73,7 +73,7 @@ def start(
     settings = Settings(remember or default_path())
     model = Model(wanted=wanted, readonly=readonly, hidden=os.getpid())
     chosen = interval if interval is not None else settings.get("interval", model.interval)
-    model.interval = min(max(chosen, LEAST_INTERVAL), MOST_INTERVAL)
+    model.interval = min(max(chosen, LEAST_INTERVAL_SECONDS), MOST_INTERVAL_SECONDS)
     signs = Characters("ascii" if style_of(sys.stdout, ascii=ascii).ascii else "braille")
     dashboard = Dashboard(model, views_of(root), settings, signs)
     if theme is not None:

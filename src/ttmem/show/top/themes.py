@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Colours: what each style looks like in each theme, in the words of Rich."""
+"""Colour themes: the look of each style, in the notation of Rich."""
 
 from __future__ import annotations
 

@@ -11,15 +11,15 @@ from ttmem.sim.errors import Clash
 from ttmem.sim.workloads import HELD, Steps, WorkerPart
 from ttmem.sim.workloads.operations import matmul
 
-_PAGE = 2048
+_PAGE_BYTES = 2048
 
 
 def run(part: WorkerPart, rounds: int) -> Steps:
     with part.open() as device:
         yield "opened the device"
         allocator = device.allocator
-        size = allocator.statistics(Kind.L1).size * 3 // 4 // _PAGE * _PAGE * allocator.banks(Kind.L1)
-        activation = create_buffer(InterleavedBufferConfig(device, size, _PAGE, Kind.L1), tag="activation")
+        size = allocator.statistics(Kind.L1).size * 3 // 4 // _PAGE_BYTES * _PAGE_BYTES * allocator.banks(Kind.L1)
+        activation = create_buffer(InterleavedBufferConfig(device, size, _PAGE_BYTES, Kind.L1), tag="activation")
         yield f"an L1 buffer down to {activation.address}"
         try:
             for block in itertools.count(4, 4):

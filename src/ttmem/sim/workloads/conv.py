@@ -8,7 +8,7 @@ from ttmem.sim.buffer import Buffer, allocate_tensor
 from ttmem.sim.program import CircularBufferConfig, SimProgram, create_circular_buffer
 from ttmem.sim.tensors import Dtype, Layout, MemoryConfig, MemoryLayout, TensorSpec
 from ttmem.sim.workloads import HELD, Steps, WorkerPart
-from ttmem.sim.workloads.operations import BF16_TILE, operation
+from ttmem.sim.workloads.operations import BF16_TILE_BYTES, operation
 
 _CHANNELS = (64, 64, 128, 128, 256)
 
@@ -45,7 +45,7 @@ def run(part: WorkerPart, rounds: int) -> Steps:
 def _conv(output: Buffer, layer: int) -> SimProgram:
     """The result is written straight into the output: a circular buffer that lies in an L1 buffer."""
     grid = output.device.grid
-    program = operation(f"conv{layer}", grid, [(8, BF16_TILE), (18, BF16_TILE)])
-    tiles = output.need.per_bank // BF16_TILE
-    create_circular_buffer(program, grid, CircularBufferConfig(tiles, BF16_TILE, 16), buffer=output)
+    program = operation(f"conv{layer}", grid, [(8, BF16_TILE_BYTES), (18, BF16_TILE_BYTES)])
+    tiles = output.need.per_bank // BF16_TILE_BYTES
+    create_circular_buffer(program, grid, CircularBufferConfig(tiles, BF16_TILE_BYTES, 16), buffer=output)
     return program

@@ -15,11 +15,11 @@ from ttmem.sim.buffer import Buffer, allocate_tensor
 from ttmem.sim.device import AnyDevice
 from ttmem.sim.tensors import Dtype, MemoryConfig, MemoryLayout, TensorSpec
 from ttmem.sim.workloads import HELD, Steps, WorkerPart
-from ttmem.sim.workloads.operations import BF8_TILE, BF16_TILE, eltwise, matmul, operation
+from ttmem.sim.workloads.operations import BF8_TILE_BYTES, BF16_TILE_BYTES, eltwise, matmul, operation
 
 _DIM, _HIDDEN, _QKV, _HEADS, _HEAD = 4096, 14336, 6144, 8, 128
-_LAYERS, _BATCH, _CONTEXT = 32, 32, 512
-_BLOCK = 32  # tokens of which a block of the KV cache holds keys or values
+_LAYERS, _BATCH, _CONTEXT_TOKENS = 32, 32, 512
+_BLOCK_TOKENS = 32  # tokens of which a block of the KV cache holds keys or values
 _VOCABULARY = 128256
 _SHARDED = MemoryConfig(MemoryLayout.WIDTH_SHARDED, (32, _DIM // 32), 32)
 
@@ -48,9 +48,9 @@ def run(part: WorkerPart, rounds: int) -> Steps:
             with phase("decode"):
                 device.execute_trace(trace)
                 device.run("sample", lambda: eltwise("top_k", device.grid))
-                if token % _CONTEXT == _CONTEXT - 1:
+                if token % _CONTEXT_TOKENS == _CONTEXT_TOKENS - 1:
                     cache = []  # the conversations are over
-                if token % _BLOCK == _BLOCK - 1:
+                if token % _BLOCK_TOKENS == _BLOCK_TOKENS - 1:
                     cache += _grow(device, len(cache) // _LAYERS // 2)
             yield f"decoded token {token + 1}"
         yield HELD
@@ -91,7 +91,7 @@ def _weights(device: AnyDevice) -> Iterator[tuple[str, TensorSpec]]:
 def _grow(device: AnyDevice, block: int) -> list[Buffer]:
     """One more block of keys and values for every layer and user."""
     ways = len(device.get_devices())
-    spec = TensorSpec((_BATCH, max(1, _HEADS // ways), _BLOCK, _HEAD), Dtype.BFLOAT8_B)
+    spec = TensorSpec((_BATCH, max(1, _HEADS // ways), _BLOCK_TOKENS, _HEAD), Dtype.BFLOAT8_B)
     tags = [f"layers.{layer}.kv.{side}.{block}" for layer in range(_LAYERS) for side in "kv"]
     return [allocate_tensor(device, spec, tag=tag) for tag in tags]
 
@@ -101,11 +101,13 @@ def _forward(device: AnyDevice, stage: str, block: int) -> None:
     grid = device.grid
     for _ in range(2):  # every further layer would do exactly the same
         residual = allocate_tensor(device, TensorSpec((32, _DIM), memory=_SHARDED), Kind.L1, tag="residual")
-        device.run((stage, "norm"), lambda: operation("rms_norm", grid, [(4, BF16_TILE), (2, BF16_TILE)]))
+        device.run((stage, "norm"), lambda: operation("rms_norm", grid, [(4, BF16_TILE_BYTES), (2, BF16_TILE_BYTES)]))
         qkv = allocate_tensor(device, TensorSpec((32, _QKV)), Kind.L1, tag="qkv")
         device.run((stage, "qkv"), lambda: matmul("matmul_qkv", grid, block=block))
         attention = allocate_tensor(device, TensorSpec((32, _DIM), memory=_SHARDED), Kind.L1, tag="attention")
-        device.run((stage, "sdpa"), lambda: operation("sdpa_decode", grid, [(8, BF16_TILE), (32, BF8_TILE)]))
+        device.run(
+            (stage, "sdpa"), lambda: operation("sdpa_decode", grid, [(8, BF16_TILE_BYTES), (32, BF8_TILE_BYTES)])
+        )
         del qkv
         device.run((stage, "wo"), lambda: matmul("matmul_wo", grid, block=block))
         hidden = allocate_tensor(device, TensorSpec((32, _HIDDEN)), Kind.L1, tag="hidden")

@@ -9,7 +9,7 @@ from ttmem.model.core_sets import CoreRange
 from ttmem.sim.kernels import compute_kernel, data_movement_kernel
 from ttmem.sim.program import CircularBufferConfig, SimProgram, create_circular_buffer
 
-BF16_TILE, BF8_TILE, F32_TILE = 2048, 1088, 4096
+BF16_TILE_BYTES, BF8_TILE_BYTES, F32_TILE_BYTES = 2048, 1088, 4096
 
 
 def operation(
@@ -33,9 +33,14 @@ def operation(
 
 def matmul(name: str, cores: Sequence[CoreRange], *, block: int = 8) -> SimProgram:
     """Two inputs, double buffered, an output, and partial sums in full precision."""
-    buffers = [(2 * block, BF16_TILE), (2 * block, BF8_TILE), (block, BF16_TILE), (block, F32_TILE)]
+    buffers = [
+        (2 * block, BF16_TILE_BYTES),
+        (2 * block, BF8_TILE_BYTES),
+        (block, BF16_TILE_BYTES),
+        (block, F32_TILE_BYTES),
+    ]
     return operation(name, cores, buffers, compute=(4716, 1380, 6792), reader=5848, writer=6724)
 
 
 def eltwise(name: str, cores: Sequence[CoreRange]) -> SimProgram:
-    return operation(name, cores, [(2, BF16_TILE), (2, BF16_TILE), (2, BF16_TILE)])
+    return operation(name, cores, [(2, BF16_TILE_BYTES), (2, BF16_TILE_BYTES), (2, BF16_TILE_BYTES)])

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pieces that views are made of: lists, charts, maps, and what feeds them."""
+"""The parts that views are made of: lists, charts, maps, and what loads their data."""

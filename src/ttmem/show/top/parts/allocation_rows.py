@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the list of live allocations, and what is said of the one that was chosen."""
+"""The rows of the list of live allocations, and the details of the selected one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ttmem.model.units import human
 from ttmem.show.chip_table import Names, short_size
 from ttmem.show.text import Style
 from ttmem.show.top.parts.event_list import kind_style
-from ttmem.show.top.parts.listing import WIDE, Column, Placed, age, line
+from ttmem.show.top.parts.listing import WIDE_COLUMNS, Column, Placed, age, line
 from ttmem.show.top.parts.rows import Row, Span
 
 Json = dict[str, Any]
@@ -60,7 +60,7 @@ class Writer:
 
     def __init__(self, placed: list[Placed], names: Names, now: float | None, style: Style) -> None:
         self._placed, self._names, self._now, self._style = placed, names, now, style
-        self._size = human if style.width >= WIDE else short_size
+        self._size = human if style.width >= WIDE_COLUMNS else short_size
         self._marks: set[str] = set()
 
     def legend(self) -> str:

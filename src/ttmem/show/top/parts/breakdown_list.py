@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 BY = ("", "op", "line", "shape", "program", "kind")
-_MOST = 500
-_BAR = 16
+_MOST_ROWS = 500
+_BAR_COLUMNS = 16
 
 
 class BreakdownList:
@@ -34,7 +34,7 @@ class BreakdownList:
         self._answer: Json | None = None
 
     def path(self, by: str, wanted: EventFilter) -> str:
-        return f"/breakdown?{urlencode({'by': by, **wanted.query(), 'limit': _MOST})}"
+        return f"/breakdown?{urlencode({'by': by, **wanted.query(), 'limit': _MOST_ROWS})}"
 
     def look(self, model: Model, by: str, wanted: EventFilter) -> tuple[str, str | None]:
         """Takes what is answered. What it sums up to, in words, and what is wrong."""
@@ -57,7 +57,7 @@ class BreakdownList:
         columns = [
             Column("bytes", "BYTES", 9, 10, 0, right=True),
             Column("share", "SHARE", 5, 5, 1, right=True),
-            Column("bar", "", _BAR, _BAR, 3),
+            Column("bar", "", _BAR_COLUMNS, _BAR_COLUMNS, 3),
             Column("count", "ALLOCATIONS", 7, 8, 1, right=True),
             Column("key", WORDS[by].upper(), 20, 46, 0),
             Column("kinds", "KINDS", 24, 80, 2),
@@ -73,7 +73,7 @@ class BreakdownList:
     def _texts(self, row: Json, by: str, total: int, style: Style) -> dict[str, tuple[str, str]]:
         key = short_line(row[by]) if by == "line" else row[by]
         part = row["bytes"] / total
-        bar = FineBars(ascii=style.ascii).bar(part, _BAR)[0].rstrip("░.") or ("#" if part else "")
+        bar = FineBars(ascii=style.ascii).bar(part, _BAR_COLUMNS)[0].rstrip("░.") or ("#" if part else "")
         largest = max(row["kinds"], key=row["kinds"].__getitem__, default="")
         kinds = ", ".join(f"{kind} {human(size)}" for kind, size in row["kinds"].items())
         return {

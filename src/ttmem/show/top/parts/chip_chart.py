@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chip of the charts view: its name and its values in words, above its lines."""
+"""The chart of one chip in the charts view: its name and values above its lines."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Json = dict[str, Any]
 
 
 _MOST_MARKS = 8  # of a phase: one that begins at every step would hide the lines
-_WORDY = (9, 22, 30)  # cells from which on it is worth trying to say more of a value
-_NARROW, _WIDE = 5, 7  # cells of a value beside a spark: as a part or a size, and with a unit
+_WORDY_COLUMNS = (9, 22, 30)  # cells from which on it is worth trying to say more of a value
+_NARROW_COLUMNS, _WIDE_COLUMNS = 5, 7  # cells of a value beside a spark: as a part or a size, and with a unit
 
 
 class Quantity(NamedTuple):
@@ -145,14 +145,17 @@ class ChipPainter:
         short = self.style.cut(self.style.clean(self.names.short(chip_id)), max(4, width // 2))
         look = self._look(chip)
         room = (width - len(name)) // len(values)
-        for wordy in range(sum(room >= least for least in _WORDY), -1, -1):
-            said: Row = []
+        for wordy in range(sum(room >= least for least in _WORDY_COLUMNS), -1, -1):
+            texts: Row = []
             for quantity, now, peak in values:
-                said += [("  ", ""), *_said(chip, quantity, now, peak if self.peaks else None, wordy, self.signs)]
+                texts += [
+                    ("  ", ""),
+                    *_value_text(chip, quantity, now, peak if self.peaks else None, wordy, self.signs),
+                ]
             for head in (name, short):
-                room = width - width_of([(head, "")]) - width_of(said)
+                room = width - width_of([(head, "")]) - width_of(texts)
                 if room >= 0:
-                    return [(head, look), (" " * room, ""), *said]
+                    return [(head, look), (" " * room, ""), *texts]
         return fitted([(short, look)], width)
 
     def sparks(self, chip: Json, quantities: Sequence[Quantity], size: Size) -> list[Row]:
@@ -160,7 +163,7 @@ class ChipPainter:
         now = dict(zip(NAMES, values_of(chip)))
         name = self.style.cut(self.style.clean(self.names.full(chip["chip"])), size.width)
         letters = 2 if len(quantities) > 1 else 0
-        count = size.width - letters - (_WIDE if quantities[0].unit else _NARROW)
+        count = size.width - letters - (_WIDE_COLUMNS if quantities[0].unit else _NARROW_COLUMNS)
         drawn = [(quantity, now[quantity.name], self._columns(chip, quantity.name, count)) for quantity in quantities]
 
         def make() -> list[Row]:
@@ -181,7 +184,7 @@ class ChipPainter:
         top, _ = _top(chip, quantity.name, value, columns)
         known = quantity.unit or _capacity(chip, quantity.name) is not None
         text = _number(quantity, value, self.signs) if quantity.unit else _short(quantity, value, top, bool(known))
-        words = _WIDE if quantity.unit else _NARROW
+        words = _WIDE_COLUMNS if quantity.unit else _NARROW_COLUMNS
         line = plot.spark(columns, top, count, self.signs, self._kept(chip, f"{quantity.name} spark"))
         return [
             *([(f"{quantity.title[0]} ", quantity.style)] if letters else []),
@@ -271,7 +274,9 @@ def _number(quantity: Quantity, value: float | None, signs: Characters) -> str:
     return "-" if value is None else f"{value:.0f}{gap}{unit}"
 
 
-def _said(chip: Json, quantity: Quantity, now: float | None, peak: float | None, wordy: int, signs: Characters) -> Row:
+def _value_text(
+    chip: Json, quantity: Quantity, now: float | None, peak: float | None, wordy: int, signs: Characters
+) -> Row:
     """A value in words: with its part of the whole, its size and the highest, or less of that."""
     alarm = _alarm(chip, quantity, now)
     row: Row = [(quantity.title if wordy else quantity.title[:1], quantity.style), (" ", "")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The past of every chip as the dashboard has seen it: it outlives a server's restart.
+"""The history of every chip as the dashboard has seen it; it survives a server's restart.
 
 Each quantity of each chip has three rings of buckets: half seconds for five minutes, five seconds for an hour, minutes
 for a day. A bucket has the lowest and the highest value, so that nothing short is lost when buckets become coarser. A

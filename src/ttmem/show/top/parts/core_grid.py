@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The L1 of one core in a few rows: a strip in proportion, and a list of its segments with their owners."""
+"""The L1 of one core in a few rows: a strip to scale, and a list of its segments with their owners."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the dashboard what it shows: asks the server over and over, and looks at the machine itself where none is."""
+"""Loads what the dashboard shows, in a thread: from the server, or from the machine if there is none."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ttmem.show.top.dashboard_state import Answer
 from ttmem.wire.api_client import ApiError, NoServer, api_paths, get
 from ttmem.wire.endpoint import connect_any
 
-Json = dict[str, Any]
+Json = Any
 
 EVENTS = "/events"
-_PATIENCE = 2.0  # seconds for a server to answer
-_LONGER_PATIENCE = 10.0  # for what may need a look at every live allocation
-_REST = 5  # times as long as an answer took it is not asked for again: with many allocations that is a server's work
+_ANSWER_SECONDS = 2.0  # for a server
+_LONG_ANSWER_SECONDS = 10.0  # for what may need a look at every live allocation
+_REST_RATIO = 5  # the pause after an answer, by the time it took: with many allocations it is work for the server
 _KEPT_EVENTS = 1000
-_STREAM_PATIENCE = 20.0  # the server says something every 15 s
-_AGAIN = 1.0  # seconds until a stream that broke is asked for again
+_STREAM_SILENCE_SECONDS = 20.0  # the server sends something every 15 s
+_RETRY_SECONDS = 1.0  # until a stream that broke is opened again
 _ESCAPE = re.compile(rb'\\[^"\\/]')  # in JSON, of something that may have no place on a screen
 
 
@@ -43,13 +43,13 @@ class FeedUpdate(NamedTuple):
 
 
 class DataFeed:
-    """A thread that brings news at each interval, until it is closed; ``tell`` is called in that thread."""
+    """A thread that loads an update at each interval, until it is closed; it calls ``on_update``."""
 
     def __init__(
-        self, tell: Callable[[FeedUpdate], None], *, api: str | None, root: str = "/", ascii: bool = False
+        self, on_update: Callable[[FeedUpdate], None], *, api: str | None, root: str = "/", ascii: bool = False
     ) -> None:
         self.interval = 0.5
-        self._tell, self._api = tell, api
+        self._on_update, self._api = on_update, api
         self._style = Style(ascii=ascii)
         self._look = LocalSnapshot(root)
         self._wants: tuple[str, ...] = ()
@@ -82,10 +82,10 @@ class DataFeed:
         due = time.monotonic()
         while not self._closed:
             self._wake.clear()
-            news = self.round()
+            update = self.round()
             if self._closed:
                 break
-            self._tell(news)
+            self._on_update(update)
             due = max(due + self.interval, time.monotonic())
             while not self._wake.is_set() and (left := due - time.monotonic()) > 0:
                 self._wake.wait(left)
@@ -96,7 +96,7 @@ class DataFeed:
         """Ask for everything once."""
         trouble = None
         try:
-            snapshot: Json | None = self._ask("/snapshot", _PATIENCE)
+            snapshot: Json | None = self._ask("/snapshot", _ANSWER_SECONDS)
             if snapshot is None or snapshot.get("schema") != blank.SCHEMA:
                 raise ApiError(f"what answers /snapshot does not speak {blank.SCHEMA}")
             self._answered = True
@@ -122,13 +122,13 @@ class DataFeed:
                 self._rests[path] = rests[path]
                 continue
             try:
-                found = self._events() if path == EVENTS else self._ask(path, _LONGER_PATIENCE)
+                found = self._events() if path == EVENTS else self._ask(path, _LONG_ANSWER_SECONDS)
                 answers[path] = Answer(found, None, time.monotonic())
             except ApiError as error:
                 answers[path] = Answer(None, printable(str(error)), time.monotonic())
             now = time.monotonic()
-            if _REST * (now - began) > self.interval:
-                self._rests[path] = now + _REST * (now - began)
+            if _REST_RATIO * (now - began) > self.interval:
+                self._rests[path] = now + _REST_RATIO * (now - began)
         if EVENTS not in wants and self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -203,11 +203,11 @@ class _Stream:
                 self._read()
             except (OSError, ValueError, AttributeError, TypeError, RecursionError):
                 pass  # it is asked again; that the server is away is seen by who asks for the snapshot
-            self._closed.wait(_AGAIN)
+            self._closed.wait(_RETRY_SECONDS)
 
     def _read(self) -> None:
         paths = [self._api] if self._api is not None else api_paths()
-        sock, _ = connect_any(paths, _STREAM_PATIENCE, check=self._api is None)
+        sock, _ = connect_any(paths, _STREAM_SILENCE_SECONDS, check=self._api is None)
         with sock, sock.makefile("rb") as lines:
             self._sock = sock
             self._since = self._since or time.time()

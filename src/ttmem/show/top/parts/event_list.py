@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events as they come: the rows of the list, how many there are a second, and holding still to read them."""
+"""The list of events as they come, their rate, and a pause to read them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 from ttmem.model.units import human
 from ttmem.show.chip_table import Names, short_size
 from ttmem.show.text import Style
-from ttmem.show.top.parts.listing import WIDE, Column, Cursor, Placed, line
+from ttmem.show.top.parts.listing import WIDE_COLUMNS, Column, Cursor, Placed, line
 from ttmem.show.top.parts.rows import STYLES, Row, Span
 
 Json = dict[str, Any]
 
-_WINDOW = 10.0  # seconds that a rate is over
+_RATE_SECONDS = 10.0  # that a rate is the mean of
 _LEAST_SECONDS = 1.0  # of fewer a rate says nothing
-_MANY = 500  # from here on older ones may have been dropped for newer ones
+_MANY_EVENTS = 500  # from here on older ones may have been dropped for newer ones
 _LOUD = {
     "Freed": "dim",
     "Lost": "bad",
@@ -119,7 +119,7 @@ def row(event: Json, placed: Sequence[Placed], names: Names, style: Style) -> Ro
         "event": str(event.get("event") or "-"),
         "chip": names.short(event["chip"]) if event.get("chip") else "-",
         "kind": kind or "-",
-        "size": (human if style.width >= WIDE else short_size)(event.get("size")),
+        "size": (human if style.width >= WIDE_COLUMNS else short_size)(event.get("size")),
         "id": str(event.get("id") or "-"),
         "rest": rest(event),
     }
@@ -170,8 +170,8 @@ def rates(events: list[Json], now: float | None, since: float | None = None) -> 
     if not timed:
         return []
     end = max(timed[-1]["time"], now or 0.0)
-    heard = timed[0]["time"] if len(timed) >= _MANY else min(since or 0.0, end - _LEAST_SECONDS)
-    begin = max(end - _WINDOW, heard)
+    first = timed[0]["time"] if len(timed) >= _MANY_EVENTS else min(since or 0.0, end - _LEAST_SECONDS)
+    begin = max(end - _RATE_SECONDS, first)
     counts = Counter(event["event"] for event in timed if event["time"] >= begin)
     seconds = max(end - begin, 0.001)
     return [(name, count / seconds) for name, count in counts.most_common()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cores of a chip as a heat map: a cell for each on the ground of its heat, as large as there is room."""
+"""The cores of a chip as a heat map: a coloured cell for each, as large as there is room."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ttmem.show.top.parts.rows import HEAT, Characters, Row, Size
 Json = dict[str, Any]
 
 USED, HEADROOM = "used", "headroom"
-MARGIN = 4  # numbers of the rows, left of the grid
-_LEAST, _MOST = 4, 18  # columns of a cell
-_TALL = 8  # rows of a cell at most
-_NUMBERS = (3, 6)  # rows and columns of a cell from which on there is room for a second number
+MARGIN_COLUMNS = 4  # numbers of the rows, left of the grid
+_LEAST_CELL_COLUMNS, _MOST_CELL_COLUMNS = 4, 18
+_MOST_CELL_ROWS = 8
+_TWO_NUMBERS_SIZE = (3, 6)  # rows and columns of a cell from which on there is room for a second number
 # Parts from which on the next heat begins. Where headroom is shown, hot is what has little of it.
 _STEPS = {USED: (0.1, 0.25, 0.5, 0.75, 0.9), HEADROOM: (0.25, 0.5, 0.75, 0.9, 0.98)}
 _KEY = {
@@ -34,19 +34,19 @@ class Form(NamedTuple):
 
     @property
     def width(self) -> int:
-        return MARGIN + self.columns * self.cell.width
+        return MARGIN_COLUMNS + self.columns * self.cell.width
 
     def at(self, x: int, y: int) -> tuple[int, int]:
         """The core of which a cell of the terminal is, counted from the first row of cores."""
-        return (x - MARGIN) // self.cell.width, y // self.cell.height
+        return (x - MARGIN_COLUMNS) // self.cell.width, y // self.cell.height
 
 
 def form_of(data: Json, room: Size) -> Form:
     """The largest cells with which the grid fits, about as high as they are wide; the least, if it does not fit."""
     places = [(core["x"], core["y"]) for core in (*data["cores"], *data["dispatch"])]
     columns, lines = max(x for x, _ in places) + 1, max(y for _, y in places) + 1
-    width = max(_LEAST, min(_MOST, (room.width - MARGIN) // columns))
-    height = max(1, min(_TALL, (room.height - 1) // lines, (width + 1) // 2 if width > 7 else 2 * width // 3))
+    width = max(_LEAST_CELL_COLUMNS, min(_MOST_CELL_COLUMNS, (room.width - MARGIN_COLUMNS) // columns))
+    height = max(1, min(_MOST_CELL_ROWS, (room.height - 1) // lines, (width + 1) // 2 if width > 7 else 2 * width // 3))
     return Form(columns, lines, Size(width, height))
 
 
@@ -56,7 +56,7 @@ def grid_rows(data: Json, heat: str, chosen: tuple[int, int], form: Form, signs:
     dispatch = {(core["x"], core["y"]) for core in data["dispatch"]}
     width, height = form.cell
     blank = " " * width
-    rows: list[Row] = [[(" " * MARGIN + "".join(f"{x:^{width}}" for x in range(form.columns)), "dim")]]
+    rows: list[Row] = [[(" " * MARGIN_COLUMNS + "".join(f"{x:^{width}}" for x in range(form.columns)), "dim")]]
     write = _writer(data, heat, form.cell, signs)
     middle = (height - 1) // 2
     for y in range(form.lines):
@@ -72,7 +72,7 @@ def grid_rows(data: Json, heat: str, chosen: tuple[int, int], form: Form, signs:
             cells.append((first, second, name))
         for line in range(height):
             at = line - middle
-            row: Row = [(f"{y:>3} " if at == 0 else " " * MARGIN, "dim")]
+            row: Row = [(f"{y:>3} " if at == 0 else " " * MARGIN_COLUMNS, "dim")]
             for first, second, name in cells:
                 text = first if at == 0 else second if at == 1 else _bracketed(blank) if name == "title" else blank
                 if row[-1][1] == name:  # few spans are quicker to draw
@@ -90,7 +90,7 @@ def _bracketed(text: str) -> str:
 def _writer(data: Json, heat: str, cell: Size, signs: Characters) -> Callable[[Json], tuple[str, str, str]]:
     """What writes a core: its percentage, what stands below that, and its style."""
     size, base = data["l1"]["size"], data["l1"]["base"]
-    width, both = cell.width, cell.height >= _NUMBERS[0] and cell.width >= _NUMBERS[1]
+    width, both = cell.width, cell.height >= _TWO_NUMBERS_SIZE[0] and cell.width >= _TWO_NUMBERS_SIZE[1]
     blank = " " * width
     steps = _STEPS[heat]
     written: dict[Any, tuple[str, str, str]] = {}  # many cores are alike
@@ -126,7 +126,7 @@ def key_row(heat: str, width: int, signs: Characters) -> list[Row]:
 
 def legend(data: Json, heat: str, form: Form) -> str:
     """What the numbers and signs mean."""
-    both = form.cell.height >= _NUMBERS[0] and form.cell.width >= _NUMBERS[1]
+    both = form.cell.height >= _TWO_NUMBERS_SIZE[0] and form.cell.width >= _TWO_NUMBERS_SIZE[1]
     if heat == USED:
         what = "percent of a core's L1 that is used, firmware and kernel ring too" + (", and headroom" if both else "")
     else:

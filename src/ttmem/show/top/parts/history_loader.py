@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server remembers of chips, asked for and taken into the dashboard's own past."""
+"""Loads the server's history of chips into the dashboard's own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_LONGEST_FINE = 3600  # seconds; so much the server has second by second
-_AGAIN = 20.0  # seconds after which it is asked what was too short for our own looks
-_OVERLAP = 2.0  # seconds that are asked for once more: the last one was not over
+_FINE_SECONDS = 3600  # for which the server has a sample of each second
+_REFRESH_SECONDS = 20.0  # after which it is asked for what was too short for our own samples
+_OVERLAP_SECONDS = 2.0  # asked for once more: the last second was not over
 
 
-class Histories:
+class HistoryLoader:
     """A server is asked once for each chip and window: large answers, and what follows is seen by ourselves.
 
     But for peaks between two looks of ours, which the server notes: the few seconds since are asked for now and then.
@@ -25,7 +25,7 @@ class Histories:
     def __init__(self) -> None:
         self._asked: dict[tuple[str, str, int], int] = {}  # server, chip, step: the window that was taken in
         self._asking: dict[tuple[str, str, int], str] = {}  # paths; they are not to change until there is an answer
-        self._heard: dict[tuple[str, str], float] = {}  # server, chip: when, by our clock
+        self._answered: dict[tuple[str, str], float] = {}  # server, chip: when, by our clock
 
     def wants(self, model: Model, chips: list[Json], window: int) -> list[str]:
         """The next few answers that are missing; those that are there are taken in."""
@@ -33,7 +33,7 @@ class Histories:
         if not found or model.paused:
             return []
         server, newest = str(found.get("since")), model.past.newest
-        step, most = (1, 8) if window <= _LONGEST_FINE else (10, 2)
+        step, most = (1, 8) if window <= _FINE_SECONDS else (10, 2)
         out: list[str] = []
         for chip in chips:
             # Telemetry is under the PCI address there.
@@ -45,8 +45,8 @@ class Histories:
                     self._take(model, chip, server, name, answer)
                 elif self._asked.get((server, name, step), 0) < window:
                     out.append(path)
-                elif name == chip["chip"] and newest - self._heard[server, name] >= _AGAIN:
-                    path = _path(1, self._heard[server, name] - _OVERLAP, name)
+                elif name == chip["chip"] and newest - self._answered[server, name] >= _REFRESH_SECONDS:
+                    path = _path(1, self._answered[server, name] - _OVERLAP_SECONDS, name)
                     answer = model.answers.pop(path, None)
                     if answer is None:
                         out.append(path)
@@ -58,7 +58,7 @@ class Histories:
 
     def _take(self, model: Model, chip: Json, server: str, name: str, answer: Answer) -> None:
         newest = model.past.newest
-        self._heard[server, name] = newest
+        self._answered[server, name] = newest
         if answer.data is not None:
             ahead = newest + answer.time - model.now - answer.data["until"]
             model.past.fill(chip["chip"], answer.data, ahead if abs(ahead) > 2 else 0.0)

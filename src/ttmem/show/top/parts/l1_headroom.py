@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has L1 of a chip, and how close its programs are to the wall: the buffer that ttnn would refuse to overlap."""
+"""Who holds L1 of a chip, and the headroom between its programs and the lowest L1 buffer."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ WORDS = {
     "firmware": "firmware",
 }
 _OF_PROGRAMS = ("cb", "dfb", "scratchpad", "kernel")
-_BAR = 10
-_MOST = 4  # processes that are named
+_BAR_COLUMNS = 10
+_PROCESSES_SHOWN = 4  # processes that are named
 
 
 def path_of(model: Model) -> list[str]:
@@ -45,23 +45,23 @@ def wall_rows(model: Model, style: Style) -> list[Row]:
     found = [chip for chip in answers[0].data["chips"] if chip["chip"] == model.selected]
     if not found or found[0]["floor"] is None:
         return []
-    wall = found[0]
-    launched = min(wall["launched"], key=lambda program: program["headroom"], default=None)
-    holder = wall["floor_holder"]
+    headroom = found[0]
+    launched = min(headroom["launched"], key=lambda program: program["headroom"], default=None)
+    holder = headroom["floor_holder"]
     what = f"{holder['tag'] or holder['kind']} of pid {holder['pid'] or '?'}" if holder else "the end of L1"
-    rows = [_row(NOW, launched, wall, (f"to the wall: {what}", f"to {what}"), style)] if launched else []
-    worst = wall["worst_cached"]
+    rows = [_row(NOW, launched, headroom, (f"to the wall: {what}", f"to {what}"), style)] if launched else []
+    worst = headroom["worst_cached"]
     if worst and (launched is None or worst["program"] != launched["program"]):
         when = f"program {worst['program']} of pid {worst['pid'] or '?'}"
-        rows.append(_row(WORST, worst, wall, (f"when {when} runs", when), style))
+        rows.append(_row(WORST, worst, headroom, (f"when {when} runs", when), style))
     return rows
 
 
-def _row(name: str, program: Json, wall: Json, rests: tuple[str, str], style: Style) -> Row:
+def _row(name: str, program: Json, headroom: Json, rests: tuple[str, str], style: Style) -> Row:
     """Like a row of the breakdown, but of one core: what a program leaves below the lowest buffer."""
-    floor, left = wall["floor"], program["headroom"]
+    floor, left = headroom["floor"], program["headroom"]
     part = program["end"] / floor if floor else 1.0
-    bar, warning = style.bar(part, _BAR)
+    bar, warning = style.bar(part, _BAR_COLUMNS)
     word = "left" if left >= 0 else "TOO MUCH"
     alarm = "bad" if left <= 0 or part >= 0.9 else "warn" if part >= 0.75 else "good"
     row = spans(f" [{style.paint(bar, warning)}] ")
@@ -86,7 +86,7 @@ def holder_rows(chip: Json, processes: list[Json], style: Style) -> list[Row]:
             if kinds:
                 found.append((sum(size for _, size in kinds), process, sorted(kinds, key=lambda one: -one[1])))
     rows: list[Row] = []
-    for total, process, kinds in sorted(found, key=lambda one: -one[0])[:_MOST]:
+    for total, process, kinds in sorted(found, key=lambda one: -one[0])[:_PROCESSES_SHOWN]:
         who = style.cut(style.clean(f"{process['pid'] or '?'} {process['name'] or ''}".rstrip()), 17)
         row: Row = [(f"  {who}{' ' * (17 - cells(who))} ", "bold"), ("holds in L1: ", "dim")]
         for number, (kind, size) in enumerate(kinds):
@@ -96,6 +96,6 @@ def holder_rows(chip: Json, processes: list[Json], style: Style) -> list[Row]:
                 break
             row.append((text, kind_style(kind)))
         rows.append(row)
-    if len(found) > _MOST:
-        rows.append([(f"  and {len(found) - _MOST} more hold L1: 4 shows all processes", "dim")])
+    if len(found) > _PROCESSES_SHOWN:
+        rows.append([(f"  and {len(found) - _PROCESSES_SHOWN} more hold L1: 4 shows all processes", "dim")])
     return rows

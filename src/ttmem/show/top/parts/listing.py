@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lists share: columns that fit, the chosen row and the part that is seen, sort marks, a line to type into."""
+"""What all lists share: columns that fit, the selected row, scrolling, sort marks, an input line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.documents.leaks import age_text
-from ttmem.show.text import GOOD_TO_HAVE, Style, cells, fit
+from ttmem.show.text import OPTIONAL_RANK, Style, cells, fit
 from ttmem.show.top.parts.rows import Characters, Row, Size, Span
 
 if TYPE_CHECKING:
     from ttmem.show.top.dashboard_state import Model
 
-WIDE = 132  # from here on there is room for sizes with their whole units, as in `ttmem smi`
+WIDE_COLUMNS = 132  # from here on there is room for sizes with their whole units, as in `ttmem smi`
 # What Textual calls characters otherwise than Unicode does, or with an underscore for a hyphen.
 _KEYS = {
     **{"slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": "+", "underscore": "_"},
@@ -26,7 +26,7 @@ _KEYS = {
 class Column(NamedTuple):
     """A column: the widths it may have, and how much it matters.
 
-    The lowest rank gets room first, and 0 always; those from GOOD_TO_HAVE on come only if all others are whole.
+    The lowest rank gets room first, and 0 always; those from OPTIONAL_RANK on come only if nothing else had to be cut.
     """
 
     name: str
@@ -55,7 +55,7 @@ def arrange(columns: Sequence[Column], width: int) -> list[Placed]:
     left, widths = width + 1, {}
     ranked = sorted(columns, key=lambda column: column.rank)
     for needed in (True, False):
-        group = [column for column in ranked if (column.rank < GOOD_TO_HAVE) is needed]
+        group = [column for column in ranked if (column.rank < OPTIONAL_RANK) is needed]
         for column in group:
             if column.rank <= 0 or column.low < left:
                 widths[column.name] = column.low
@@ -251,5 +251,5 @@ def no_server(model: Model) -> str | None:
     snapshot = model.snapshot or {"server": None, "sources": []}
     if snapshot["server"]:
         return None
-    told = (source["detail"] for source in snapshot["sources"] if source["name"] == "server")
-    return next((text for text in told if text), None) or model.trouble or "start a server with `ttmem serve`"
+    details = (source["detail"] for source in snapshot["sources"] if source["name"] == "server")
+    return next((text for text in details if text), None) or model.trouble or "start a server with `ttmem serve`"

@@ -28,7 +28,7 @@ _SHADES = " .:-=+*#@"
 _HIGH = itemgetter(1)
 _RUN = re.compile(r"(.)\1*", re.DOTALL)
 _UNDER = "~"  # stands for the style of what lies under the lines
-_AXIS, _ENDS = 6, 14
+_AXIS_COLUMNS, _ENDS_COLUMNS = 6, 14
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -75,8 +75,8 @@ def nice(value: float) -> float:
 
 def plot_width(width: int, height: int) -> tuple[int, int, int]:
     """Of a chart so wide: cells of its axis, of the lines, of what stands at their ends."""
-    axis = _AXIS if width >= 30 and height >= 4 else 0
-    ends = _ENDS if width >= 60 and height >= 6 else 0
+    axis = _AXIS_COLUMNS if width >= 30 and height >= 4 else 0
+    ends = _ENDS_COLUMNS if width >= 60 and height >= 6 else 0
     return axis, width - axis - ends, ends
 
 
@@ -124,7 +124,7 @@ def chart(
     for place, row in enumerate(drawn):
         if axis:
             bar = ("+" if signs.ascii else "┤") if place in ticks else "|" if signs.ascii else "│"
-            row.insert(0, (f"{ticks.get(place, ''):>{_AXIS - 1}}{bar}", "dim"))
+            row.insert(0, (f"{ticks.get(place, ''):>{_AXIS_COLUMNS - 1}}{bar}", "dim"))
         if ends:
             text, style = labels.get(place, ("", ""))
             row.append((f" {text:<{ends - 1}}", style))
@@ -277,7 +277,9 @@ def _unders(lines: Sequence[Curve], height: int, signs: Characters, frame: Frame
 def _ticks(height: int, label: Callable[[float], str]) -> dict[int, str]:
     """Texts beside the axis by row, evenly spaced."""
     count = next((count for count in (4, 2) if height > 2 * count), 1)
-    return {round((height - 1) * (1 - part / count)): label(part / count)[: _AXIS - 1] for part in range(count + 1)}
+    return {
+        round((height - 1) * (1 - part / count)): label(part / count)[: _AXIS_COLUMNS - 1] for part in range(count + 1)
+    }
 
 
 def _ends(lines: Sequence[Curve], height: int) -> dict[int, tuple[str, str]]:
@@ -288,5 +290,5 @@ def _ends(lines: Sequence[Curve], height: int) -> dict[int, tuple[str, str]]:
         if last is not None and line.label and len(out) < height:
             wanted = place_of(last[1] / line.top, height, Characters("ascii"))
             row = min((row for row in range(height) if row not in out), key=lambda row: (abs(row - wanted), row))
-            out[row] = (fit(line.label, _ENDS - 1), line.style)
+            out[row] = (fit(line.label, _ENDS_COLUMNS - 1), line.style)
     return out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process has of its chips as bars in the colours of kinds; chips of which it has the same share a bar."""
+"""Bars of what a process holds on its chips, coloured by kind; chips with equal amounts share a bar."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ttmem.show.top.parts.rows import Row, fitted, width_of
 Json = dict[str, Any]
 
 _POOLS = {"dram": "DRAM", "l1": "L1"}
-_BAR = (10, 48)  # columns of a bar, at least and at most
-_WORDS = 80  # columns that are left for words where there is room
+_BAR_COLUMNS = (10, 48)  # at least and at most
+_WORDS_COLUMNS = 80  # left for words where there is room
 _BLOCKS = {"trace": "▓", "kernel": "▒", "firmware": "▒", "l1": "▓", "l1_small": "▓"}  # the others are full
 _LETTERS = {"dram": "#", "trace": "t", "l1": "L", "l1_small": "s", "cb": "C", "dfb": "D", "scratchpad": "S"}
 _SMALL = {"kernel": "k", "firmware": "f"}
@@ -59,7 +59,7 @@ def _row(row: Row, kinds: list[tuple[str, int]], pool: str, chip: Json | None, s
     total = sum(size for _, size in kinds)
     capacity: int | None = None if chip is None else chip["memory"][pool]["capacity"]
     full_bar = max(total, capacity or 0)
-    width = max(_BAR[0], min(_BAR[1], style.width - width_of(row) - _WORDS))
+    width = max(_BAR_COLUMNS[0], min(_BAR_COLUMNS[1], style.width - width_of(row) - _WORDS_COLUMNS))
     done = drawn = 0
     for kind, size in kinds:
         done += size

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of the process that was chosen: where it runs, what it has by kind, who tells it and what is odd."""
+"""The details of the selected process: where it runs, what it holds by kind, its sources and problems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ttmem.show.top.parts.rows import Row
 Json = dict[str, Any]
 Said = tuple[str, str]  # sentence, style
 _TICKS = os.sysconf("SC_CLK_TCK")
-_PEAKS = 3
+_PEAKS_SHOWN = 3
 
 
 def born(process: Json, booted: float) -> float | None:
@@ -50,9 +50,9 @@ def details(
     process: Json, notes: list[Json], names: Names, now: float | None, booted: float, style: Style
 ) -> list[Row]:
     """Rows on one process, the most important first."""
-    said = [*_self(process, now, booted), *_memory(process, names), *_trouble(process)]
-    said += [(f"Note: {note['text']}", "warn") for note in notes if note["pid"] == process["pid"] is not None]
-    return [[(row, name)] for text, name in said for row in wrap(style.clean(text), style, "  ", " ")]
+    sentences = [*_self(process, now, booted), *_memory(process, names), *_trouble(process)]
+    sentences += [(f"Note: {note['text']}", "warn") for note in notes if note["pid"] == process["pid"] is not None]
+    return [[(row, name)] for text, name in sentences for row in wrap(style.clean(text), style, "  ", " ")]
 
 
 def _self(process: Json, now: float | None, booted: float) -> Iterator[Said]:
@@ -81,26 +81,26 @@ def _memory(process: Json, names: Names) -> Iterator[Said]:
         for kind, size in share["kinds"].items():
             kinds[kind] = kinds.get(kind, 0) + (size or 0)
     sums = [f"{kind} {human(size)}" for kind, size in kinds.items() if size]
-    told = {share["chip"] for share in shares}
-    on = f" on {names.several(told)}" if told else ""
+    chip_ids = {share["chip"] for share in shares}
+    on = f" on {names.several(chip_ids)}" if chip_ids else ""
     if sums:
         yield f"By kind{on}: {', '.join(sums)}", ""
     if process.get("holds"):
         held = f"Has open: {names.several(process['holds'])}"
-        silent = [chip_id for chip_id in process["holds"] if chip_id not in told]
+        silent = [chip_id for chip_id in process["holds"] if chip_id not in chip_ids]
         yield held + (f"; what it has of {names.several(silent)} is not known" if silent else ""), ""
     peaks = [
         f"{names.short(share['chip'])}: DRAM {human(share['peak_dram'])}, L1 {human(share['peak_l1'])}"
-        for share in shares[:_PEAKS]
+        for share in shares[:_PEAKS_SHOWN]
         if share["peak_dram"] is not None or share["peak_l1"] is not None
     ]
     if peaks:
-        more = f"; and {_more(shares)}" if len(shares) > _PEAKS else ""
+        more = f"; and {_more(shares)}" if len(shares) > _PEAKS_SHOWN else ""
         yield "Peaks on chip " + "; ".join(peaks) + more, ""
 
 
 def _more(listed: list[Any]) -> str:
-    count = len(listed) - _PEAKS
+    count = len(listed) - _PEAKS_SHOWN
     return f"{count} more chip{'s' if count > 1 else ''}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the list of processes: their columns, what they are sorted by, what belongs below an opened one."""
+"""The rows of the list of processes: columns, sort order, and the rows below an expanded one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ttmem.model.units import human
 from ttmem.show.chip_table import Names, short_size
 from ttmem.show.process_table import in_turns, size_of, user_of
 from ttmem.show.text import Style, cells
-from ttmem.show.top.parts.listing import WIDE, Column, Placed, age, line, time_of
+from ttmem.show.top.parts.listing import WIDE_COLUMNS, Column, Placed, age, line, time_of
 from ttmem.show.top.parts.process_details import born, process_age
 from ttmem.show.top.parts.rows import Row, Span
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _POOLS = ("dram", "l1", "peak_dram", "peak_l1")
-_BRANCHES = 9  # columns that a tree takes before names: three below each other
+_TREE_COLUMNS = 9  # that a tree takes before names: three below each other
 _STATES = {"untracked": "warn", "stale": "dim", "exited": "dim"}
 _LEGEND = {
     "*": "* all cached programs, which share L1 in time",
@@ -52,8 +52,8 @@ def columns(width: int, processes: list[Json], names: Names, branches: bool) -> 
     sources = {_sources(process) for process in processes}
     called = {process["name"] or "" for process in processes}
     widths = [max(map(cells, texts), default=0) for texts in (users, called, chips, sources)]
-    widths[1] += _BRANCHES if branches else 0
-    return [column for column in _columns(width >= WIDE, *widths) if column.name not in blank]
+    widths[1] += _TREE_COLUMNS if branches else 0
+    return [column for column in _columns(width >= WIDE_COLUMNS, *widths) if column.name not in blank]
 
 
 def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: int = 0) -> tuple[Column, ...]:
@@ -121,9 +121,9 @@ def sorter(column: str, names: Names, booted: float) -> Callable[[Json], Any]:
 
 
 def chips_of(process: Json) -> list[str]:
-    told = [share["chip"] for share in process["chips"]]
+    used = [share["chip"] for share in process["chips"]]
     holds = process.get("holds")
-    return told + [chip_id for chip_id in holds if chip_id not in told] if holds else told
+    return used + [chip_id for chip_id in holds if chip_id not in used] if holds else used
 
 
 def parts(key: Hashable, process: Json, names: Names) -> Iterator[Entry]:
@@ -151,7 +151,7 @@ class ProcessRows:
         self.now = time_of(model)
         self._names, self._booted, self._style, self._placed = names, booted, style, placed
         self._chips = {chip["chip"]: chip for chip in model.chips}
-        self._size = human if style.width >= WIDE else short_size
+        self._size = human if style.width >= WIDE_COLUMNS else short_size
         self._marks: set[str] = set()
         # Below a process its parts have one text before the sizes, instead of columns.
         first = next(number for number, one in enumerate(placed) if one.column.name == "dram")

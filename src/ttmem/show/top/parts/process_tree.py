@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is whose parent, by /proc, and processes in the order of a tree."""
+"""Processes in the order of a tree, with their parents from /proc."""
 
 from __future__ import annotations
 

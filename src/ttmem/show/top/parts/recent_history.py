@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last minutes of the chosen chip, in whatever room a view has left."""
+"""Charts of the last minutes of the selected chip, in the room that a view has left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.chip_chart import METRICS, ChipPainter, Quantity
 from ttmem.show.top.parts.chip_history import NAMES, values_of
-from ttmem.show.top.parts.history_loader import Histories
+from ttmem.show.top.parts.history_loader import HistoryLoader
 from ttmem.show.top.parts.rows import Characters, Row, Size
 
 Json = dict[str, Any]
@@ -17,17 +17,18 @@ Json = dict[str, Any]
 MEMORY = METRICS["memory"]
 L1 = MEMORY[1:]
 SENSORS = (*METRICS["temperature"], *METRICS["power"])
-_WINDOW, _STEP = 300, 2  # seconds that are drawn, and after which they are drawn anew: a wide chart is dear
-_SPARKS, _CHART = 3, 8  # rows that lines need, and a chart
-_EACH = 9  # rows from which on each quantity has a chart to itself
-_MOST_KEPT = 12  # charts of chips that were chosen before
+_WINDOW_SECONDS = 300  # that are drawn
+_STEP_SECONDS = 2  # after which they are drawn anew: a wide chart takes time
+_SPARKS_ROWS, _CHART_ROWS = 3, 8  # that lines need, and a chart
+_SEPARATE_CHARTS_ROWS = 9  # from which on each quantity has a chart to itself
+_MOST_CHARTS = 12  # charts of chips that were chosen before
 
 
-class Minutes:
+class RecentHistory:
     """Asks the server for what was before, once, if there is room to draw it."""
 
     def __init__(self) -> None:
-        self._histories = Histories()
+        self._histories = HistoryLoader()
         self._kept: dict[tuple[str, str], Any] = {}
         self._drawn = False
         self._look: object = None
@@ -35,15 +36,15 @@ class Minutes:
 
     def wants(self, model: Model) -> list[str]:
         chip = model.chip()
-        return self._histories.wants(model, [chip], _WINDOW) if self._drawn and chip is not None else []
+        return self._histories.wants(model, [chip], _WINDOW_SECONDS) if self._drawn and chip is not None else []
 
     def rows(self, model: Model, quantities: Sequence[Quantity], room: Size, signs: Characters) -> list[Row]:
         """A blank row and a chart, or lines, or nothing; of what is known of the chip."""
         chip, size = model.chip(), Size(room.width, room.height - 1)
-        self._drawn = chip is not None and size.height >= _SPARKS
+        self._drawn = chip is not None and size.height >= _SPARKS_ROWS
         if chip is None or not self._drawn:
             return []
-        until = model.until // _STEP * _STEP
+        until = model.until // _STEP_SECONDS * _STEP_SECONDS
         # The words beside the lines say what the tables above say, at the same moment.
         look = (chip["chip"], quantities, size, signs, until, chip["board"], values_of(chip))
         if look != self._look:
@@ -58,11 +59,11 @@ class Minutes:
             quantities = tuple(quantity for quantity in SENSORS if now[quantity.name] is not None)
             if not quantities:
                 return []
-        if len(self._kept) > _MOST_KEPT:
+        if len(self._kept) > _MOST_CHARTS:
             self._kept.clear()
-        pen = ChipPainter(model, signs, until, _WINDOW, True, self._kept)
-        if size.height < _CHART:
+        pen = ChipPainter(model, signs, until, _WINDOW_SECONDS, True, self._kept)
+        if size.height < _CHART_ROWS:
             return [[], *pen.sparks(chip, quantities, size)]
-        if size.height >= _EACH * len(quantities):
+        if size.height >= _SEPARATE_CHARTS_ROWS * len(quantities):
             return [[], *pen.zoom(chip, quantities, size)]
         return [[], *pen.chart(chip, quantities if quantities == MEMORY else quantities[:1], size)]

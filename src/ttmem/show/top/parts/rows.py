@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a view draws: rows of spans, each a text and the name of a style; themes turn the names into colours."""
+"""Rows of a screen as spans: each a text and the name of a style, which themes turn into colours."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands along the time of a chart: how long ago or when that was, and the phases that workloads named."""
+"""The time axis of a chart: labels, and marks for the phases that workloads named."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ttmem.show.top.parts import event_list as eventlist
 from ttmem.show.top.parts.breakdown_list import BY, BreakdownList
 from ttmem.show.top.parts.event_list import EventFilter, EventFollower
 from ttmem.show.top.parts.listing import (
-    WIDE,
+    WIDE_COLUMNS,
     Cursor,
     Placed,
     Prompt,
@@ -37,8 +37,8 @@ Json = dict[str, Any]
 
 EVENTS = "/events"
 _SORTS = {"size": ("size", True), "newest": ("age", False), "oldest": ("age", True)}  # column, largest first
-_REACH = 100_000  # what lies beyond cannot be asked for
-_STEP = 10  # by which the number of allocations asked for grows, so that a screen that is resized asks the same
+_MOST_OFFSET = 100_000  # what lies beyond cannot be asked for
+_LIMIT_STEP = 10  # by which the number of allocations asked for grows, so that a screen that is resized asks the same
 
 
 class Allocations:
@@ -100,7 +100,7 @@ class Allocations:
     def _path(self, model: Model) -> str:
         """A page more than is seen on either side, so that scrolling need not wait."""
         query = self._wanted(model).query()
-        page = max(2, -(-self._cursor.height // _STEP)) * _STEP
+        page = max(2, -(-self._cursor.height // _LIMIT_STEP)) * _LIMIT_STEP
         query |= {"sort": self._order(), "limit": 3 * page}
         if self._cursor.top >= 2 * page:
             query["offset"] = (self._cursor.top // page - 1) * page
@@ -117,7 +117,7 @@ class Allocations:
         self._shown, self._seen = {}, range(0)
         why = _nobody_to_ask(model)
         if why is not None:
-            return finished([self._status(model, [], names, style), [], *_said(why, style=style)], size)
+            return finished([self._status(model, [], names, style), [], *_wrapped(why, style=style)], size)
         longest = min(12, max((cells(names.short(chip["chip"])) for chip in model.chips), default=1))
         if self._by():
             return finished(self._breakdown_rows(model, size, signs, style, names), size)
@@ -137,17 +137,17 @@ class Allocations:
             head.append(("  asking...", "dim"))
         status = self._status(model, head, names, style)
         if answer is not None and answer.trouble:
-            return [status, [], *_said(answer.trouble, style=style, name="warn")]
+            return [status, [], *_wrapped(answer.trouble, style=style, name="warn")]
         if not data["matched"] or not allocations:
-            return [status, [], *([] if answer is None else _said(self._nothing(model), style=style))]
+            return [status, [], *([] if answer is None else _wrapped(self._nothing(model), style=style))]
         panel = 6 if size.height >= 16 else 0
         height = max(1, size.height - 3 - panel)
-        total = min(data["matched"], _REACH)
+        total = min(data["matched"], _MOST_OFFSET)
         self._seen = self._cursor.look(
             [allocation_rows.key(allocation) for allocation in allocations], height, first, total
         )
         kind = max(len(allocation["kind"]) for allocation in allocations)
-        self._placed = arrange(allocation_rows.columns(size.width >= WIDE, chip, kind), size.width)
+        self._placed = arrange(allocation_rows.columns(size.width >= WIDE_COLUMNS, chip, kind), size.width)
         column, down = _SORTS[self._order()]
         rows = [status, heading(self._placed, size.width, signs, column, down)]
         writer = allocation_rows.Writer(self._placed, names, time_of(model), style)
@@ -162,14 +162,14 @@ class Allocations:
         current = self._shown.get(self._cursor.place)
         if panel and current is not None:
             rows.append(rule(style.clean(allocation_rows.title(current, model.processes)), size.width, signs))
-            rows += _said(*allocation_rows.details(current, names), style=style)
+            rows += _wrapped(*allocation_rows.details(current, names), style=style)
         return rows
 
     def _breakdown_rows(self, model: Model, size: Size, signs: Characters, style: Style, names: Names) -> list[Row]:
-        told, trouble = self._breakdown.look(model, self._by(), self._wanted(model))
-        status = self._status(model, [(told, "bold")], names, style)
+        summary, trouble = self._breakdown.look(model, self._by(), self._wanted(model))
+        status = self._status(model, [(summary, "bold")], names, style)
         if trouble:
-            return [status, [], *_said(trouble, style=style, name="warn")]
+            return [status, [], *_wrapped(trouble, style=style, name="warn")]
         rows = self._breakdown.rows(self._by(), Size(size.width, size.height - 1), signs, style)
         self._seen = self._breakdown.seen
         return [status, *rows]
@@ -194,8 +194,8 @@ class Allocations:
             why = "No event since this view was opened." if not events else "None of the last events fits the filters."
             if answer is not None and answer.trouble:
                 why = answer.trouble
-            return [status, [], *_said(why, style=style)]
-        self._placed = arrange(eventlist.columns(size.width >= WIDE, chip), size.width)
+            return [status, [], *_wrapped(why, style=style)]
+        self._placed = arrange(eventlist.columns(size.width >= WIDE_COLUMNS, chip), size.width)
         rows = [status, heading(self._placed, size.width, signs)]
         for place in self._seen:
             self._shown[place] = shown[place]
@@ -213,8 +213,8 @@ class Allocations:
         words += [f"pid {wanted.pid}" if wanted.pid is not None else None]
         words += [f"from {human(wanted.least)}" if wanted.least else None]
         words += [f"{'text' if self.events else 'tag'} {style.clean(wanted.text)!r}" if wanted.text else None]
-        told = ", ".join(word for word in words if word)
-        return [*row, (f"  only {told}", "warn")] if told else row
+        text = ", ".join(word for word in words if word)
+        return [*row, (f"  only {text}", "warn")] if text else row
 
     def _filtered(self, model: Model) -> bool:
         """By what can be chosen here; which chips are shown at all is chosen elsewhere."""
@@ -235,7 +235,7 @@ class Allocations:
         seen = f"{self._seen.start + 1:,}-{self._seen.start + count:,}: {human(size)}"
         if not more:
             return seen
-        beyond = f" (those beyond {_REACH:,} cannot be shown)" if data["matched"] > _REACH else ""
+        beyond = f" (those beyond {_MOST_OFFSET:,} cannot be shown)" if data["matched"] > _MOST_OFFSET else ""
         return f"{seen}; {more:,} more: {human(max(0, data['bytes'] - size))}{beyond}"
 
     # -- what the user does ----------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def _nobody_to_ask(model: Model) -> str | None:
     return None if why is None else f"Allocations and events are known to a server alone: {why}"
 
 
-def _said(*sentences: str, style: Style, name: str = "") -> list[Row]:
+def _wrapped(*sentences: str, style: Style, name: str = "") -> list[Row]:
     return [[(row, name)] for text in sentences for row in wrap(style.clean(text), style, "  ", " ")]
 
 

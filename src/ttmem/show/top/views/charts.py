@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 2: how full each chip was over time, in a grid that adapts to the number of chips, or of one chip alone."""
+"""View 2: charts of how full each chip was, in a grid that adapts to the number of chips."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.chip_chart import METRICS, ChipPainter, Quantity
-from ttmem.show.top.parts.history_loader import Histories
+from ttmem.show.top.parts.history_loader import HistoryLoader
 from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, width_of
 
 Json = dict[str, Any]
 
-WINDOWS = (30, 60, 300, 900, 3600, 21600, 86400)
+WINDOWS_SECONDS = (30, 60, 300, 900, 3600, 21600, 86400)
 _WINDOW_WORDS = ("30 seconds", "minute", "5 minutes", "15 minutes", "hour", "6 hours", "24 hours")
 _FEW_CHIPS = 4  # so few may have their phases drawn in the grid
 _CHART = Size(24, 6)  # least size of a chart with a title; below that there are only rows
-_SPARK_WIDTH = 15
+_SPARK_COLUMNS = 15
 _PHASES = "/phases"
 
 
@@ -51,7 +51,7 @@ def grid(count: int, size: Size, lines: int) -> Grid:
         return best[1]
     high = 1 + lines
     down = max(1, size.height // high)
-    across = max(1, min(-(-count // down), (size.width + 1) // (_SPARK_WIDTH + 1)))
+    across = max(1, min(-(-count // down), (size.width + 1) // (_SPARK_COLUMNS + 1)))
     needed = -(-count // across)
     down = min(down, needed)
     return Grid(across, down, Size((size.width + 1) // across - 1, high), False)
@@ -81,7 +81,7 @@ class Charts:
         self._top = 0  # first row of tiles that is seen
         self._tiles: list[_Tile] = []
         self._kept: dict[tuple[str, str], Any] = {}
-        self._histories = Histories()
+        self._histories = HistoryLoader()
         self._phases_time = 0.0
 
     # -- what it asks for ----------------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ class Charts:
 
     def press(self, key: str, model: Model) -> bool:
         if key in ("w", "W", "upper_w"):
-            at = WINDOWS.index(self._window()) + (1 if key == "w" else -1)
-            self.window = WINDOWS[max(0, min(len(WINDOWS) - 1, at))]
+            at = WINDOWS_SECONDS.index(self._window()) + (1 if key == "w" else -1)
+            self.window = WINDOWS_SECONDS[max(0, min(len(WINDOWS_SECONDS) - 1, at))]
         elif key in ("m", "M", "upper_m"):
             names = list(METRICS)
             self.metric = names[(names.index(self._metric()) + (1 if key == "m" else -1)) % len(names)]
@@ -126,7 +126,7 @@ class Charts:
         return False
 
     def _window(self) -> int:
-        return self.window if self.window in WINDOWS else 300  # a file of settings may say anything
+        return self.window if self.window in WINDOWS_SECONDS else 300  # a file of settings may say anything
 
     def _metric(self) -> str:
         return self.metric if self.metric in METRICS else "memory"
@@ -144,10 +144,10 @@ class Charts:
         pen = ChipPainter(model, signs, model.until, self._window(), self.peaks, self._kept)
         chip = model.chip()
         quantities = METRICS[self._metric()]
-        words = f"{self._metric()}, last {_WINDOW_WORDS[WINDOWS.index(self._window())]}"
+        words = f"{self._metric()}, last {_WINDOW_WORDS[WINDOWS_SECONDS.index(self._window())]}"
         out = [_head(quantities, words, self.peaks, size.width, signs)]
         inner = Size(size.width, size.height - 1)
-        if inner.height < 2 or size.width < _SPARK_WIDTH:
+        if inner.height < 2 or size.width < _SPARK_COLUMNS:
             return [fitted(row, size.width) for row in out][: size.height]
         if self.zoomed and chip is not None:
             out += pen.zoom(chip, quantities, inner)

@@ -14,7 +14,7 @@ from ttmem.show.text import Style, wrap
 from ttmem.show.top.parts.core_grid import headroom_style, map_rows, snapshot
 from ttmem.show.top.parts.heat_map import HEADROOM, USED, Form, form_of, grid_rows, key_row, legend
 from ttmem.show.top.parts.listing import counted, finished, no_server, rule
-from ttmem.show.top.parts.recent_history import L1, Minutes
+from ttmem.show.top.parts.recent_history import L1, RecentHistory
 from ttmem.show.top.parts.rows import Characters, Row, Size, Span, fitted, shortened, width_of
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _STEPS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "k": (0, -1), "down": (0, 1), "j": (0, 1)}
-_PAGE = 5
-_BESIDE = 60  # columns that a core's map needs beside the grid
-_BELOW = 12  # rows that it needs below the grid
-_LEGEND = 24  # and that the legend needs
+_PAGE_ROWS = 5
+_BESIDE_COLUMNS = 60  # that a core's map needs beside the grid
+_BELOW_ROWS = 12  # that it needs below the grid
+_LEGEND_COLUMNS = 24  # that the legend needs beside the grid
 
 
 class Cores:
@@ -49,7 +49,7 @@ class Cores:
         self._grid_row = 0  # where the first row of cores was drawn
         self._form: Form | None = None  # and how
         self._shown = 0  # as _top was when it was drawn
-        self._minutes = Minutes()
+        self._recent = RecentHistory()
 
     def wants(self, model: Model) -> list[str]:
         if model.snapshot is None or not model.snapshot["server"] or model.selected is None:
@@ -57,7 +57,7 @@ class Cores:
         paths = [self._path(model, core=True)]
         if self._data(model) is None:
             paths.append(self._path(model, core=False))  # the chosen core may not be on this chip
-        return [*paths, *self._minutes.wants(model)]
+        return [*paths, *self._recent.wants(model)]
 
     def _path(self, model: Model, *, core: bool) -> str:
         query = {"chip": model.selected, **({"core": "{},{}".format(*self._core)} if core else {})}
@@ -93,21 +93,26 @@ class Cores:
         self._grid_row = len(head) + 1
         high = size.height - len(head)
         least = form_of(data, Size(0, 0)).width
-        beside = size.width - least - 3 >= _BESIDE
-        room = Size(min(size.width // 2, size.width - _BESIDE - 3), high - 4) if beside else Size(0, high - _BELOW)
+        beside = size.width - least - 3 >= _BESIDE_COLUMNS
+        room = (
+            Size(min(size.width // 2, size.width - _BESIDE_COLUMNS - 3), high - 4)
+            if beside
+            else Size(0, high - _BELOW_ROWS)
+        )
         form = self._form = form_of(data, room)
         grid = grid_rows(data, self.heat, self._core, form, signs)
         words = legend(data, self.heat, form)
         if beside:
-            left = [*grid, [], *key_row(self.heat, form.width, signs), *_said(words, form.width, signs)]
+            left = [*grid, [], *key_row(self.heat, form.width, signs), *_wrapped(words, form.width, signs)]
             right = size.width - form.width - 3
             chosen = self._chosen(data, Size(right, high), signs)
-            chosen += self._minutes.rows(model, L1, Size(right, high - len(chosen)), signs)
+            chosen += self._recent.rows(model, L1, Size(right, high - len(chosen)), signs)
             body = _beside(left, chosen, form.width, signs)
         else:
-            told = size.width - form.width - 3
-            said = [*key_row(self.heat, told, signs), *_said(words, told, signs)] if told >= _LEGEND else []
-            grid = _beside(grid, said[: len(grid)], form.width, signs) if said else grid
+            left_over = size.width - form.width - 3
+            if left_over >= _LEGEND_COLUMNS:
+                aside = [*key_row(self.heat, left_over, signs), *_wrapped(words, left_over, signs)]
+                grid = _beside(grid, aside[: len(grid)], form.width, signs)
             body = [*grid, *self._chosen(data, Size(size.width, high - len(grid)), signs)]
         return finished([*head, *body], size)
 
@@ -190,7 +195,7 @@ class Cores:
             if worst is not None:
                 self._choose(worst["x"], worst["y"])
         elif key in ("pagedown", "pageup"):
-            self._top = max(0, self._shown + (_PAGE if key == "pagedown" else -_PAGE))
+            self._top = max(0, self._shown + (_PAGE_ROWS if key == "pagedown" else -_PAGE_ROWS))
         else:
             return key in _STEPS or key == "w"
         return True
@@ -215,15 +220,15 @@ def _numbers(core: Json, data: Json, style: Style) -> list[Row]:
     """What is used and free, and who owns both sides of the gap."""
     size = data["l1"]["size"]
     first: Span = (f"headroom {human(core['headroom'])}", headroom_style(core["headroom"], data))
-    said = [
+    parts = [
         f"largest block {human(core['largest_free'])}",
         f"used {human(core['used'])} {percent(share(core['used'], size))}",
     ]
-    said.append(f"free {human(core['free'])}")
+    parts.append(f"free {human(core['free'])}")
     if core["unknown"]:
-        said.append(f"not known {human(core['unknown'])}")
+        parts.append(f"not known {human(core['unknown'])}")
     rows: list[Row] = [[first]]
-    for text in said:
+    for text in parts:
         if width_of(rows[-1]) + 2 + len(text) > style.width:
             rows.append([(text, "")])
         else:
@@ -241,13 +246,13 @@ def _numbers(core: Json, data: Json, style: Style) -> list[Row]:
     worst = core["worst"]
     if worst is not None and worst["end"] > (core["end"] or 0):
         left = worst["headroom"]
-        told = "" if left is None else f"{human(left)} left, "
-        told += style.clean(program_text(program_of(data, worst["program"])))
-        rows.append(side("worst to", worst["end"], told, "bad" if left is not None and left < 0 else ""))
+        words = "" if left is None else f"{human(left)} left, "
+        words += style.clean(program_text(program_of(data, worst["program"])))
+        rows.append(side("worst to", worst["end"], words, "bad" if left is not None and left < 0 else ""))
     return rows
 
 
-def _said(text: str, width: int, signs: Characters) -> list[Row]:
+def _wrapped(text: str, width: int, signs: Characters) -> list[Row]:
     return [[(line, "dim")] for line in wrap(text, Style(width, ascii=signs.ascii))]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 1: all chips and how full they are, where the memory of the chosen one goes, and who holds them."""
+"""View 1: all chips and how full they are, the memory of the selected one by kind, and who holds them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ttmem.show.text import Style, wrap
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.l1_headroom import NOW, WORDS, WORST, holder_rows, path_of, wall_rows
 from ttmem.show.top.parts.listing import no_server
-from ttmem.show.top.parts.recent_history import MEMORY, Minutes
+from ttmem.show.top.parts.recent_history import MEMORY, RecentHistory
 from ttmem.show.top.parts.rows import Characters, FineBars, Row, Size, fitted, over, spans, text_of, within
 
 Json = dict[str, Any]
 
-_TABLE = 101  # columns that the table has to itself before the chosen chip stands beside it
-_DETAILS = (90, 110)  # columns that one takes there, at least and at most
+_TABLE_COLUMNS = 101  # that the table has to itself before the chosen chip stands beside it
+_DETAILS_COLUMNS = (90, 110)  # that one takes there, at least and at most
 _GAP = "   "
 _OF_DRAM = {"DRAM buffers": "dram", "traces": "trace"}
 _KINDS = {words: kind for kind, words in WORDS.items()} | _OF_DRAM  # a row of the breakdown: its colour
-_NAME = 19  # columns of the names there
+_NAME_COLUMNS = 19  # of the names there
 
 
 class Overview:
@@ -43,10 +43,10 @@ class Overview:
         self._top = 0  # the first chip that is shown
         self._shown: list[str] = []  # ids of the chips that are shown, from the second row down
         self._width = 0
-        self._minutes = Minutes()
+        self._recent = RecentHistory()
 
     def wants(self, model: Model) -> list[str]:
-        return [] if self.brief else [*path_of(model), *self._minutes.wants(model)]
+        return [] if self.brief else [*path_of(model), *self._recent.wants(model)]
 
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         snapshot = model.snapshot
@@ -56,8 +56,8 @@ class Overview:
         note = _note(model, snapshot, names, Style(size.width, False, signs.ascii))
         height = size.height - len(note)
         chip = None if self.brief else model.chip()
-        aside = min(size.width - _TABLE - len(_GAP), _DETAILS[1])
-        beside = chip is not None and aside >= _DETAILS[0]
+        aside = min(size.width - _TABLE_COLUMNS - len(_GAP), _DETAILS_COLUMNS[1])
+        beside = chip is not None and aside >= _DETAILS_COLUMNS[0]
         width = size.width - aside - len(_GAP) if beside else size.width
         style = FineBars(width, True, signs.ascii)
         beyond = FineBars(aside if beside else width, True, signs.ascii)
@@ -75,7 +75,7 @@ class Overview:
         if beside:
             rows = _side_by_side(rows, _fewer(details, height), width)
         if chip is not None:
-            rows += self._minutes.rows(model, MEMORY, Size(size.width, height - len(rows)), signs)
+            rows += self._recent.rows(model, MEMORY, Size(size.width, height - len(rows)), signs)
         missing = None if model.chips else no_server(model)
         if missing is not None:
             rows += [[], *([(line, "")] for line in wrap(style.clean(missing), style))]
@@ -176,7 +176,7 @@ def _fewer(rows: list[Row], room: int) -> list[Row]:
 
 
 def _rank(text: str) -> int:
-    name = text[2:_NAME].rstrip()
+    name = text[2:_NAME_COLUMNS].rstrip()
     if text.startswith(" " * 6):
         return 4
     if name.endswith("total") or name in (NOW, WORST):
@@ -208,11 +208,15 @@ def _details(model: Model, chip: Json, names: Names, style: Style) -> list[Row]:
 def _coloured(row: Row) -> Row:
     """A row of the breakdown in the colour of its kind; one that warns keeps the colour of that."""
     (text, name), *rest = row
-    kind = _KINDS.get(text[2:_NAME].rstrip())
+    kind = _KINDS.get(text[2:_NAME_COLUMNS].rstrip())
     if kind is None:
-        total = not name and text[:_NAME].rstrip().endswith("total")
-        return [(text[:_NAME], "bold"), (text[_NAME:], ""), *rest] if total else row
-    return [(text[:_NAME], kind), (text[_NAME:], name), *((t, kind if n == "good" else n) for t, n in rest)]
+        total = not name and text[:_NAME_COLUMNS].rstrip().endswith("total")
+        return [(text[:_NAME_COLUMNS], "bold"), (text[_NAME_COLUMNS:], ""), *rest] if total else row
+    return [
+        (text[:_NAME_COLUMNS], kind),
+        (text[_NAME_COLUMNS:], name),
+        *((t, kind if n == "good" else n) for t, n in rest),
+    ]
 
 
 def _local(chip: Json) -> Json:
@@ -235,14 +239,14 @@ def _on(chip: Json, processes: list[Json]) -> list[Json]:
 
 def _note(model: Model, snapshot: Json, names: Names, style: Style) -> list[Row]:
     """The most pressing of what is to be known, in one row, and how much more there is."""
-    said: list[tuple[str, str]] = [(text, "bad") for text in too_full(snapshot["chips"], names)]
-    said += [(note["text"], "warn") for note in snapshot["notes"]]
+    notes: list[tuple[str, str]] = [(text, "bad") for text in too_full(snapshot["chips"], names)]
+    notes += [(note["text"], "warn") for note in snapshot["notes"]]
     if any(snapshot["anomalies"].values()):
-        said.append((anomaly_line(snapshot["anomalies"]), "warn"))
+        notes.append((anomaly_line(snapshot["anomalies"]), "warn"))
     sources = [source for source in model.sources if source["detail"]]
-    said += [(f"{source['name']} {source['state']}: {source['detail']}", "dim") for source in sources]
-    if not said:
+    notes += [(f"{source['name']} {source['state']}: {source['detail']}", "dim") for source in sources]
+    if not notes:
         return []
-    more = f"  (+{len(said) - 1})" if len(said) > 1 else ""
-    text, colour = said[0]
+    more = f"  (+{len(notes) - 1})" if len(notes) > 1 else ""
+    text, colour = notes[0]
     return [[(style.cut(text, style.width - len(more)), colour), (more, "dim")]]

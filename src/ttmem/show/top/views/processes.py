@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 4: every process that has or had something of a chip, sorted, filtered, as a tree, and how to end one."""
+"""View 4: processes that hold or held memory of a chip: sorted, filtered, as a tree, and how to end one."""
 
 from __future__ import annotations
 
@@ -247,10 +247,10 @@ def _flat(count: int) -> Iterator[tuple[int, str]]:
 def _nothing(model: Model, text: str, style: Style) -> list[Row]:
     """Why the list is empty, and what to do."""
     if model.snapshot is None:
-        said = ["Waiting for the first look at the machine.", model.trouble or ""]
+        sentences = ["Waiting for the first look at the machine.", model.trouble or ""]
     elif model.processes:
-        said = [f"No process matches {style.clean(text)!r}; escape clears the filter."]
+        sentences = [f"No process matches {style.clean(text)!r}; escape clears the filter."]
     else:
-        said = ["No process uses a chip, and none has reported anything.", no_server(model) or ""]
-        said.append("`ttmem run -- COMMAND` starts a program so that all it allocates is tracked.")
-    return [[(row, "dim")] for sentence in said for row in wrap(style.clean(sentence), style, "  ", " ")]
+        sentences = ["No process uses a chip, and none has reported anything.", no_server(model) or ""]
+        sentences.append("`ttmem run -- COMMAND` starts a program so that all it allocates is tracked.")
+    return [[(row, "dim")] for sentence in sentences for row in wrap(style.clean(sentence), style, "  ", " ")]

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 from ttmem.show.chip_table import Names
 from ttmem.show.text import BOLD, DIM, NONE, RED, YELLOW, Column, Style, cells, table, wrap
 from ttmem.show.top.dashboard_state import Model
-from ttmem.show.top.parts.recent_history import SENSORS, Minutes
+from ttmem.show.top.parts.recent_history import SENSORS, RecentHistory
 from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, over, spans, within
 
 Json = dict[str, Any]
 Cell = tuple[str, str]
 
-_NAME = 20  # columns for the name of a reading
-_LEAST = 12  # columns that a chip takes at least
-_OLD = 5.0  # seconds
+_NAME_COLUMNS = 20  # for the name of a reading
+_LEAST_CHIP_COLUMNS = 12
+_OLD_SECONDS = 5.0
 _STATES = {
     "ok": "it answers",
     "in reset": "in reset: it answers again when that is over",
@@ -75,10 +75,10 @@ class Telemetry:
         self._top = 0  # the first chip that is shown, or the first reading
         self._rows_of: list[str] = []  # chip ids by row, from the second one on
         self._columns_of: list[tuple[int, str]] = []  # where the column of a chip ends
-        self._minutes = Minutes()
+        self._recent = RecentHistory()
 
     def wants(self, model: Model) -> list[str]:
-        return self._minutes.wants(model)
+        return self._recent.wants(model)
 
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         self._rows_of, self._columns_of = [], []
@@ -91,9 +91,9 @@ class Telemetry:
         columns = self._as_columns(model, names, style)
         if columns is None:
             rows = self._as_rows(model, names, style, size.height)
-            rows += self._minutes.rows(model, SENSORS, Size(size.width, size.height - len(rows)), signs)
+            rows += self._recent.rows(model, SENSORS, Size(size.width, size.height - len(rows)), signs)
             return within(rows, size)
-        columns += self._minutes.rows(model, SENSORS, Size(size.width, size.height - len(columns)), signs)
+        columns += self._recent.rows(model, SENSORS, Size(size.width, size.height - len(columns)), signs)
         head, *rest = columns
         self._top = max(0, min(self._top, len(rest) - size.height + 1))
         return within([head, *rest[self._top :]], size)
@@ -109,7 +109,7 @@ class Telemetry:
         return True
 
     def click(self, x: int, y: int, model: Model) -> bool:
-        found = [chip_id for end, chip_id in self._columns_of if x < end and x >= _NAME]
+        found = [chip_id for end, chip_id in self._columns_of if x < end and x >= _NAME_COLUMNS]
         if self._rows_of and 1 <= y <= len(self._rows_of):
             found = [self._rows_of[y - 1]]
         if not found:
@@ -120,16 +120,16 @@ class Telemetry:
     def _as_columns(self, model: Model, names: Names, style: Style) -> list[Row] | None:
         """None if the chips do not fit beside each other."""
         chips = model.chips
-        if _NAME + _LEAST * len(chips) > style.width:
+        if _NAME_COLUMNS + _LEAST_CHIP_COLUMNS * len(chips) > style.width:
             return None
         parts = [_all_of(chip, style) for chip in chips]
         heads = [names.full(chip["chip"]).strip() for chip in chips]
         width = max(cells(text) for text in (*heads, *(cell[0] for part in parts for cell in part.values()))) + 2
-        if _NAME + width * len(chips) > style.width:
+        if _NAME_COLUMNS + width * len(chips) > style.width:
             return None
-        self._columns_of = [(_NAME + width * (place + 1), chip["chip"]) for place, chip in enumerate(chips)]
+        self._columns_of = [(_NAME_COLUMNS + width * (place + 1), chip["chip"]) for place, chip in enumerate(chips)]
         chosen = ["select" if chip["chip"] == model.selected else "" for chip in chips]
-        row: Row = [(" " * _NAME, "")]
+        row: Row = [(" " * _NAME_COLUMNS, "")]
         for head, mark in zip(heads, chosen):
             row.append((f"{head:>{width - 1}} ", f"bold {mark}".rstrip()))
         rows, unknown = [row, *_doubts(chips, names, style)], []
@@ -138,7 +138,7 @@ class Telemetry:
             if all(text == "-" for text, _ in found):
                 unknown.append(name)
                 continue
-            row = [(f"  {name:<{_NAME - 2}}", "dim")]
+            row = [(f"  {name:<{_NAME_COLUMNS - 2}}", "dim")]
             for (text, style_name), mark in zip(found, chosen):
                 pad = " " * (width - 1 - cells(text))
                 row.append((f"{pad}{text} ", f"{style_name} {mark}".strip()))
@@ -209,7 +209,9 @@ def _state(chip: Json) -> Cell:
 def _age(chip: Json) -> Cell:
     age = None if chip["telemetry"] is None else chip["telemetry"].get("age_s")
     return (
-        ("-", "") if age is None else (f"{age:.1f} s" if age < 100 else f"{age:.0f} s", "warn" if age >= _OLD else "")
+        ("-", "")
+        if age is None
+        else (f"{age:.1f} s" if age < 100 else f"{age:.0f} s", "warn" if age >= _OLD_SECONDS else "")
     )
 
 
@@ -240,20 +242,20 @@ def _of(value: float, most: float | None) -> str:
 
 def _doubts(chips: list[Json], names: Names, style: Style) -> list[Row]:
     """Chips that do not answer, in words, and what was read and not believed, raw; equal ones are told of once."""
-    said: dict[Cell, list[str]] = {}
+    sentences: dict[Cell, list[str]] = {}
     for chip in chips:
         now, chip_id = chip["telemetry"], chip["chip"]
         if now is None:
             why = "behind another chip" if chip["remote"] else "the driver does not list it"
-            said.setdefault((f"no telemetry: {why}", "dim"), []).append(chip_id)
+            sentences.setdefault((f"no telemetry: {why}", "dim"), []).append(chip_id)
             continue
         if now["state"] != "ok":
-            said.setdefault((_STATES.get(now["state"], now["state"]), "bad"), []).append(chip_id)
+            sentences.setdefault((_STATES.get(now["state"], now["state"]), "bad"), []).append(chip_id)
         if raw := now.get("implausible"):
             text = ", ".join(f"{key} {value}" for key, value in raw.items())
-            said.setdefault((f"read and not believed: {text}", "warn"), []).append(chip_id)
+            sentences.setdefault((f"read and not believed: {text}", "warn"), []).append(chip_id)
     rows: list[Row] = []
-    for (text, colour), chip_ids in said.items():
+    for (text, colour), chip_ids in sentences.items():
         who = f"Chip{'s' if len(chip_ids) > 1 else ''} {names.several(chip_ids)}"
         rows += [[(line, colour)] for line in wrap(f"{who}: {text}", style, "  ", "")]
     return rows
@@ -268,14 +270,14 @@ def _one(chip: Json, names: Names, style: Style) -> list[Row]:
     everything = _all_of(chip, style)
     known = [(name, cell) for name, cell in everything.items() if cell[0] != "-"]
     wide = max([cells(cell[0]) for _, cell in known], default=1)
-    each = _NAME + wide + 2
+    each = _NAME_COLUMNS + wide + 2
     across = max(1, style.width // each)
     down = -(-len(known) // across)
     rows: list[Row] = [[(f"Chip {names.full(chip['chip']).strip()}", "bold")]]
     for line in range(down):
         row: Row = []
         for name, (text, colour) in known[line::down]:
-            row += fitted([(f"  {name:<{_NAME - 2}}", "dim"), (text, colour)], each)
+            row += fitted([(f"  {name:<{_NAME_COLUMNS - 2}}", "dim"), (text, colour)], each)
         rows.append(row)
     return [
         *rows,

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The types of what `sources/` reads of the machine, before it is merged into a snapshot.
+
+Like `schema`, to be imported under ``TYPE_CHECKING`` only. It shares the rows that go into a snapshot as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from ttmem.model.schema import (
+    CountedBytes,
+    Driver,
+    Firmware,
+    Job,
+    PcieLink,
+    SourceState,
+    StaleBytes,
+    Telemetry,
+)
+
+
+class MachineLook(TypedDict):
+    """One look at everything that the machine itself shows."""
+
+    driver: Driver
+    sources: list[SourceState]
+    chips: list[DriverChip]
+    processes: list[HolderRow]
+    foreign: dict[int, int]  # by driver's number, how many descriptors processes outside our pid namespace have
+    shm: list[CounterFile]
+
+
+class ChipFacts(TypedDict):
+    """What does not change while a chip runs."""
+
+    pci: str | None
+    arch: str | None
+    board: str | None
+    serial: str | None
+    asic_id: str | None
+    firmware: Firmware
+
+
+class MaxLink(TypedDict):
+    """What a chip's PCIe link could do."""
+
+    max_speed_gts: float | None
+    max_width: int | None
+    numa: int | None
+
+
+class ChipFiles(ChipFacts):
+    """All that sysfs has of a chip apart from telemetry."""
+
+    pcie: MaxLink
+
+
+class LocalChip(ChipFacts):
+    """A chip as the driver's files show it."""
+
+    kmd: int | None
+    pcie: PcieLink
+    telemetry: Telemetry
+
+
+class DriverChip(LocalChip, total=False):
+    """With what tt-umd reports, if it was asked."""
+
+    unique_id: str | None
+    remote: bool
+
+
+class TelemetryLook(TypedDict):
+    driver: Driver
+    state: str
+    why: str | None
+    chips: list[DriverChip]
+
+
+class UmdChip(TypedDict):
+    """A chip that tt-umd has read. ``chip`` is its own number for it."""
+
+    kmd: int | None
+    pci: str | None
+    unique_id: str | None
+    remote: bool
+    chip: int | None
+    arch: str | None
+    board: str | None
+    serial: str | None
+    firmware: Firmware
+    telemetry: Telemetry
+
+
+class UmdLook(TypedDict):
+    state: str
+    why: str | None
+    warning: str
+    chips: list[UmdChip]
+
+
+class Holder(TypedDict):
+    """A process that has chips open, by the driver's numbers."""
+
+    pid: int
+    start: int | None
+    user_id: int | None
+    user: str | None
+    name: str | None
+    command: str | None
+    container: str | None
+    job: Job | None
+    inner_pid: int | None
+    letter: str | None
+    holds: list[int]
+
+
+class HolderRow(Holder, total=False):
+    """With whether it holds the same chips as in the look before."""
+
+    settled: bool
+
+
+class HoldersLook(TypedDict):
+    state: str
+    why: str | None
+    via: str | None
+    processes: list[HolderRow]
+    foreign: dict[int, int]
+
+
+class CounterFile(TypedDict):
+    """One file of tt-metal's own counters: those of a chip. ``chip`` is as in the name of the file."""
+
+    chip: str
+    path: str
+    owner: int | None
+    state: str
+    why: str | None
+    version: int | None
+    metal_id: int | None
+    attached: int | None
+    updated: float | None
+    totals: CountedBytes | None
+    slots: list[CounterSlot]
+    live: CountedBytes | None
+    stale: StaleBytes | None
+
+
+class SlotOwner(TypedDict):
+    """Whose slot it is. ``pid`` is as in the file, ``process`` the pid as it is known here."""
+
+    pid: int
+    process: int | None
+    start: int | None
+    user_id: int | None
+    user: str | None
+    name: str | None
+
+
+class SlotValues(SlotOwner, CountedBytes):
+    updated: float | None
+    state: str
+    why: str | None
+
+
+class CounterSlot(SlotValues, total=False):
+    """The counters of one process on one chip."""
+
+    shared: list[int]  # several processes write here
+    unsure: bool  # it may be of a process that cannot be seen from here
+
+
+class CountersLook(TypedDict):
+    state: str
+    why: str | None
+    files: list[CounterFile]

@@ -1,0 +1,1369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The type of every JSON document: one TypedDict for each document, and one for each kind of row in it.
+
+Rules:
+
+* Bytes are integers. ``None`` is "not known", never 0. Only keys that are ``| None`` here may be null.
+* A document names its schema in the key ``schema``. The constant with that name is beside the code that builds it.
+* A class with ``total=False`` has the keys that are not always there; its docstring says when they are.
+
+Import this module under ``TYPE_CHECKING`` only. To create the classes takes 20 to 40 ms, about as long as all of
+`ttmem smi`, and nothing needs them at run time. A test checks that no command loads it; others check that real
+documents have exactly these keys, and that docs/json.md and docs/api.md list them.
+
+It has more than 500 lines because it is a list: everything that ttmem gives out, in one place.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+# -- words that occur in many documents ------------------------------------------------------------------------------
+
+CountedKind = Literal["dram", "l1", "l1_small", "trace", "cb"]  # the kinds that tt-metal's own counters have
+MainPool = Literal["dram", "l1"]  # the pools that have a capacity
+KindBytes = dict[str, int]  # bytes by kind of memory; a kind of which there is nothing may be left out
+
+
+class Anomalies(TypedDict):
+    """How many events did not fit the account, by what was odd about them (docs/accounting.md, rule 15)."""
+
+    unknown_free: int
+    double_free: int
+    ambiguous: int
+    misrouted: int
+    replaced: int
+    rejected: int
+    dropped: int
+    posthumous: int
+    resynced: int
+
+
+class UncertainRow(TypedDict):
+    """A reason why numbers may be wrong, and how often an agent counted it."""
+
+    reason: str
+    count: int
+
+
+class CountAndBytes(TypedDict):
+    count: int
+    bytes: int
+
+
+class CoreWrite(TypedDict):
+    """The core that an allocation was written to, and what lies at that address."""
+
+    x: int
+    y: int
+    address: int
+    what: str
+
+
+class AllocationRow(TypedDict):
+    """One live allocation."""
+
+    pid: int | None
+    chip: str
+    device: int
+    kind: str
+    id: str
+    address: int
+    size: int
+    reserved: int | None
+    refs: int
+    since: float
+    program: int | None
+    cores: str | None
+    core: CoreWrite | None
+    shared: bool
+    layout: str | None
+    core_count: int | None
+    per_core: bool
+    tag: str | None
+    shape: str | None
+    line: str | None
+    stack: list[str] | None
+    source: str
+    confidence: str
+    counted: bool
+
+
+# -- snapshot: GET /snapshot, ttmem smi --json -----------------------------------------------------------------------
+
+
+class Snapshot(TypedDict):
+    """The whole machine at one moment."""
+
+    schema: Literal["ttmem.snapshot/1"]
+    time: str
+    host: str
+    server: ServerRow | None
+    sources: list[SourceState]
+    driver: Driver | None
+    chips: list[ChipRow]
+    processes: list[ProcessRow]
+    sums: Sums | None
+    anomalies: Anomalies
+    notes: list[Note]
+
+
+class ServerRow(TypedDict):
+    pid: int
+    since: str
+    events: int
+    version: str
+    clients: int
+    lost_to_readers: int
+
+
+class SourceState(TypedDict):
+    """Where a snapshot comes from, and whether that could be read."""
+
+    name: str
+    state: str
+    detail: str | None
+
+
+class Driver(TypedDict):
+    version: str | None
+    loaded: bool
+
+
+class Note(TypedDict):
+    """A sentence about a chip or a process."""
+
+    what: str
+    chip: str | None
+    pid: int | None
+    text: str
+
+
+class ChipRow(TypedDict):
+    chip: str
+    pci: str | None
+    kmd: int | None
+    arch: str | None
+    board: str | None
+    remote: bool | None
+    identity: str
+    unique_id: str | None
+    joined_by: str | None
+    held: bool | None
+    serial: str | None
+    asic_id: str | None
+    firmware: Firmware
+    pcie: PcieLink | None
+    telemetry: Telemetry | None
+    shm: ChipCounters | None
+    memory: MemoryRow
+
+
+class Firmware(TypedDict, total=False):
+    """The versions that the driver shows; which these are depends on the chip."""
+
+    bundle: str
+    m3app: str
+    m3bl: str
+    arc: str
+    eth: str
+    ttflash: str
+
+
+class PcieLink(TypedDict):
+    speed_gts: float | None
+    width: int | None
+    max_speed_gts: float | None
+    max_width: int | None
+    numa: int | None
+
+
+class DriverTelemetry(TypedDict):
+    """What the driver's files have."""
+
+    temperature_c: float | None
+    temperature_max_c: float | None
+    power_w: float | None
+    power_max_w: float | None
+    current_a: float | None
+    current_max_a: float | None
+    voltage_mv: int | None
+    voltage_max_mv: int | None
+    aiclk_mhz: int | None
+    axiclk_mhz: int | None
+    arcclk_mhz: int | None
+    fan_rpm: int | None
+    heartbeat: int | None
+    alive: bool | None
+    therm_trips: int | None
+    state: str
+    age_s: float | None
+    implausible: dict[str, str]
+
+
+class Telemetry(DriverTelemetry, total=False):
+    """With what only tt-umd can read: these keys are there if it was asked for."""
+
+    temperature_shutdown_c: float | None
+    board_temperature_c: float | None
+    dram_temperature_c: float | None
+    board_power_w: float | None
+    board_power_max_w: float | None
+    aiclk_max_mhz: int | None
+    fan_percent: float | None
+    dram_speed: float | None
+    dram_status: str | None
+
+
+class CountedBytes(TypedDict):
+    """Bytes by the kinds that tt-metal's own counters have."""
+
+    dram: int
+    l1: int
+    l1_small: int
+    trace: int
+    cb: int
+
+
+class StaleBytes(TypedDict):
+    """What the counters' totals have beyond the living processes; there is no total of circular buffers."""
+
+    dram: int
+    l1: int
+    l1_small: int
+    trace: int
+    cb: None
+
+
+class ChipCounters(TypedDict):
+    """tt-metal's own counters of a chip."""
+
+    state: str
+    why: str | None
+    version: int | None
+    live: CountedBytes | None
+    stale: StaleBytes | None
+    totals: CountedBytes | None
+    updated: float | None
+
+
+class MemoryRow(TypedDict):
+    """The memory of a chip, pool by pool."""
+
+    dram: DramRow
+    l1: L1Row
+    system: SystemMemory
+    host: HostMemory
+    reporter: ReporterRow
+    completeness: float | None
+    uncertain: list[ChipUncertainRow]
+    confidence: ConfidenceBytes
+    missing: list[str]
+    unseen: list[UnseenRow]
+
+
+class DramRow(TypedDict):
+    used: int | None
+    reserved: int | None
+    capacity: int | None
+    capacity_basis: str | None
+    peak: int | None
+    reserved_peak: int | None
+    largest_free: int | None
+    banks: int | None
+    trace: TraceRow
+
+
+class TraceRow(TypedDict):
+    used: int | None
+    reserved: int | None
+    region: int | None
+
+
+class L1Row(TypedDict):
+    used: int | None
+    reserved: int | None
+    capacity: int | None
+    capacity_basis: str | None
+    peak: int | None
+    reserved_peak: int | None
+    largest_free: int | None
+    bank_free: int | None
+    banks: int | None
+    at_once: int | None
+    at_once_parts: AtOnceParts
+    buffers: int | None
+    small: L1SmallRow
+    cb: HeldAndResident
+    dfb: HeldAndResident
+    scratchpad: int | None
+    kernels: int | None
+    scratchpad_resident: int | None
+    kernels_resident: int | None
+    firmware: int | None
+    ring: RingRow
+    physical: PhysicalL1
+
+
+class AtOnceParts(TypedDict):
+    """L1 in use at one time, by kind."""
+
+    l1: int | None
+    l1_small: int | None
+    cb: int | None
+    dfb: int | None
+    scratchpad: int | None
+    kernel: int | None
+    firmware: int | None
+
+
+class L1SmallRow(TypedDict):
+    used: int | None
+    reserved: int | None
+    region: int | None
+    peak: int | None
+
+
+class HeldAndResident(TypedDict):
+    held: int | None
+    resident: int | None
+
+
+class RingRow(TypedDict):
+    used_max: int | None
+    size: int | None
+
+
+class PhysicalL1(TypedDict):
+    """Bytes of L1 that something lies on, and the least headroom, over the cores of a chip."""
+
+    used: int | None
+    max_core: int | None
+    headroom_min: int | None
+    age_s: float | None
+
+
+class SystemMemory(TypedDict):
+    fabric_kernels: int | None
+    dispatch_kernels: int | None
+
+
+class HostMemory(TypedDict):
+    used: int | None
+
+
+class ReporterRow(TypedDict):
+    """L1 in buffers as the allocators reported it, and what is tracked of it."""
+
+    total: int | None
+    tracked: int | None
+    inferred: int | None
+    basis: str
+
+
+class ChipUncertainRow(UncertainRow):
+    """With the process whose agent counted it."""
+
+    pid: int | None
+
+
+class ConfidenceBytes(TypedDict):
+    exact: int
+    reported: int
+    estimated: int
+
+
+class UnseenRow(TypedDict):
+    """A process of which some kinds are not known."""
+
+    pid: int | None
+    missing: list[str]
+
+
+class ProcessRow(TypedDict):
+    pid: int | None
+    start: int | None
+    user_id: int | None
+    user: str | None
+    name: str | None
+    command: str | None
+    container: str | None
+    job: Job | None
+    state: str
+    seen: float | None
+    exited: float | None
+    claimed_pids: list[int]
+    allocations: int | None
+    sources: list[ProcessSource]
+    holds: list[str]
+    chips: list[ChipShare]
+    failed: int
+    last_failure: LastFailure | None
+    uncertain: list[UncertainRow]
+    anomalies: Anomalies
+
+
+class Job(TypedDict):
+    id: str
+    name: str | None
+
+
+class ProcessSource(TypedDict):
+    """A source that reports on a process."""
+
+    name: str
+    confidence: str
+    trouble: str | None
+
+
+class ChipShare(TypedDict):
+    """What a process has of a chip."""
+
+    chip: str
+    metal_id: int | None
+    metal_ids: list[int]
+    dram: int | None
+    peak_dram: int | None
+    l1: int | None
+    peak_l1: int | None
+    host: int | None
+    peak_host: int | None
+    system: int | None
+    peak_system: int | None
+    kinds: KindBytes
+    source: str
+    shm: CountedBytes | None
+
+
+class LastFailure(TypedDict):
+    time: float
+    text: str
+    operation: str | None
+    line: str | None
+
+
+class Sums(TypedDict):
+    """Sums over chips and processes."""
+
+    host: HostSum
+    boards: list[BoardSum]
+    jobs: list[JobSum]
+
+
+class HostSum(TypedDict):
+    chips: list[str]
+    idle: int
+    processes: int
+    dram: DramSum
+    l1: L1Sum
+
+
+class BoardSum(HostSum):
+    serial: str | None
+    board: str | None
+
+
+class DramSum(TypedDict):
+    """Each sum, and on how many chips all of it is known."""
+
+    used: int | None
+    used_on: int
+    reserved: int | None
+    reserved_on: int
+    capacity: int | None
+    capacity_on: int
+
+
+class L1Sum(DramSum):
+    at_once: int | None
+    at_once_on: int
+
+
+class JobSum(TypedDict):
+    id: str | None
+    name: str | None
+    chips: list[str]
+    processes: int
+    states: StateCounts
+    dram: JobPoolSum
+    l1: JobPoolSum
+
+
+class StateCounts(TypedDict):
+    tracked: int
+    untracked: int
+    stale: int
+    exited: int
+
+
+class JobPoolSum(TypedDict):
+    used: int | None
+    used_on: int
+    reserved: int | None
+    reserved_on: int
+
+
+# -- processes: GET /processes, GET /processes/{pid} -----------------------------------------------------------------
+
+
+class Processes(TypedDict):
+    schema: Literal["ttmem.processes/1"]
+    processes: list[ProcessDetail]
+
+
+class ProcessDetail(ProcessRow, total=False):
+    """With the largest allocations that it held when it exited; only in ``/processes/{pid}``."""
+
+    largest: list[AllocationRow]
+
+
+# -- health: GET /health ---------------------------------------------------------------------------------------------
+
+
+class Health(TypedDict):
+    schema: Literal["ttmem.health/1"]
+    status: str
+    parts: list[PartRow]
+    pid: int
+    since: str
+    version: str
+    clients: int
+    accepted: int
+    live_allocations: int
+    unread_replies: int
+    socket: str
+    events: int
+
+
+class PartRow(TypedDict):
+    """A piece of work that the server does by the clock."""
+
+    name: str
+    state: str
+    detail: str | None
+    since: float | None
+    failures: int
+
+
+# -- allocations: GET /allocations -----------------------------------------------------------------------------------
+
+
+class Allocations(TypedDict):
+    schema: Literal["ttmem.allocations/1"]
+    matched: int
+    bytes: int
+    offset: int
+    allocations: list[AllocationRow]
+
+
+# -- breakdown: GET /breakdown ---------------------------------------------------------------------------------------
+
+
+class Breakdown(TypedDict):
+    schema: Literal["ttmem.breakdown/1"]
+    by: str
+    rows: list[BreakdownRow]
+    count: int
+    bytes: int
+
+
+class BreakdownAmounts(TypedDict):
+    count: int
+    bytes: int
+    reserved: int | None
+    largest: int
+    kinds: KindBytes
+
+
+class BreakdownRow(BreakdownAmounts, total=False):
+    """With one of these, named by ``by``."""
+
+    op: str | None
+    line: str | None
+    stack: str | None
+    shape: str | None
+    program: str | None
+    kind: str | None
+
+
+# -- peaks: GET /peaks, POST /peaks/reset ----------------------------------------------------------------------------
+
+
+class Peaks(TypedDict):
+    schema: Literal["ttmem.peaks/1"]
+    since: str
+    reset: str | None
+    peaks: list[PeakRow]
+
+
+class TotalOfChip(TypedDict):
+    chip: str
+
+
+class TotalName(TotalOfChip, total=False):
+    """A ``pool`` or a ``kind`` on a chip; of one process, a kind on its ``device`` of that number."""
+
+    pool: str
+    device: int
+    kind: str
+
+
+class PeakRow(TotalName):
+    bytes: int
+    time: float
+    largest: list[AllocationRow]
+
+
+class PeaksReset(TypedDict):
+    schema: Literal["ttmem.peaks_reset/1"]
+    reset: str
+
+
+# -- phases: GET /phases ---------------------------------------------------------------------------------------------
+
+
+class Phases(TypedDict):
+    schema: Literal["ttmem.phases/1"]
+    processes: list[ProcessPhases]
+
+
+class PhasesHead(TypedDict):
+    """Whose phases they are, and of how many something is not kept or not listed."""
+
+    pid: int | None
+    start: int | None
+    state: str
+    left_out: int
+
+
+class ProcessPhases(PhasesHead):
+    open: list[OpenPhase]
+    ended: list[EndedPhase]
+
+
+class OpenPhaseHead(TypedDict):
+    path: str | None
+    since: float
+    complete: bool
+
+
+class OpenPhase(OpenPhaseHead):
+    rows: list[OpenPhaseRow]
+
+
+class EndedPhaseHead(TypedDict):
+    """All runs of one path."""
+
+    path: str | None
+    runs: int
+    partial: int
+    seconds: float
+    since: float
+    until: float
+
+
+class EndedPhase(EndedPhaseHead):
+    rows: list[EndedPhaseRow]
+
+
+class PhaseRun(TypedDict):
+    """A total in one run of a phase."""
+
+    begin: int
+    peak: int
+    end: int
+    delta: int
+
+
+class OpenPhaseRow(TotalName):
+    begin: int
+    peak: int
+    end: int
+    delta: int
+
+
+class EndedPhaseRow(TotalName):
+    peak: int
+    delta: int
+    last: PhaseRun
+
+
+# -- history: GET /history -------------------------------------------------------------------------------------------
+
+
+class HistoryHead(TypedDict):
+    schema: Literal["ttmem.history/1"]
+    step: int
+    since: float
+    until: float
+    left_out: int
+
+
+class History(HistoryHead):
+    series: list[HistorySeries]
+
+
+class HistorySeries(TypedDict):
+    """One quantity of one chip, as columns of equal length."""
+
+    chip: str
+    kind: str
+    time: list[int]
+    last: list[float]
+    max: list[float]
+
+
+# -- headroom: GET /headroom -----------------------------------------------------------------------------------------
+
+
+class Headroom(TypedDict):
+    schema: Literal["ttmem.headroom/1"]
+    chips: list[ChipHeadroom]
+
+
+class ChipHeadroom(TypedDict):
+    chip: str
+    floor: int | None
+    floor_holder: AllocationRow | None
+    launched: list[ProgramHeadroom]
+    worst_cached: ProgramHeadroom | None
+
+
+class ProgramHeadroom(TypedDict):
+    program: int
+    pid: int | None
+    end: int
+    headroom: int | None
+
+
+# -- cores: GET /cores, ttmem l1 --json ------------------------------------------------------------------------------
+
+
+class Cores(TypedDict):
+    """The physical L1 of a chip. Of a chip of unknown type only ``chip`` and ``why`` are known."""
+
+    schema: Literal["ttmem.cores/1"]
+    chip: str
+    why: str | None
+    age_s: float | None
+    basis: str | None
+    grid: Grid | None
+    dispatch: list[Grid]
+    harvested: int | None
+    l1: L1Layout | None
+    used: int | None
+    max_core: int | None
+    headroom_min: int | None
+    floor: FloorRow
+    overlaps: list[list[OwnerRow]]
+    unplaced: list[UnplacedRow]
+    warnings: list[str]
+    programs: list[CoreProgram]
+    cores: list[CoreRow]
+    core: CoreDetail | None
+
+
+class Grid(TypedDict):
+    """The size of the compute grid, or the place of a core."""
+
+    x: int
+    y: int
+
+
+class L1Layout(TypedDict):
+    """The addresses at which the parts of a core's L1 begin and end."""
+
+    size: int
+    map_end: int
+    base: int
+    small_start: int
+
+
+class FloorRow(TypedDict):
+    address: int | None
+    owner: OwnerRow | None
+
+
+class OwnerRow(TypedDict):
+    """An allocation in the L1 of a core."""
+
+    pid: int | None
+    name: str | None
+    kind: str
+    address: int
+    size: int
+    tag: str | None
+    program: int | None
+    operation: str | None
+    allocator: int | None
+    source: str
+
+
+class UnplacedRow(TypedDict):
+    why: str
+    allocations: int
+    bytes: int
+
+
+class CoreProgram(TypedDict):
+    pid: int | None
+    name: str | None
+    device: int
+    program: int
+    metal_id: int | None
+    operation: str | None
+    ring: int | None
+
+
+class CoreRow(TypedDict):
+    """One core. ``program`` is a place in the list of programs."""
+
+    x: int
+    y: int
+    used: int | None
+    free: int | None
+    unknown: int | None
+    largest_free: int | None
+    overlap: int | None
+    headroom: int | None
+    end: int | None
+    program: int | None
+    worst: WorstProgram | None
+
+
+class WorstProgram(TypedDict):
+    program: int | None
+    end: int
+    headroom: int | None
+
+
+class CoreDetail(TypedDict):
+    x: int
+    y: int
+    top: OwnerRow | None
+    segments: list[SegmentRow]
+    listed_to: int | None
+    kernels: list[KernelRow]
+
+
+class SegmentRow(TypedDict):
+    start: int
+    end: int
+    kind: str
+    owners: list[SegmentOwner]
+    inside: list[OwnerRow]
+
+
+class SegmentOwner(OwnerRow):
+    """With whether it has data on this core, or its place is only kept."""
+
+    data: bool | None
+
+
+class KernelRow(TypedDict):
+    tag: str | None
+    size: int
+
+
+# -- dump: GET /dump, ttmem dump --json ------------------------------------------------------------------------------
+
+
+class Dump(TypedDict):
+    schema: Literal["ttmem.dump/1"]
+    time: str
+    total: int
+    devices: list[DumpDevice]
+    anomalies: Anomalies
+    uncertain: list[UncertainRow]
+
+
+class DumpDevice(TypedDict):
+    device: int
+    chip: str
+    kinds: list[DumpKind]
+
+
+class DumpKind(TypedDict):
+    kind: str
+    count: int
+    bytes: int
+    large: CountAndBytes
+    small: CountAndBytes
+    allocations: list[AllocationRow]
+
+
+# -- leaks: GET /leaks, ttmem leaks --json ---------------------------------------------------------------------------
+
+
+class Leaks(TypedDict):
+    schema: Literal["ttmem.leaks/1"]
+    time: str
+    since: str
+    tracked_s: float
+    older_s: float
+    verdict: LeakVerdict
+    losses: Losses
+    uncertain: list[UncertainRow]
+    doubts: list[str]
+    leaks: list[LeakRow]
+    left_out: LeaksLeftOut
+    young: HeldRow
+    program_cache: ProgramCacheRow
+    trace: HeldRow
+    system: HeldRow
+    dead_process: list[DeadProcessRow]
+
+
+class LeaksLeftOut(CountAndBytes):
+    groups: int
+
+
+class LeakVerdict(LeaksLeftOut):
+    leak: bool
+
+
+class Losses(TypedDict):
+    dropped: int
+    unknown_free: int
+
+
+class HeldRow(CountAndBytes):
+    """Allocations with one reason to be held, and their ages."""
+
+    oldest_s: float | None
+    youngest_s: float | None
+
+
+class ProgramCacheRow(HeldRow):
+    likely: HeldRow
+
+
+class LeakRow(HeldRow):
+    """Allocations of one process, chip and kind, with one ``tag`` or, without a tag, of one ``size``."""
+
+    pid: int | None
+    name: str | None
+    chip: str
+    kind: str
+    tag: str | None
+    size: int | None
+    grows: bool
+
+
+class DeadProcessRow(CountAndBytes):
+    """What a process held when it exited."""
+
+    pid: int | None
+    name: str | None
+    exited: float
+    ago_s: float
+    largest: list[AllocationRow]
+
+
+# -- explanation: ttmem explain --json -------------------------------------------------------------------------------
+
+
+class Explanation(TypedDict):
+    schema: Literal["ttmem.explain/1"]
+    file: str
+    failures: int
+    explained: list[ExplainedRow]
+
+
+class VerdictRow(TypedDict):
+    """Why an allocation failed, and what to change."""
+
+    headline: str
+    failure: FailureRow
+    why: str
+    operation: str | None
+    line: str | None
+    asked: int | None
+    there: int | None
+    missing: int | None
+    free: int | None
+    size: int | None
+    holders: list[BlockRow]
+    held: int
+    wall: BlockRow | None
+    program: FailedProgram | None
+    parts: list[ProgramPart]
+    advice: list[AdviceRow]
+    unknown: list[str]
+    sections: list[SectionRow]
+
+
+class SectionRow(TypedDict):
+    """A part of the explanation in words."""
+
+    heading: str
+    lines: list[str]
+
+
+class ExplainedRow(VerdictRow):
+    """With where the failure is in the file, and how often."""
+
+    where: str
+    times: int
+
+
+class FailureType(TypedDict):
+    type: str
+
+
+class FailureRow(FailureType, total=False):
+    """With every number of the message: which these are depends on ``type`` (analyze/failure_types.py)."""
+
+    address: int | None
+    alignment: int
+    allocated: int | None
+    bank_size: int | None
+    banks: int
+    core_type: str
+    cores: str
+    counts: str | None
+    dependent: bool
+    device: int
+    end: int
+    floor: int
+    free: int | None
+    freed: int | None
+    have: int
+    kernels: str | None
+    kind: str
+    l1_size: int
+    largest: int | None
+    largest_window: int | None
+    limit: int
+    need: int | None
+    operation: str
+    other: int | None
+    parts: list[list[str | int]]
+    per_bank: int
+    placeable: int | None
+    program: int
+    region: int
+    ring: int
+    service: bool
+    size: int
+    start: int
+    windows: int | None
+
+
+class BlockRow(TypedDict):
+    """A buffer in a bank."""
+
+    kind: str
+    address: int
+    size: int
+    per_bank: int
+    allocator: int
+    tag: str | None
+    shape: str | None
+    line: str | None
+    cause: str
+
+
+class FailedProgram(TypedDict):
+    id: int | None
+    operation: str | None
+
+
+class ProgramPart(TypedDict):
+    kind: str
+    start: int
+    end: int
+    cores: str
+    tag: str | None
+
+
+class AdviceRow(TypedDict):
+    what: str
+    value: int | None
+    gives: int | None
+    basis: str
+    blocks: list[BlockRow]
+    addresses: list[int]
+    note: str | None
+    text: str
+
+
+# -- run: ttmem run --json -------------------------------------------------------------------------------------------
+
+
+class Run(TypedDict):
+    schema: Literal["ttmem.run/1"]
+    command: list[str]
+    exit_code: int
+    started: float
+    ended: float
+    duration_s: float
+    events: int
+    dropped: int
+    completeness: float | None
+    uncertain: list[UncertainRow]
+    unseen: list[UnseenProcess]
+    trouble: list[str]
+    agent: AgentCounters
+    anomalies: Anomalies
+    sizing: list[SizingRow]
+    failed: int
+    failures: list[RunFailure]
+    chips: list[RunChip]
+    peaks: list[PeakRow]
+    breakdown: RunBreakdown
+    peak_time: float | None
+    peak: Snapshot
+    final: Snapshot
+    left_known: bool
+    left_earlier: LeftEarlier
+    left: list[LeftRow]
+
+
+class RunChip(TypedDict):
+    """A chip on which something was allocated: its peaks, and what was left on it."""
+
+    chip: str
+    board: str | None
+    arch: str | None
+    kinds: dict[str, KindPeak]
+    dram: ReservedPeak
+    l1: ReservedPeak
+
+
+class KindPeak(TypedDict):
+    peak: int
+    end: int
+
+
+class ReservedPeak(TypedDict):
+    """What allocators took of a pool."""
+
+    reserved_peak: int
+    reserved_end: int
+    buffer_capacity: int | None
+
+
+class UnseenProcess(TypedDict):
+    pid: int
+    name: str
+
+
+class AgentCounters(TypedDict):
+    """What the agents of a run counted."""
+
+    unknown_frees: int
+    earlier_frees: int
+    replaced: int
+    table_full: int
+    blobs_full: int
+    meshes_full: int
+    failures: int
+
+
+class SizingRow(TypedDict):
+    pid: int
+    chips: list[str]
+    lines: list[SizingLineRow]
+
+
+class SizingLineRow(TypedDict):
+    what: str
+    text: str
+    value: int | None
+    basis: str
+
+
+class RunFailure(TypedDict):
+    time: float
+    pid: int
+    text: str
+    operation: str | None
+    stack: list[str] | None
+    verdict: VerdictRow
+
+
+class RunBreakdown(TypedDict):
+    """What was live at the peak, by these."""
+
+    op: list[BreakdownRow]
+    line: list[BreakdownRow]
+    shape: list[BreakdownRow]
+    kind: list[BreakdownRow]
+    program: list[BreakdownRow]
+
+
+class LeftEarlier(TypedDict):
+    tensors: int
+    bytes: int
+
+
+class LeftRow(AllocationRow):
+    """An allocation that was left, and the reason why it was held."""
+
+    cause: str
+
+
+# -- doctor: ttmem doctor --json, ttmem doctor --wheel --json --------------------------------------------------------
+
+
+class Doctor(TypedDict):
+    schema: Literal["ttmem.doctor/1"]
+    time: str
+    version: str
+    verdict: DoctorVerdict
+    findings: list[FindingRow]
+
+
+class LevelCounts(TypedDict):
+    broken: int
+    warning: int
+    unknown: int
+    ok: int
+
+
+class DoctorVerdict(LevelCounts):
+    exit_code: int
+
+
+class FindingRow(TypedDict):
+    check: str
+    level: str
+    looked_at: str
+    found: str
+    todo: str | None
+
+
+class Wheel(TypedDict):
+    schema: Literal["ttmem.wheel/1"]
+    library: str
+    kinds: list[WheelKinds]
+    unknown: dict[str, list[str]]
+    functions: list[WheelFunction]
+
+
+class WheelKinds(TypedDict):
+    """A group of kinds of memory, and why the agent does not track it."""
+
+    what: str
+    tracked: bool
+    reason: str | None
+
+
+class WheelFunction(TypedDict):
+    name: str
+    role: str
+    state: str
+    symbol: str
+
+
+# -- import: ttmem import --json -------------------------------------------------------------------------------------
+
+
+class Import(TypedDict):
+    schema: Literal["ttmem.import/1"]
+    form: str
+    ttnn: str | None
+    virtual: bool
+    confidence: str
+    completeness: float | None
+    nodes: int
+    operations: int
+    events: int
+    programs: int
+    cached_runs: int
+    failures: int
+    began: float | None
+    clock: str
+    unsized: int
+    lacks: list[str]
+    anomalies: dict[str, int]
+    chips: list[ImportChip]
+
+
+class ImportChip(TypedDict):
+    chip: str
+    device: int | None
+    board: str | None
+    geometry: str | None
+    kinds: dict[str, ImportKind]
+
+
+class ImportKind(TypedDict):
+    pool: str
+    used: int
+    reserved: int | None
+    allocations: int
+    peak: int
+    peak_after_s: float
+    peak_operation: str | None
+    peak_line: str | None
+
+
+# -- memory reports: ttmem dump --reports --json ---------------------------------------------------------------------
+
+
+class MemoryReports(TypedDict):
+    schema: Literal["ttmem.reports/1"]
+    time: str
+    folder: str
+    reports: list[ReportRow]
+    missing: list[str]
+    incomparable: str | None
+    problems: list[str]
+
+
+class ReportRow(TypedDict):
+    prefix: str
+    files: list[ReportFile]
+    states: list[ReportState]
+    completeness: dict[str, ReportShare] | None
+
+
+class ReportFile(TypedDict):
+    name: str
+    modified: str
+    age_s: float
+
+
+class ReportState(TypedDict):
+    program: int | None
+    memory: dict[str, ReportMemory]
+    l1_space: ReportL1Space | None
+
+
+class ReportMemory(TypedDict):
+    banks: int | None
+    per_bank: ReportAmounts | None
+    all_banks: ReportAmounts | None
+    fragmentation: float | None
+    blocks: list[ReportBlock] | None
+
+
+class ReportAmounts(TypedDict):
+    total: int
+    allocated: int
+    free: int
+    largest_free: int | None
+
+
+class ReportBlock(TypedDict):
+    ident: int
+    address: int
+    size: int
+    previous: int | None
+    next: int | None
+    allocated: bool
+
+
+class ReportL1Space(TypedDict):
+    largest_free: int
+    times_banks: int
+
+
+class ReportShare(TypedDict):
+    """What the server tracks beside what the report has."""
+
+    tracked: int | None
+    reported: int | None
+    share: float | None

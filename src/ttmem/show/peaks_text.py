@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The peaks of each chip and kind as text, with the largest allocations that were live then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttmem.documents.common_text import short_line
+from ttmem.ingest.clock import rfc3339
+from ttmem.model.kinds import KERNEL_KINDS
+from ttmem.model.units import human
+from ttmem.show.text import Style, wrap
+
+Json = Any
+
+_ALLOCATIONS_SHOWN = 5
+_IN_THE_RING = {kind.label for kind in KERNEL_KINDS}  # their address is that of the kernel ring
+
+
+def render(found: list[Json], style: Style) -> str:
+    """Each peak of a kind, with its largest allocations."""
+    lines = []
+    for one in style.clean(found):
+        if "kind" not in one:  # those of a pool have the same allocations again
+            continue
+        title = f"chip {one['chip']} {one['kind']}: {human(one['bytes'])} at {rfc3339(one['time'], 6)}"
+        lines += wrap(title, style)
+        for item in one["largest"][:_ALLOCATIONS_SHOWN]:
+            where = (
+                "" if item["kind"] in _IN_THE_RING else f" at {item['address']}"
+            )  # kernels have no address of their own
+            text = f"{human(item['size'])}{where}{' in an L1 buffer, which is counted' if item['shared'] else ''}"
+            words = text, item["cores"], item["tag"], item["shape"], short_line(item["line"])
+            lines += wrap(", ".join(filter(None, words)), style, "    ", "  ")
+        if len(one["largest"]) > _ALLOCATIONS_SHOWN:
+            lines.append(f"  and {len(one['largest']) - _ALLOCATIONS_SHOWN} smaller ones, which --json has")
+    return "\n".join(lines) or "Nothing was ever allocated."
