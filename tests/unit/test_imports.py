@@ -220,7 +220,7 @@ def test_what_is_written_is_what_was_folded(folder: Path) -> None:
         for chip in ledger.chips.values()
     ]
     said = summary(translation, ledger, count)
-    assert problems(said, schema.Import) == []
+    assert problems(said, schema.ImportSummary) == []
     l1 = said["chips"][1]["kinds"]["l1"]
     assert (l1["peak_operation"], l1["peak_line"]) == ("ttnn.matmul", "/home/you/ttnn_import.py:43 workload")
     assert said["failures"] == 0

@@ -48,7 +48,7 @@ def write(translation: EventTranslation, out: Path, name: str) -> tuple[Ledger, 
     return ledger, count
 
 
-def summary(translation: EventTranslation, ledger: Ledger, events: int) -> schema.Import:
+def summary(translation: EventTranslation, ledger: Ledger, events: int) -> schema.ImportSummary:
     """What was read, what was written, the peaks of each chip, and what the file cannot tell."""
     recording = translation.recording
     return {

@@ -48,6 +48,7 @@ from ttmem.wire.legacy_records import Type
 
 if TYPE_CHECKING:
     from ttmem.model.machine_rows import DriverChip
+    from ttmem.model.schema import ServerFigures
 
 _TICK_SECONDS = 0.05
 _RINGS_SECONDS = 0.04  # of a tick, for agents' rings
@@ -140,7 +141,7 @@ class Server:
         for chip in machine:
             self.sink.apply(self.since, None, ChipFound(chip))
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> ServerFigures:
         return {
             "status": "ok" if self._guard.all_well else "degraded",
             "parts": self._guard.json(),
