@@ -1279,6 +1279,8 @@ class Import(TypedDict):
     lacks: list[str]
     anomalies: dict[str, int]
     chips: list[ImportChip]
+    file: str
+    output: str
 
 
 class ImportChip(TypedDict):
