@@ -18,7 +18,7 @@ import json
 import os
 import socket
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError
@@ -34,7 +34,8 @@ from ttmem.run.result import result_of
 from ttmem.run.session import Session
 from ttmem.show.run_text import render
 
-Json = Any
+if TYPE_CHECKING:
+    from ttmem.model.schema import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +105,7 @@ def _open_report(path: str) -> int:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _write(out: int, path: str, document: Json) -> bool:
+def _write(out: int, path: str, document: Run) -> bool:
     """Did it succeed? If not, as on a full disk, the exit code is still the command's."""
     try:
         with overwrite(out) as file:
