@@ -431,7 +431,7 @@ def test_what_is_thrown_for_other_reasons_is_no_refusal(story: Story, full: Sour
     story.tell(full, 2, other, refused(500_000), other)
     report = story.report()
     assert (report.document["failed"], len(report.document["failures"])) == (1, 1)
-    assert "Memory was refused once, and the command went on; --json has why. out of memory: " in render(
+    assert "An allocation failed once, and the command went on; --json has why. out of memory: " in render(
         report.document
     )
 

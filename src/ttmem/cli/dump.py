@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show what is allocated now: per device and kind, large and small, each allocation where there are few.
 
-With --by, put together by what made it: the ttnn operation, the line or stack of Python (of processes under
+With --by, group by origin: the ttnn operation, the line or stack of Python (of processes under
 `ttmem run --stacks`), the shape of the tensor, the program, the kind.
 
 With --reports, what tt-metal's own memory reports (CSV files) in a folder say, beside what a server tracks if one
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--kernels", action="store_true", help="only kernels, each with its age")
     what.add_argument(
-        "--by", choices=("op", "line", "stack", "shape", "kind", "program"), help="what is live, put together by this"
+        "--by", choices=("op", "line", "stack", "shape", "kind", "program"), help="group live allocations by this"
     )
     what.add_argument("--reports", metavar="DIR", help="read tt-metal's memory reports there, often generated/reports")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explain why tt-metal refused: what a log's out-of-memory, clash, ring and trace errors mean, and what would do.
+"""Explain failed allocations: the cause of out-of-memory, clash, ring and trace errors in a log, and possible fixes.
 
 Takes the log of a program, or an event file (`ttmem run --record`, `ttmem import`), which also knows who held the
 memory. Explains the last failure and counts the others.

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", metavar="TIME", help=f"stop there: {_TIME_FORMS}")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--peaks", action="store_true", help="the peaks up to there instead, with what was live then")
-    what.add_argument("--by", choices=tuple(WORDS), help="what is live there instead, put together by this")
+    what.add_argument("--by", choices=tuple(WORDS), help="show live allocations at that time, grouped by this")
     parser.add_argument("--json", action="store_true", help="the snapshot, the peaks or the breakdown as data")
 
 

@@ -79,7 +79,7 @@ class CurrentSnapshot:
     ) -> None:
         """``account`` captures the account for a user, ``catch_up`` brings it up to date.
 
-        Without ``machine`` there is nothing to merge, and nothing is said of it.
+        Without ``machine`` there is nothing to merge: a snapshot is the account alone.
         """
         self.account = account
         self._machine = machine

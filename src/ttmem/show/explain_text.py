@@ -10,7 +10,7 @@ from ttmem.show.text import BOLD, Style, wrap
 if TYPE_CHECKING:
     from ttmem.model.schema import Explanation, VerdictRow
 
-_HEADING_COLUMNS = 14
+_HEADING_COLUMNS = 15
 
 
 def render(document: Explanation, style: Style) -> str:

@@ -207,9 +207,9 @@ def _failed(run: Run) -> list[str]:
     if not run["exit_code"]:
         times, which = _times(run["failed"]), "" if run["failed"] == 1 else "The last: "
         headline = last["verdict"]["headline"]
-        text = f"Memory was refused {times}, and the command went on; --json has why. {which}{headline}"
+        text = f"An allocation failed {times}, and the command went on; --json has why. {which}{headline}"
         return ["", *wrap(printable(text), style_of(sys.stderr))]
-    lines = ["", *block(f"Memory was refused, {before:.1f} s before the end", last["verdict"], style_of(sys.stderr))]
+    lines = ["", *block(f"An allocation failed, {before:.1f} s before the end", last["verdict"], style_of(sys.stderr))]
     earlier, kept = run["failed"] - 1, len(run["failures"]) - 1
     if earlier:
         which = f"the last {kept}" if earlier > kept else "them"
