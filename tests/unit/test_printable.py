@@ -110,8 +110,8 @@ def _import() -> Any:
     from tests.unit.test_imports import fold
 
     translation = EventTranslation(read_capture(DATA / "n300_report.json"))
-    found = import_summary(translation, fold(translation)[0], 3)
-    return json.loads(json.dumps({**found, "file": "in", "output": "out", "unsized": 3}))
+    found = import_summary(translation, fold(translation)[0], 3, "in", "out")
+    return json.loads(json.dumps({**found, "unsized": 3}))
 
 
 def _dump(what: str) -> Any:

@@ -70,7 +70,7 @@ def _translated(args: argparse.Namespace, path: Path, out: Path) -> Import:
             ledger, events = write(translation, out, path.name)
         except OSError as error:
             raise CommandError(f"cannot write {out}: {error.strerror}") from None
-        return {**summary(translation, ledger, events), "file": str(path), "output": str(out)}
+        return summary(translation, ledger, events, str(path), str(out))
     except NotACapture:
         raise
     except (*MALFORMED, struct.error) as error:

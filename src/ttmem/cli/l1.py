@@ -13,7 +13,7 @@ import asyncio
 import json
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from ttmem.account.ledger import Ledger
@@ -28,9 +28,10 @@ from ttmem.show.l1_text import render
 from ttmem.show.text import style_of, wrap
 from ttmem.wire.api_client import ApiError, get_document
 
-_ANSWER_SECONDS = 60.0
+if TYPE_CHECKING:
+    from ttmem.model import schema
 
-Json = Any
+_ANSWER_SECONDS = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,16 +85,16 @@ def _of_file(args: argparse.Namespace) -> str:
     return _text(args, snapshot, chip, _cores(ledger, query))
 
 
-def _asked(args: argparse.Namespace, snapshot: Json) -> tuple[Json, dict[str, str]]:
+def _asked(args: argparse.Namespace, snapshot: schema.Snapshot) -> tuple[schema.ChipRow, dict[str, str]]:
     """The chosen chip, and the parameters of `/cores`."""
     try:
-        chip = _chosen(args.chip, snapshot["chips"], snapshot)
+        chip = _chosen(args.chip, snapshot)
     except UnknownChip as error:
         raise CommandError(str(error)) from None
     return chip, {"chip": chip["chip"], **({} if args.core is None else {"core": args.core})}
 
 
-def _text(args: argparse.Namespace, snapshot: Json, chip: Json, found: Json) -> str:
+def _text(args: argparse.Namespace, snapshot: schema.Snapshot, chip: schema.ChipRow, found: schema.Cores) -> str:
     if args.json:
         return json.dumps(found)
     style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
@@ -110,7 +111,7 @@ def _text(args: argparse.Namespace, snapshot: Json, chip: Json, found: Json) -> 
     return text
 
 
-def _cores(ledger: Ledger, query: dict[str, str]) -> Any:
+def _cores(ledger: Ledger, query: dict[str, str]) -> schema.Cores:
     """The document of `/cores`, made from a ledger without a server."""
     try:
         core = parse_core(query["core"]) if "core" in query else None
@@ -119,15 +120,16 @@ def _cores(ledger: Ledger, query: dict[str, str]) -> Any:
         raise CommandError(str(error.args[0])) from None
 
 
-def _chosen(name: str | None, chips: list[dict[str, Any]], snapshot: dict[str, Any]) -> dict[str, Any]:
+def _chosen(name: str | None, snapshot: schema.Snapshot) -> schema.ChipRow:
     """The chip that was named, else the one with the least headroom."""
+    chips = snapshot["chips"]
     if name is not None:
         chip_id = only(snapshot, [name])["chips"][0]["chip"]
         return next(chip for chip in chips if chip["chip"] == chip_id)
     if not chips:
         raise CommandError("there is no chip, and nobody has spoken of one; `ttmem doctor` says more")
 
-    def trouble(chip: dict[str, Any]) -> tuple[bool, int]:
+    def trouble(chip: schema.ChipRow) -> tuple[bool, int]:
         headroom = chip["memory"]["l1"]["physical"]["headroom_min"]
         return headroom is None, headroom or 0
 

@@ -19,12 +19,10 @@ from ttmem.cli import Answered, CommandError, chip_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from ttmem.documents.local_snapshot import LocalSnapshot
     from ttmem.model.machine_rows import MachineLook
-
-    Json = Any
+    from ttmem.model.schema import Snapshot
 
 ERROR = 2  # 1 is "nothing to show"
 _ANSWER_SECONDS = 2.0  # for a server that was found
@@ -120,7 +118,7 @@ class _View:
         style = style_of(sys.stdout, ascii=self._args.ascii, colour=not self._args.no_color)
         return self._shown(lambda snapshot: render(snapshot, style, in_full=bool(self._wanted)))
 
-    def _shown(self, form: Callable[[Json], str]) -> str:
+    def _shown(self, form: Callable[[Snapshot], str]) -> str:
         """A new snapshot in some form."""
         snapshot = self._source.snapshot()
         if not self._source.answered:
@@ -128,7 +126,7 @@ class _View:
         with Answered("smi"):
             return form(self._picked(snapshot))
 
-    def _picked(self, snapshot: Json) -> Json:
+    def _picked(self, snapshot: Snapshot) -> Snapshot:
         self.empty = not snapshot["chips"] and not snapshot["processes"]
         if not self._wanted:
             return snapshot
@@ -150,7 +148,7 @@ class _SnapshotSource:
         self.answered = False  # is the last snapshot a server's?
         self._absent = "", ""  # why there is no server, in a word and in a sentence
 
-    def snapshot(self) -> Json:
+    def snapshot(self) -> Snapshot:
         found = self._ask() if time.monotonic() >= self._asked_again else None
         self.answered = found is not None
         if found is None:
@@ -158,7 +156,7 @@ class _SnapshotSource:
         with Answered("smi"):
             return self._alone(found) if self._umd else found
 
-    def _ask(self) -> Json | None:
+    def _ask(self) -> Snapshot | None:
         from ttmem.documents.unknown_rows import SCHEMA
         from ttmem.wire.api_client import ApiError, NoServer, OutOfReach, get_document
 
@@ -169,7 +167,7 @@ class _SnapshotSource:
                 raise CommandError(why)
         try:
             path = "/snapshot?machine=0" if self._umd else "/snapshot"
-            found: Json = get_document(path, SCHEMA, socket_path=self._api, timeout=_ANSWER_SECONDS)
+            found: Snapshot = get_document(path, SCHEMA, socket_path=self._api, timeout=_ANSWER_SECONDS)
             return found
         except ApiError as error:
             if self._api is not None:
@@ -180,7 +178,7 @@ class _SnapshotSource:
                 self._asked_again = time.monotonic() + _RETRY_SECONDS
             return None
 
-    def _alone(self, account: Json | None) -> Json:
+    def _alone(self, account: Snapshot | None) -> Snapshot:
         """What we see of the machine ourselves, with a server's account if there is one."""
         from ttmem.documents.local_snapshot import LocalSnapshot, no_account
 

@@ -59,7 +59,8 @@ class Coverage(NamedTuple):
             "kinds": [{"what": what, "tracked": reason is None, "reason": reason} for what, reason in self.kinds],
             "unknown": self.unknown,
             "functions": [
-                {"name": one.name, "role": one.role, "state": one.state, "symbol": one.symbol} for one in self.functions
+                {"name": name, "role": role, "state": state, "symbol": symbol}
+                for name, role, state, symbol in self.functions
             ],
         }
 

@@ -10,7 +10,7 @@ from ttmem.model.kinds import KINDS, Kind
 from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import counts_text
 from ttmem.sources import memory_reports
-from ttmem.sources.memory_reports import Amounts, Block, Memory, MemoryReport, Reports, State
+from ttmem.sources.memory_reports import Amounts, Block, L1Space, Memory, MemoryReport, Reports, State
 
 if TYPE_CHECKING:
     from ttmem.model import schema
@@ -103,11 +103,10 @@ def _compared(memory: Memory, amounts: dict[Kind, int | None]) -> schema.ReportS
 
 
 def _state(state: State) -> schema.ReportState:
-    space = state.l1_space
     return {
         "program": state.program,
         "memory": {memory.kind.label: _memory(memory) for memory in state.memories},
-        "l1_space": None if space is None else {"largest_free": space.largest_free, "times_banks": space.times_banks},
+        "l1_space": _l1_space(state.l1_space),
     }
 
 
@@ -122,6 +121,17 @@ def _memory(memory: Memory) -> schema.ReportMemory:
     }
 
 
+def _amounts(amounts: Amounts | None) -> schema.ReportAmounts | None:
+    if amounts is None:
+        return None
+    return {
+        "total": amounts.total,
+        "allocated": amounts.allocated,
+        "free": amounts.free,
+        "largest_free": amounts.largest_free,
+    }
+
+
 def _block(block: Block) -> schema.ReportBlock:
     return {
         "ident": block.ident,
@@ -133,12 +143,5 @@ def _block(block: Block) -> schema.ReportBlock:
     }
 
 
-def _amounts(amounts: Amounts | None) -> schema.ReportAmounts | None:
-    if amounts is None:
-        return None
-    return {
-        "total": amounts.total,
-        "allocated": amounts.allocated,
-        "free": amounts.free,
-        "largest_free": amounts.largest_free,
-    }
+def _l1_space(space: L1Space | None) -> schema.ReportL1Space | None:
+    return None if space is None else {"largest_free": space.largest_free, "times_banks": space.times_banks}

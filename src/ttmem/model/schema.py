@@ -1296,6 +1296,8 @@ class ImportSummary(TypedDict):
     lacks: list[str]
     anomalies: dict[str, int]
     chips: list[ImportChip]
+    file: str
+    output: str
 
 
 class Import(ImportSummary):

@@ -20,8 +20,9 @@ _IN_THE_RING = {kind.label for kind in KERNEL_KINDS}  # their address is that of
 
 def render(found: list[PeakRow], style: Style) -> str:
     """Each peak of a kind, with its largest allocations."""
+    found = style.clean(found)
     lines = []
-    for one in style.clean(found):
+    for one in found:
         if "kind" not in one:  # those of a pool have the same allocations again
             continue
         title = f"chip {one['chip']} {one['kind']}: {human(one['bytes'])} at {rfc3339(one['time'], 6)}"

@@ -10,14 +10,7 @@ from ttmem.model.printable import printable_data
 from ttmem.model.units import complete, human
 
 if TYPE_CHECKING:
-    from ttmem.model.schema import (
-        MemoryReports,
-        ReportBlock,
-        ReportMemory,
-        ReportRow,
-        ReportShare,
-        ReportState,
-    )
+    from ttmem.model.schema import MemoryReports, ReportBlock, ReportMemory, ReportRow, ReportShare, ReportState
 
 _BLOCKS_SHOWN = 5
 _PROGRAMS_SHOWN = 20
@@ -78,9 +71,10 @@ def _render_memory(kind: str, memory: ReportMemory) -> list[str]:
     lines = []
     for name, amounts in (("each of ", memory["per_bank"]), ("all ", memory["all_banks"])):
         if amounts is not None:
-            sizes = [human(amounts[key]) for key in ("total", "allocated", "free", "largest_free")]
+            sizes = [human(amounts["total"]), human(amounts["allocated"]), human(amounts["free"])]
+            largest = human(amounts["largest_free"])
             row = f"  {kind:<9}{name + ('?' if banks is None else str(banks)):<12}"
-            lines.append(row + f"{sizes[0]:>12}{sizes[1]:>12}{sizes[2]:>12}{sizes[3]:>14}{fragmented:>12}")
+            lines.append(row + f"{sizes[0]:>12}{sizes[1]:>12}{sizes[2]:>12}{largest:>14}{fragmented:>12}")
             kind = fragmented = ""
     return lines
 

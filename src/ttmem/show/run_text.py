@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import anomaly_line, short_line
 from ttmem.model.kinds import KINDS, Kind
@@ -19,7 +19,11 @@ from ttmem.show.explain_text import block
 from ttmem.show.text import cells, style_of, wrap
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from ttmem.model.schema import AllocationRow, KindPeak, LeftRow, MainPool, PeakRow, ReservedPeak, Run, RunChip
+
+    By = Literal["op", "line", "shape", "kind", "program"]
 
 _LARGEST_SHOWN = 5
 _BREAKDOWN_ROWS = 8
@@ -50,7 +54,7 @@ _OVERLAP = (
 )
 
 
-def render(run: Run, by: str = "op") -> str:
+def render(run: Run, by: By = "op") -> str:
     """The text of a document with schema "ttmem.run/1"; ``by`` names the breakdown of the peak to show."""
     lines = ["", _headline(run)]
     if not run["chips"]:
@@ -157,10 +161,9 @@ def _after(run: Run, time: float | None) -> float:
     return max(0.0, time - run["started"]) if time is not None else 0.0
 
 
-def _breakdown(run: Run, by: str) -> list[str]:
+def _breakdown(run: Run, by: By) -> list[str]:
     """Who made what was live at the peak of all buffers, over all chips."""
-    breakdowns: Any = run["breakdown"]
-    found: list[Any] = breakdowns[by]
+    found = run["breakdown"][by]
     if not found or all(row[by] is None for row in found):
         return []
     total = human(sum(row["bytes"] for row in found))
