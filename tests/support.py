@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ttmem.account.ledger import Ledger
 from ttmem.documents.cores import Cores
@@ -29,6 +29,7 @@ from ttmem.server.router import Api
 from ttmem.wire.api_client import get, get_json
 from ttmem.wire.endpoint import api_path
 
+Value = TypeVar("Value")
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "programs"
 PATIENCE = 180.0  # seconds that a busy machine may take for anything; who waits so long has found a fault
@@ -44,6 +45,12 @@ def wait_until(true: Callable[[], Any], what: str = "it", patience: float = PATI
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not happen within {patience:g} s")
         time.sleep(0.002)
+
+
+def not_none(value: Value | None) -> Value:
+    """The value, which the test knows to be there."""
+    assert value is not None
+    return value
 
 
 class StoppedClock(Clock):
@@ -143,6 +150,9 @@ class Server:
     def snapshot(self) -> dict[str, Any]:
         snapshot: dict[str, Any] = self.get("/snapshot")
         return snapshot
+
+    def has_exited(self, pid: int) -> bool:
+        return bool(not_none(self.process_of(pid))["state"] == "exited")
 
     def process_of(self, pid: int) -> dict[str, Any] | None:
         return next((p for p in self.snapshot()["processes"] if p["pid"] == pid), None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from native.tests.build import build
@@ -45,7 +46,7 @@ def test_a_program_that_replaces_operator_new(wheel: str, program: str, stage_of
     """Also with a list behind the allocator's statistics, as the wheels before 0.75 have it."""
     stage = stage_of("plain")
     fake = stage.built.fake(wheel)
-    environment = {"FAKE_METAL": fake, "LD_LIBRARY_PATH": str(Path(fake).parent)}
+    environment: dict[str, Any] = {"FAKE_METAL": fake, "LD_LIBRARY_PATH": str(Path(fake).parent)}
     ran = stage.run("life", program=program, LD_PRELOAD=f"{stage.built.agent} {odd_new()}", **environment)
     assert ran.code == 0, ran.err
     ring = stage.ring(ran.pid)

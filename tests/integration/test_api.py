@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests import machines
 from tests.schema_conformance import problems
-from tests.support import PATIENCE, ROOT, LegacyClient, Server, answered, api_over, wait_until
+from tests.support import PATIENCE, ROOT, LegacyClient, Server, answered, api_over, not_none, wait_until
 from ttmem.account.ledger import Ledger
 from ttmem.account.phases import phases_json
 from ttmem.ingest import time_slices as slices
@@ -134,7 +134,7 @@ def test_peaks_name_what_was_live(server: Server, busy: LegacyClient, legacy: Le
     other.say(f"alloc 1 {9 * MIB} 0 0x100000")
     other.query(1)
     other.kill()
-    wait_until(lambda: server.process_of(other.pid)["state"] == "exited", "the death")
+    wait_until(lambda: not_none(server.process_of(other.pid))["state"] == "exited", "the death")
     dead = [p for p in server.get(f"/peaks?pid={other.pid}")["peaks"] if p.get("pool") == "dram"]
     assert [(p["bytes"], [t["size"] for t in p["largest"]]) for p in dead] == [(9 * MIB, [9 * MIB])]
     chip = next(p for p in server.get("/peaks")["peaks"] if (p["chip"], p.get("pool")) == ("assumed:1", "dram"))
@@ -165,7 +165,7 @@ def test_events_are_streamed_and_slow_readers_lose(server: Server, legacy: Legac
         while not stream.readline().startswith(b": ttmem"):
             pass
         client.say("alloc 0 4096 1 0x1000", "free 0 0x1000")
-        seen = []
+        seen: list[Any] = []
         while len(seen) < 2:
             line = stream.readline()
             if line.startswith(b"data: "):
@@ -197,13 +197,15 @@ def test_metrics_are_what_prometheus_reads(serve: Callable[..., Server], legacy:
     connection.request("GET", "/metrics")
     page = connection.getresponse().read().decode()
     values = {
-        (s.name, *sorted(s.labels.items())): s.value for f in text_string_to_metric_families(page) for s in f.samples
+        (s.name, tuple(sorted(s.labels.items()))): s.value
+        for f in text_string_to_metric_families(page)
+        for s in f.samples
     }
     where = (("chip", "assumed:0"), ("kind", "dram"))
-    assert values[("ttmem_used_bytes", *where)] == MIB
-    assert values[("ttmem_peak_bytes", *where)] == MIB
-    assert values["ttmem_anomalies_total", ("name", "unknown_free")] == 1
-    assert not any("pid" in dict(key[1:]) for key in values)
+    assert values["ttmem_used_bytes", where] == MIB
+    assert values["ttmem_peak_bytes", where] == MIB
+    assert values["ttmem_anomalies_total", (("name", "unknown_free"),)] == 1
+    assert not any("pid" in dict(labels) for _, labels in values)
     connection.request("GET", "/metrics?pids=1")
     assert f'pid="{client.pid}"' in connection.getresponse().read().decode()
     connection.request("GET", "/snapshot")
@@ -237,7 +239,7 @@ def test_other_users_command_lines_and_tags_are_private(serve: Callable[..., Ser
     client = AllocationClient(enabled=True, socket_path=server.path)
     client.report_allocation(device_id=0, size=4096, buffer_type="dram", buffer_id=1, tag="secret")
     assert client.flush(PATIENCE)
-    assert server.process_of(os.getpid())["command"]
+    assert not_none(server.process_of(os.getpid()))["command"]
     os.chmod(folder, 0o711)
     script = (
         "import os, socket, sys, json; from ttmem.wire.api_client import get; import encodings.ascii;"

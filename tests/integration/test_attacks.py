@@ -284,7 +284,11 @@ def test_a_dump_lists_what_was_live_when_it_was_asked_for(serve: Serve) -> None:
             wait_until(partial(_has, server.log, "DUMP_REMAINING complete.", number), "the dump")
             text = server.log.read_text().split("Received DUMP_REMAINING request...")[number]
             assert len(re.findall(rf"PID {child.pid}\b", text)) == 5, text
-        wait_until(lambda child=child: _state(server, child.pid) == "exited", "its end")
+        wait_until(partial(_exited, server, child.pid), "its end")
+
+
+def _exited(server: Server, pid: int) -> bool:
+    return _state(server, pid) == "exited"
 
 
 def _has(path: Path, text: str, times: int) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import PATIENCE, LegacyClient, Server, wait_until
+from tests.support import PATIENCE, LegacyClient, Server, not_none, wait_until
 from ttmem.account.ledger import Ledger
 from ttmem.ingest import sockets as event_sockets
 from ttmem.ingest.rings import Rings
@@ -71,11 +71,11 @@ def test_garbage_between_records_loses_only_the_garbage(server: Server, legacy: 
             sock.sendall(bytes([0xFF]) + noise.randbytes(noise.randrange(1, 3000)))
         sock.sendall(bytes(40) + _alloc(0x900000))
         assert _ask(sock) >= 4096 * 10
-        odd = server.process_of(os.getpid())["anomalies"]["rejected"]
+        odd = not_none(server.process_of(os.getpid()))["anomalies"]["rejected"]
         assert odd >= 10
     other.say("alloc 1 100 0 0x1000")
     assert other.query(1)["dram"] == 100
-    assert server.process_of(other.pid)["anomalies"]["rejected"] == 0
+    assert not_none(server.process_of(other.pid))["anomalies"]["rejected"] == 0
     assert server.err.read_text().count("no records of any known size") == 1
     assert "Traceback" not in server.err.read_text()
 
@@ -84,7 +84,7 @@ def test_a_newline_from_a_shell_is_a_truncated_record(server: Server) -> None:
     with server.connect() as sock:
         sock.sendall(b"\n")
     process = wait_until(lambda: server.process_of(os.getpid()), "the report")
-    wait_until(lambda: server.process_of(os.getpid())["anomalies"]["rejected"] == 1, "the rejection")
+    wait_until(lambda: not_none(server.process_of(os.getpid()))["anomalies"]["rejected"] == 1, "the rejection")
     assert process["allocations"] == 0
     assert "ended inside a record" in server.err.read_text()
 
@@ -106,7 +106,7 @@ def test_a_damaged_native_record_costs_that_connection_only(server: Server) -> N
         sock.sendall(handshake.hello("client", Confidence.REPORTED) + b"\x81\x00\x07\x00" + bytes(12))
         assert sock.recv(16, socket.MSG_WAITALL)[0] == native.WELCOME
         assert sock.recv(16) == b""
-    assert server.process_of(os.getpid())["anomalies"]["rejected"] == 1
+    assert not_none(server.process_of(os.getpid()))["anomalies"]["rejected"] == 1
     assert "cannot be 7 bytes long" in server.err.read_text()
     with server.connect() as sock:
         sock.sendall(b"\xf7\x54\x10\x00\x63\x00\x00\x00" + bytes(8))
@@ -188,7 +188,7 @@ def test_a_process_cannot_have_sources_without_end(server: Server) -> None:
             except BrokenPipeError:
                 break
         wait_until(lambda: "more than 16 sources" in server.err.read_text(), "the refusal")
-    assert len(server.process_of(os.getpid())["sources"]) == 16
+    assert len(not_none(server.process_of(os.getpid()))["sources"]) == 16
     with server.connect() as sock:
         sock.sendall(handshake.hello("legacy", Confidence.EXACT))
         assert sock.recv(16) == b""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import PATIENCE, Server, wait_until
+from tests.support import PATIENCE, Server, not_none, wait_until
 from ttmem import AllocationClient
 from ttmem.collect import wrappers
 from ttmem.model.core_sets import CoreRange, mask_of
@@ -41,6 +41,12 @@ def _mine(server: Server) -> dict[str, int]:
         for kind, size in chip["kinds"].items():
             sums[kind] = sums.get(kind, 0) + size
     return {kind: size for kind, size in sums.items() if size}
+
+
+def stat(client: AllocationClient, name: str) -> int:
+    value = client.stats()[name]
+    assert isinstance(value, int)
+    return value
 
 
 def test_every_report_arrives(server: Server, client: AllocationClient) -> None:
@@ -108,7 +114,7 @@ def test_two_processes_that_both_say_device_0(server: Server, client: Allocation
         for chip_id in (["88"], [])
     ]
     for other in others:
-        assert other.stdout.readline() == "sent\n"
+        assert not_none(other.stdout).readline() == "sent\n"
     chips = {chip["chip"]: chip for chip in server.snapshot()["chips"]}
     assert {chip_id: chip["memory"]["dram"]["used"] for chip_id, chip in chips.items()} == {
         "77": 100,
@@ -137,7 +143,7 @@ def test_visible_devices_tell_two_device_0_apart(server: Server) -> None:
         for visible in ("3", "0000:41:00.0")
     ]  # fmt: skip
     for other in others:
-        assert other.stdout.readline() == "sent\n"
+        assert not_none(other.stdout).readline() == "sent\n"
     chips = {chip["chip"]: chip["identity"] for chip in server.snapshot()["chips"]}
     assert chips == {"kmd:3": "known", "0000:41:00.0": "known"}
     for other in others:
@@ -170,7 +176,7 @@ class Odd:
         raise ZeroDivisionError
 
 
-ONE = {"device_id": 0, "size": 64, "buffer_type": "dram", "buffer_id": 64}
+ONE: dict[str, Any] = {"device_id": 0, "size": 64, "buffer_type": "dram", "buffer_id": 64}
 PART = {"device_id": 0, "size": 64, "program": 1}
 
 
@@ -252,7 +258,7 @@ def test_kernels_of_the_wrappers_with_and_without_sizes(server: Server, monkeypa
     monkeypatch.setenv("TTMEM_SOCKET", server.path)
     monkeypatch.setenv("TT_ALLOC_TRACKING_ENABLED", "1")
     monkeypatch.setattr(wrappers, "_clients", {})
-    one = {"device": 0, "cores": [(0, 0)]}
+    one: dict[str, Any] = {"device": 0, "cores": [(0, 0)]}
     wrappers.create_circular_buffer_with_tracking(int, **one, size=2048, index=0)
     for size in (1000, None):
         wrappers.add_kernel_with_tracking(int, **one, kernel=size or 1, size=size)
@@ -293,7 +299,9 @@ def test_a_late_server_gets_the_whole_truth(serve: Serve, folder: Path) -> None:
     server = serve("--quiet")
     assert client.flush(30)
     assert _mine(server) == {"dram": 5000}
-    assert server.process_of(os.getpid())["anomalies"]["dropped"] == 1500  # what the server did not see happen
+    assert (
+        not_none(server.process_of(os.getpid()))["anomalies"]["dropped"] == 1500
+    )  # what the server did not see happen
     client.close()
 
 
@@ -327,7 +335,7 @@ def test_server_killed_with_100k_live_allocations_and_four_busy_threads(serve: S
     at_death = list(turns)
     wait_until(lambda: all(now > then + 200 for now, then in zip(turns, at_death)), "work without a server")
     server.start()
-    wait_until(lambda: client.stats()["resyncs"] >= 1, "the resync")
+    wait_until(lambda: stat(client, "resyncs") >= 1, "the resync")
     at_resync = list(turns)
     wait_until(lambda: all(now > then + 200 for now, then in zip(turns, at_resync)), "work with the new server")
     running.clear()
@@ -335,13 +343,13 @@ def test_server_killed_with_100k_live_allocations_and_four_busy_threads(serve: S
         thread.join()
     assert client.flush(60)
     process = server.process_of(os.getpid())
-    used = {chip["metal_id"]: chip["kinds"] for chip in process["chips"]}
-    assert process["allocations"] == 100_000 + sum(turns)
+    used = {chip["metal_id"]: chip["kinds"] for chip in not_none(process)["chips"]}
+    assert not_none(process)["allocations"] == 100_000 + sum(turns)
     for device in range(8):
         assert used[device]["dram"] == 100_000 // 8 * 4096
         assert used[device].get("l1", 0) == (50 * turns[device] if device < 4 else 0)
-    odd = process["anomalies"]
-    assert odd["dropped"] == client.stats()["unsent"] > 0
+    odd = not_none(process)["anomalies"]
+    assert odd["dropped"] == stat(client, "unsent") > 0
     assert odd["resynced"] >= 1
     assert odd["unknown_free"] == odd["double_free"] == odd["replaced"] == 0
     client.close()
@@ -371,11 +379,11 @@ def test_a_stopped_server_does_not_slow_the_workload(serve: Serve, capsys: pytes
     with server.stopped():
         assert work(150_000) < PATIENCE  # far more than the socket and our backlog hold; a blocking client would hang
         assert client.flush(0.05) is False
-        wait_until(lambda: client.stats()["unsent"] > 0, "falling behind")
+        wait_until(lambda: stat(client, "unsent") > 0, "falling behind")
     client.report_allocation(device_id=0, size=9, buffer_type="dram", buffer_id=9)
     assert client.flush(60)
     assert _mine(server) == {"dram": 16}
-    odd = server.process_of(os.getpid())["anomalies"]
+    odd = not_none(server.process_of(os.getpid()))["anomalies"]
     assert odd["dropped"] == client.stats()["unsent"]
     assert client.stats()["trouble"] is None
     client.close()
@@ -416,13 +424,13 @@ def test_fork(server: Server) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", _FORKER, server.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    pids = sorted(int(parent.stdout.readline()) for _ in range(2))
-    used = {pid: server.process_of(pid)["chips"][0]["dram"] for pid in pids}
+    pids = sorted(int(not_none(parent.stdout).readline()) for _ in range(2))
+    used = {pid: not_none(server.process_of(pid))["chips"][0]["dram"] for pid in pids}
     child = next(pid for pid in pids if pid != parent.pid)
     assert used == {parent.pid: 110, child: 1}
     os.kill(child, signal.SIGKILL)
-    wait_until(lambda: server.process_of(child)["state"] == "exited", "the child's death")
-    assert server.process_of(parent.pid)["chips"][0]["dram"] == 110
+    wait_until(lambda: not_none(server.process_of(child))["state"] == "exited", "the child's death")
+    assert not_none(server.process_of(parent.pid))["chips"][0]["dram"] == 110
     parent.kill()
     parent.communicate()
 
@@ -465,7 +473,7 @@ def test_sigpipe_does_not_kill_a_workload_whose_server_died(serve: Serve) -> Non
     workload = subprocess.Popen(
         [sys.executable, "-c", _EXITER, server.path, "stay"], stdin=-1, stdout=-1, stderr=-1, text=True
     )
-    assert workload.stdout.readline() == "sent\n"
+    assert not_none(workload.stdout).readline() == "sent\n"
     server.stop(signal.SIGKILL)
     _, errors = workload.communicate("\n", timeout=30)
     assert (workload.returncode, errors) == (0, "")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support import LegacyClient, Server, wait_until
+from tests.support import LegacyClient, Server, not_none, wait_until
 
 Legacy = Callable[..., LegacyClient]
 MIB = 1 << 20
@@ -96,7 +96,7 @@ def test_references_replacement_and_surplus_frees(server: Server, legacy: Legacy
     assert client.query(0)["dram"] == 200  # another size: replaced
     client.say("free 0 0x1000", "free 0 0x1000", "free 0 0x9999", "cb_free 0 4096 1", "kernel_unload 0 4096 1")
     assert set(client.query(0).values()) == {0, 144}
-    odd = server.process_of(client.pid)["anomalies"]
+    odd = not_none(server.process_of(client.pid))["anomalies"]
     assert (odd["replaced"], odd["double_free"], odd["unknown_free"]) == (1, 1, 3)
 
 
@@ -105,7 +105,7 @@ def test_a_mesh_buffer_freed_twice_on_device_0_stays_on_device_3(server: Server,
     client.say("alloc 0 4096 0 0x1000", "alloc 3 4096 0 0x1000", "free 0 0x1000", "free 0 0x1000")
     assert client.query(0)["dram"] == 0
     assert client.query(3)["dram"] == 4096
-    assert server.process_of(client.pid)["anomalies"]["double_free"] == 1
+    assert not_none(server.process_of(client.pid))["anomalies"]["double_free"] == 1
 
 
 def test_a_client_that_frees_everything_on_device_0(server: Server, legacy: Legacy) -> None:
@@ -114,7 +114,7 @@ def test_a_client_that_frees_everything_on_device_0(server: Server, legacy: Lega
         "alloc 0 4096 0 0x1000", "alloc 2 4096 0 0x2000", "alloc 3 4096 1 0x3000", "free 0 0x2000", "free 0 0x3000"
     )
     assert (client.query(2)["dram"], client.query(3)["l1"]) == (0, 0)
-    assert server.process_of(client.pid)["anomalies"]["misrouted"] == 2
+    assert not_none(server.process_of(client.pid))["anomalies"]["misrouted"] == 2
 
 
 def test_per_core_writes_are_what_their_address_says(server: Server, legacy: Legacy) -> None:
@@ -136,7 +136,7 @@ def test_bad_values_are_counted_and_named_once(server: Server, legacy: Legacy) -
     client.say("alloc -1 100 0 1", "alloc -1 100 0 1", "alloc 0 0 0 1", f"alloc 0 {200 << 30} 0 1", "alloc 0 100 7 1")
     client.say("kernel_load 0 100 9 1", "alloc 0 100 0 0x1000")
     assert client.query(0)["dram"] == 100
-    assert server.process_of(client.pid)["anomalies"]["rejected"] == 6
+    assert not_none(server.process_of(client.pid))["anomalies"]["rejected"] == 6
     complaints = server.err.read_text()
     for text in ("Invalid device_id -1 - ignoring message", "Invalid size 0", "Invalid buffer_type 7", "kernel type 9"):
         assert complaints.count(text) == 1, complaints

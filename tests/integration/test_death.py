@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support import PATIENCE, LegacyClient, Server, process_state, wait_until
+from tests.support import PATIENCE, LegacyClient, Server, not_none, process_state, wait_until
 
 Legacy = Callable[..., LegacyClient]
 
@@ -49,7 +50,7 @@ def test_kill_9_with_unread_records(server: Server, legacy: Legacy) -> None:
     assert (answer["cb"], answer["kernel"]) == (300 * 2048, 300 * 1024)
     memory = server.chip()
     assert (memory["dram"]["used"], memory["l1"]["buffers"], memory["l1"]["kernels"]) == (5000 * 4096, 0, 300 * 1024)
-    assert server.process_of(bystander.pid)["allocations"] == 5600
+    assert not_none(server.process_of(bystander.pid))["allocations"] == 5600
     largest = server.get(f"/processes/{victim.pid}")["processes"][0]["largest"]
     assert len(largest) == 20
     assert largest[0]["size"] == 4096
@@ -65,7 +66,7 @@ def test_a_death_takes_effect_at_once(server: Server, legacy: Legacy, capsys: py
         with server.stopped():
             victim.kill()
         began = time.monotonic()
-        wait_until(lambda pid=victim.pid: server.process_of(pid)["state"] == "exited", "the death")
+        wait_until(partial(server.has_exited, victim.pid), "the death")
         best = min(best, time.monotonic() - began)
         if best < 0.1:
             break
@@ -95,7 +96,7 @@ def test_a_zombie_is_dead(server: Server, legacy: Legacy) -> None:
     assert client.query(0)["dram"] == 4096
     os.kill(client.pid, signal.SIGKILL)  # not waited for: it stays a zombie until the test ends
     wait_until(lambda: process_state(client.pid) == "Z", "the zombie")
-    wait_until(lambda: server.process_of(client.pid)["state"] == "exited", "the death")
+    wait_until(lambda: not_none(server.process_of(client.pid))["state"] == "exited", "the death")
     assert server.chip()["dram"]["used"] == 0
 
 
@@ -104,11 +105,11 @@ def test_a_forked_child_on_its_parents_connection(server: Server, legacy: Legacy
     client.say("alloc 0 1000 0 0x1000")
     client.query(0)
     child = int(client.ask("child alloc 0 2000 0 0x1000").partition("pid=")[2])
-    assert "exit=0" in client.process.stdout.readline()
+    assert "exit=0" in not_none(client.process.stdout).readline()
     wait_until(lambda: (p := server.process_of(child)) and p["state"] == "exited", "the child's death")
-    assert server.process_of(child)["chips"][0]["dram"] == 2000
+    assert not_none(server.process_of(child))["chips"][0]["dram"] == 2000
     assert client.query(0)["dram"] == 1000
-    assert server.process_of(client.pid)["chips"][0]["dram"] == 1000
+    assert not_none(server.process_of(client.pid))["chips"][0]["dram"] == 1000
 
 
 def test_a_forged_pid_is_only_a_label(server: Server, legacy: Legacy) -> None:
@@ -117,13 +118,13 @@ def test_a_forged_pid_is_only_a_label(server: Server, legacy: Legacy) -> None:
     honest.query(0)
     forger.say(f"forge {honest.pid}", "free 0 0x1000", "alloc 0 500 0 0x2000")
     assert forger.query(0)["dram"] == 1500
-    assert server.process_of(forger.pid)["claimed_pids"] == [honest.pid]
-    assert server.process_of(forger.pid)["anomalies"]["unknown_free"] == 1
+    assert not_none(server.process_of(forger.pid))["claimed_pids"] == [honest.pid]
+    assert not_none(server.process_of(forger.pid))["anomalies"]["unknown_free"] == 1
     forger.kill()
-    wait_until(lambda: server.process_of(forger.pid)["state"] == "exited", "the forger's death")
+    wait_until(lambda: not_none(server.process_of(forger.pid))["state"] == "exited", "the forger's death")
     assert honest.query(0)["dram"] == 1000
     ghost = server.process_of(honest.pid)
-    assert ghost["state"] == "tracked"
+    assert not_none(ghost)["state"] == "tracked"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to act as two other users")
@@ -141,16 +142,16 @@ def test_another_users_live_process_is_not_taken_for_dead(serve: Callable[..., S
         "print('sent', flush=True); sys.stdin.read()"
     )
     child = subprocess.Popen([sys.executable, "-c", script, server.path], stdin=-1, stdout=-1, text=True)
-    assert child.stdout.readline() == "sent\n"
+    assert not_none(child.stdout).readline() == "sent\n"
     process = wait_until(lambda: server.process_of(child.pid), "the report")
     assert process["user_id"] == 12345
     for _ in range(20):  # several rounds of the reaper and of dumps, which look for the dead first
         server.get("/dump")
-    assert server.process_of(child.pid)["state"] == "tracked"
+    assert not_none(server.process_of(child.pid))["state"] == "tracked"
     assert server.chip()["dram"]["used"] == 4096
     child.kill()
     child.communicate()
-    wait_until(lambda: server.process_of(child.pid)["state"] == "exited", "the death")
+    wait_until(lambda: not_none(server.process_of(child.pid))["state"] == "exited", "the death")
     assert server.chip()["dram"]["used"] == 0
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,13 +128,16 @@ def test_the_agent_tracks_all_that_ttnn_reports(folder: Path, server: Server) ->
         found = {report["prefix"]: report for report in data(dump(reports, server.api, "--json"))["reports"]}
         return [kind["share"] for kind in found[prefix]["completeness"].values()]
 
+    def tracked(prefix: str) -> bool:
+        return shares(prefix) == [1.0, 1.0, 1.0]
+
     allocated = {}
     with Program(wheel("3.12"), "ttnn_reports", "n150", folder, environment=environment) as program:
         for record in program.records():
             prefix = record["prefix"]
             allocated[prefix] = record["views"]["l1"]["allocated"]
             if prefix != "empty_":  # nothing was allocated yet, so nothing is tracked
-                wait_until(lambda prefix=prefix: shares(prefix) == [1.0, 1.0, 1.0], "the server's account")
+                wait_until(partial(tracked, prefix), "the server's account")
             if prefix == "holes_":
                 assert shares("full_")[1] == allocated["holes_"] / allocated["full_"] < 1
     assert len(allocated) == 4

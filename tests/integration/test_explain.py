@@ -19,8 +19,9 @@ import pytest
 from tests.agents import Collector, watched
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, ROOT
-from tests.runs import PATIENCE, Bench, ttmem
+from tests.runs import Bench, ttmem
 from tests.schema_conformance import problems
+from tests.support import PATIENCE
 from ttmem.analyze import verdicts as v
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import parse

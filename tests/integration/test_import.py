@@ -17,6 +17,7 @@ import pytest
 
 from tests.agents import watched
 from tests.mock.wheel import ROOT
+from tests.support import not_none
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
@@ -395,7 +396,7 @@ def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, loa
         dataflow = imported.verdicts[3]  # its own parts are not told, but whose buffer is in the way
         assert of_dataflow(dataflow)
         assert dataflow.wall is not None
-        assert (dataflow.wall[:4], dataflow.wall.tag) == (imported.verdicts[2].wall[:4], "ttnn.empty")
+        assert (dataflow.wall[:4], dataflow.wall.tag) == (not_none(imported.verdicts[2].wall)[:4], "ttnn.empty")
         assert [verdict.tag for verdict in imported.verdicts] == [
             "ttnn.add", "ttnn.empty", "ttnn.add", "ttnn.relu", "ttnn.slice", "ttnn.empty",
         ]  # fmt: skip

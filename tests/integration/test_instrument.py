@@ -28,8 +28,7 @@ Layout = frozenset[tuple[tuple[Kind, int, int, int, bool], int]]  # kind, addres
 def layouts(parts: Iterable[tuple[int, int, Kind, int, int, int, bool]]) -> Counter[tuple[int, Layout]]:
     """What each program holds on each chip, whatever the number its source gave it."""
     programs: dict[tuple[int, int], Counter[tuple[Kind, int, int, int, bool]]] = {}
-    for chip, program, *part in parts:
-        kind, address, size, cores, shared = part
+    for chip, program, kind, address, size, cores, shared in parts:
         programs.setdefault((chip, program), Counter())[kind, address, size, cores, shared] += 1
     return Counter((chip, frozenset(held.items())) for (chip, _), held in programs.items())
 

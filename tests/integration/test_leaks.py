@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_a_holder_that_is_killed_leaks_nothing_any_more(server: Server, work: Wo
     assert data(server, "--older", "0", code=3)["verdict"]["bytes"] == 3 * MIB
     for worker in (victim, clean):
         worker.kill()
-        wait_until(lambda pid=worker.pid: server.process_of(pid)["state"] == "exited", "the death")
+        wait_until(partial(server.has_exited, worker.pid), "the death")
     found = data(server, "--older", "0")
     (dead,) = found["dead_process"]
     assert (dead["pid"], dead["count"], dead["bytes"]) == (victim.pid, 2, 3 * MIB + 64)

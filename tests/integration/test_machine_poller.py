@@ -38,7 +38,7 @@ from ttmem.sources import machine as machine_module
 from ttmem.sources.machine import Machine
 from ttmem.sources.process_lookup import start_and_state
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 Serve = Callable[..., Server]
 Legacy = Callable[..., LegacyClient]
 
@@ -356,7 +356,12 @@ def test_what_fails_after_a_look_does_not_end_it(part: str, folder: Path, monkey
     looks: list[int] = []
     monkeypatch.setattr(beside.poller, part, lambda *arguments: looks.append(1 // 0))
     real = beside.poller._take
-    monkeypatch.setattr(beside.poller, "_take", lambda *arguments: (looks.append(1), real(*arguments)))
+
+    def take(*arguments: Any) -> None:
+        looks.append(1)
+        real(*arguments)
+
+    monkeypatch.setattr(beside.poller, "_take", take)
     beside.run(lambda: len(looks) > 3, lambda: beside.states() == WELL)
     assert len(beside.warned) <= 1
 

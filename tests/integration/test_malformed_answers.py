@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from tests.hostile import HOSTILE, assert_printable
-from tests.screens import NOW, VIEWS, world
+from tests.screens import VIEWS, world
 from tests.unit.test_data_feed import Api
+from tests.worlds import NOW
 from ttmem.cli import main
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
@@ -24,7 +25,7 @@ from ttmem.show.top.parts.rows import Characters, Size, text_of
 from ttmem.show.top.settings import Settings
 from ttmem.show.top.start import views_of
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 UID = "880001"
 # Each command that shows an answer, what it asks for, and its exit code for an error.
 COMMANDS: dict[str, tuple[list[str], list[str], int]] = {

@@ -23,7 +23,7 @@ from tests.mock.wheel import Wheel, wheel
 from tests.support import wait_until
 from ttmem.sources.metal_counters import Counters
 
-Json = dict[str, Any]
+Json = Any
 Start = Callable[..., Program]
 PYTHON = "3.12"
 KINDS = {"dram": "DRAM", "l1": "L1", "l1_small": "L1_SMALL", "trace": "TRACE"}
@@ -226,7 +226,7 @@ def test_a_pid_namespace(start: Start, folder: Path) -> None:
     (file,) = files(program, counters)
     (slot,) = file["slots"]
     assert (slot["pid"], slot["state"], file["live"]["dram"]) == (1, "reused", 0), "by its number it would be init's"
-    holder = {"pid": outer, "start": None, "chip": os.getuid(), "inner_pid": inner}
+    holder = {"pid": outer, "start": None, "user_id": os.getuid(), "inner_pid": inner}
     (file,) = files(program, counters, (holder,))
     (slot,) = file["slots"]
     assert (slot["pid"], slot["process"], slot["state"], slot["user_id"]) == (1, outer, "live", os.getuid())
@@ -260,8 +260,7 @@ def slot_of(path: Path) -> Json:
     for file in Counters().look()["files"]:
         if file["path"] == str(path):
             (slot,) = file["slots"]
-            found: Json = slot
-            return found
+            return slot
     raise AssertionError(f"{path} is not listed")
 
 

@@ -39,7 +39,7 @@ def phases(server: Server, pid: int | None = None) -> dict[str, Any]:
     return dict(found)
 
 
-def row(entry: dict[str, Any], pool: str = "dram") -> dict[str, Any]:
+def row(entry: Any, pool: str = "dram") -> dict[str, Any]:
     (found,) = (row for row in entry["rows"] if row.get("pool") == pool)
     return dict(found)
 

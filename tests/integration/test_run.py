@@ -23,7 +23,6 @@ import pytest
 
 from tests.mock.wheel import PYTHONS
 from tests.runs import (
-    PATIENCE,
     TTMEM,
     Bench,
     Ran,
@@ -37,7 +36,7 @@ from tests.runs import (
     wait_for_account,
 )
 from tests.schema_conformance import problems
-from tests.support import Server, wait_until
+from tests.support import PATIENCE, Server, wait_until
 from ttmem.agent import require
 from ttmem.model import schema
 from ttmem.model.kinds import KINDS, Kind

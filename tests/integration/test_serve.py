@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import PATIENCE, LegacyClient, Server, wait_until
+from tests.support import PATIENCE, LegacyClient, Server, not_none, wait_until
 
 Serve = Callable[..., Server]
 Legacy = Callable[..., LegacyClient]
@@ -23,7 +23,10 @@ Legacy = Callable[..., LegacyClient]
 
 def _lines(server: Server, count: int) -> list[str]:
     """The log, once it has that many lines."""
-    return wait_until(lambda: len(t := server.log.read_text().splitlines()) >= count and t, f"{count} lines")
+    lines: list[str] = wait_until(
+        lambda: len(t := server.log.read_text().splitlines()) >= count and t, f"{count} lines"
+    )
+    return lines
 
 
 def test_log_lines_in_their_newest_form(serve: Serve, legacy: Legacy) -> None:
@@ -160,7 +163,7 @@ def test_a_recording_folds_to_the_same_picture(serve: Serve, legacy: Legacy, fol
     assert own.flush(PATIENCE)
     halfway = server.snapshot()
     victim.kill()
-    wait_until(lambda: server.process_of(victim.pid)["state"] == "exited", "the death")
+    wait_until(lambda: not_none(server.process_of(victim.pid))["state"] == "exited", "the death")
     server.get("/peaks/reset", "POST")
     snapshot = server.snapshot()
     server.stop()

@@ -77,7 +77,7 @@ def test_every_step(name: str, machine: str, server: Server, folder: Path) -> No
             if not repeated and (not large or step.held or number % 3 == 0):
                 assert_cores(server, running.machine, step)
             for chip_id, truth in step.chips.items():
-                highest[chip_id] = highest.get(chip_id, Counter()) | Counter(truth["used"])
+                highest[chip_id] = highest.get(chip_id, Counter[str]()) | Counter[str](truth["used"])
         assert running.codes == [-signal.SIGKILL if name == "crash" else 0] * len(running.processes)
     assert highest
     snapshot = wait_for_end(server, running)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import LegacyClient, Server, wait_until
+from tests.support import LegacyClient, Server, not_none, wait_until
 from ttmem.wire.endpoint import beside
 
 Serve = Callable[..., Server]
@@ -121,14 +121,14 @@ def test_our_client_does_not_talk_to_a_stranger(folder: Path) -> None:
         "[print(len(s.accept()[0].recv(100)), flush=True) for _ in range(99)]"
     )
     trap = subprocess.Popen([sys.executable, "-c", script, path], stdout=subprocess.PIPE, text=True)
-    assert trap.stdout.readline() == "up\n"
+    assert not_none(trap.stdout).readline() == "up\n"
     from ttmem import AllocationClient
 
     client = AllocationClient(enabled=True, socket_path=path)
     client.report_allocation(device_id=0, size=4096, buffer_type=0, buffer_id=1)
     assert client.flush(0.5) is False
-    wait_until(lambda: "belongs to uid 65534" in (client.stats()["trouble"] or ""), "the refusal")
-    assert trap.stdout.readline() == "0\n"
+    wait_until(lambda: "belongs to uid 65534" in str(client.stats()["trouble"]), "the refusal")
+    assert not_none(trap.stdout).readline() == "0\n"
     trap.kill()
     trap.communicate()
     client.close(0)

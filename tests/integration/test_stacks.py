@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,9 @@ from tests.mock.wheel import PYTHONS, ROOT, wheel
 from tests.runs import Bench
 from tests.support import Server, wait_until
 from ttmem.account.allocations import Allocation
+from ttmem.account.call_sites import operation_of, stack_of
 from ttmem.account.ledger import Ledger
 from ttmem.agent import require
-from ttmem.analyze.breakdown import operation_of, stack_of
 from ttmem.documents.snapshot import allocation as described
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.model.identity import ProcessInfo
@@ -252,7 +252,7 @@ def test_a_recording_keeps_stacks_and_shapes(serve: Callable[..., Server], folde
     words = ("chip", "kind", "address", "size", "program", "cores", "tag", "shape", "line", "stack")
     again = [described(allocation) for allocation in ledger.allocations()]
 
-    def sorted_words(rows: list[dict[str, Any]]) -> list[str]:
+    def sorted_words(rows: Sequence[Mapping[str, object]]) -> list[str]:
         return sorted(repr([row[word] for word in words]) for row in rows)
 
     assert sorted_words(again) == sorted_words(said)

@@ -283,7 +283,12 @@ def test_ascii_and_no_colours(top: Callable[..., Terminal], root: Path) -> None:
     terminal = top("--root", str(root), "--ascii", more={"NO_COLOR": "1"})
     raw: list[bytes] = []
     feed = terminal.screen.feed
-    terminal.screen.feed = lambda text: (raw.append(text.encode()), feed(text))[1]  # type: ignore[method-assign]
+
+    def keep(text: str) -> None:
+        raw.append(text.encode())
+        feed(text)
+
+    terminal.screen.feed = keep  # type: ignore[method-assign]
     text = terminal.wait_for("04:00.0")
     assert text.isascii()
     codes = {code for found in re.findall(rb"\x1b\[([\d;]*)m", b"".join(raw)) for code in found.split(b";")}

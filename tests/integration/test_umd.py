@@ -24,7 +24,9 @@ import pytest
 from tests.mock.boards import descriptor
 from tests.mock.wheel import ROOT, _locked, _run
 from tests.snapshots import driver_chip, holder, machine
-from tests.support import PATIENCE, wait_until
+from tests.support import PATIENCE, not_none, wait_until
+from ttmem.model.machine_rows import UmdLook
+from ttmem.model.schema import Telemetry
 from ttmem.sources import umd, umd_reader
 
 Json = dict[str, Any]
@@ -176,12 +178,12 @@ class Bench:
 def bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench(folder)
     monkeypatch.setenv("UMD_STAND_IN", str(bench.file))
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}/tests/programs:{ROOT}/src")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}/tests/programs/umd:{ROOT}/src")
     monkeypatch.setenv("TT_VISIBLE_DEVICES", "7")  # somebody's own choice is for their job
     return bench
 
 
-def by_pci(said: Json) -> dict[str | None, Json]:
+def by_pci(said: UmdLook) -> dict[str | None, Telemetry]:
     return {chip["pci"]: chip["telemetry"] for chip in said["chips"]}
 
 
@@ -249,7 +251,7 @@ def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     said = umd.read([driver_chip(0)], [], timeout=PATIENCE)
     assert (said["state"], said["chips"]) == ("absent", [])
-    assert "pip install 'ttmem[umd]'" in said["why"]
+    assert "pip install 'ttmem[umd]'" in not_none(said["why"])
 
 
 def test_the_current_folder_is_no_place_for_libraries(
@@ -265,7 +267,7 @@ def test_a_library_that_cannot_be_loaded(bench: Bench) -> None:
     bench.file.write_text("no JSON")
     said = umd.read([driver_chip(0)], [], timeout=PATIENCE)
     assert said["state"] == "failed"
-    assert said["why"].startswith("tt-umd cannot be imported: ")
+    assert not_none(said["why"]).startswith("tt-umd cannot be imported: ")
 
 
 @pytest.mark.parametrize(
@@ -291,8 +293,8 @@ def test_a_crash_hurts_nobody_and_what_was_read_stays(bench: Bench, trouble: str
     bench.has(first=chip(tags={"11": fixed_point(50)}), second=chip(trouble=trouble))
     said = umd.read([driver_chip(0), driver_chip(1)], [], timeout=PATIENCE)
     assert said["state"] == "failed"
-    assert said["why"].startswith(f"the reader {ending}")
-    assert said["why"].isprintable()
+    assert not_none(said["why"]).startswith(f"the reader {ending}")
+    assert not_none(said["why"]).isprintable()
     assert by_pci(said)[FIRST]["temperature_c"] == 50
 
 
@@ -314,7 +316,7 @@ def test_a_hang_is_ended_and_what_was_read_stays(bench: Bench) -> None:
         said = umd.read([driver_chip(0), driver_chip(1)], [], timeout=seconds)
         assert seconds <= time.monotonic() - began < seconds + PATIENCE
         assert said["state"] == "failed"
-        assert said["why"].startswith(f"the reader did not answer within {seconds} s and was ended")
+        assert not_none(said["why"]).startswith(f"the reader did not answer within {seconds} s and was ended")
         if said["chips"]:
             break
     assert by_pci(said)[FIRST]["temperature_c"] == 50

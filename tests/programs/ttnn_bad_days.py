@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import L1_SMALL_SIZE, Reporter, account, parser
 
 DRAM, L1 = ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG

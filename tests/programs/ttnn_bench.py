@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 
 MESHES = {"n300": (1, 2), "t3k": (2, 4)}  # the others are opened as single devices
 BUFFER_TYPES = ("DRAM", "L1", "L1_SMALL", "TRACE")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import Reporter, account, close_board, open_board, parser
 
 ROW_MAJOR = ttnn.ROW_MAJOR_LAYOUT

@@ -12,7 +12,7 @@ import sys
 import types
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import Reporter, close_board, first_line, open_board, parser
 from ttnn_capture import RANGE, operations
 from ttnn_random import Program
@@ -95,7 +95,7 @@ def tiles(device: Any, count: int) -> Any:
 
 def fill(device: Any) -> list[Any]:
     """Tensors that leave no room for a tile in any bank of L1."""
-    filling = []
+    filling: list[Any] = []
     while True:
         view = ttnn.get_memory_view(device, ttnn.BufferType.L1)
         count = view.largest_contiguous_bytes_free_per_bank // TILE_BYTES

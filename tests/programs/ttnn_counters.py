@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import Reporter, account, close_board, open_board, parser
 
 KINDS = ("DRAM", "L1", "L1_SMALL", "TRACE")

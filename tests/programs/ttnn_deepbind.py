@@ -8,7 +8,7 @@ import sys
 
 sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
 
-import ttnn  # type: ignore[import-not-found]  # noqa: E402
+import ttnn  # noqa: E402
 from ttnn_bench import Reporter, account, parser  # noqa: E402
 
 

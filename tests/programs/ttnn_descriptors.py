@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import L1_SMALL_SIZE, Reporter, close_board, open_board, parser
 from ttnn_capture import RANGE, Kernels
 from ttnn_sequence import rectangles

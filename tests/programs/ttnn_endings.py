@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import L1_SMALL_SIZE, Reporter, account, parser
 
 DRAM, L1 = ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import Reporter, account, parser
 
 ALIVE: list[Any] = []

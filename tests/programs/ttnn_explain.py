@@ -13,7 +13,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import Reporter, parser
 
 ELEMENT = 4

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 
 import ttmem
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import types
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import Reporter, close_board, open_board, parser
 from ttnn_capture import capture, operations
 from ttnn_descriptors import TILE_BYTES, message

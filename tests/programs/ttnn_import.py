@@ -16,7 +16,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import CONVOLUTION, Reporter, account, close_board, open_board, parser
 
 DRAM, L1 = ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import CONVOLUTION, MESHES, Reporter, account, close_board, first_line, open_board, parser
 
 from ttmem.collect.instrument import instrument
@@ -84,9 +84,10 @@ class Show:
         kept, device = self.kept, self.device
         image = lambda: self.new(1, 1, 256, 32, layout=ROW_MAJOR)  # noqa: E731
         weights = ttnn.zeros([32, 32, 3, 3], dtype=ttnn.bfloat16, layout=ROW_MAJOR)
-        convolve = lambda image, **more: ttnn.conv2d(  # noqa: E731
-            input_tensor=image, weight_tensor=weights, device=device, **CONVOLUTION, **more
-        )
+
+        def convolve(image: Any, **more: Any) -> Any:
+            return ttnn.conv2d(input_tensor=image, weight_tensor=weights, device=device, **CONVOLUTION, **more)
+
         yield self.keep("a", lambda: self.new(1, 1, 256, 512))
         yield self.keep("b", lambda: self.new(1, 1, 512, 128))
         yield self.keep("same", lambda: self.new(1, 1, 256, 512, memory=L1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import L1_SMALL_SIZE, MESHES, Reporter, parser
 
 PARTS = (((1, 2), (0, 0)), ((2, 2), (0, 1)))  # shape and offset; one chip is in both

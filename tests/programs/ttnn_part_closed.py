@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import Reporter, account, close_board, open_board, parser
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import MESHES, Reporter, account, close_board, open_board, parser
 
 ROWS, COLUMNS = 32, 64

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import Reporter, account, close_board, first_line, open_board, parser
 
 SIDES = (32, 64, 128, 256, 512)

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import L1_SMALL_SIZE, Reporter, account, first_line, parser
 
 DRAM, L1 = ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG

@@ -14,7 +14,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import BUFFER_TYPES, L1_SMALL_SIZE, Reporter, close_board, open_board, parser
 
 DTYPES = ("bfloat16", "float32", "uint32", "int32", "uint16", "uint8", "bfloat8_b", "bfloat4_b")
@@ -87,7 +87,7 @@ class Sequence:
         tile = self.random.choice(TILES) if tiled and self.random.random() < 0.3 else TILES[0]
         while True:
             shape = TOO_LARGE[kind] if too_large else self.shape(kind)
-            memory = {"memory_layout": "INTERLEAVED"}
+            memory: dict[str, Any] | None = {"memory_layout": "INTERLEAVED"}
             if sharded:
                 memory = self.shards(kind, shape, tile if tiled else None)
             if memory is not None:

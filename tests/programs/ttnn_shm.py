@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import Reporter, close_board, open_board, parser
 
 SIZE = 256 * 512 * 2

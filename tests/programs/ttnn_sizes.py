@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import types
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import CONVOLUTION, Reporter, parser
 
 

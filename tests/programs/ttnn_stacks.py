@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import Reporter, close_board, first_line, open_board, parser
 
 RECURSION = 40
@@ -168,7 +168,11 @@ class Scenes:
         note("ttnn.relu", ttnn.relu(self.make(8)))
         ttnn.add_(into, into)  # in place: `into` stays what zeros made
         ttnn.relu(self.make(9))  # dropped at once
-        for wrong in (lambda: ttnn.matmul(a, None), lambda: ttnn.matmul(self.make(1), self.make(2))):
+        mistakes: tuple[Callable[[], Any], ...] = (
+            lambda: ttnn.matmul(a, None),
+            lambda: ttnn.matmul(self.make(1), self.make(2)),
+        )
+        for wrong in mistakes:
             try:
                 wrong()
             except Exception:

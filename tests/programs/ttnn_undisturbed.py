@@ -16,7 +16,7 @@ from collections import Counter
 from types import FrameType
 from typing import Any
 
-import ttnn  # type: ignore[import-not-found]
+import ttnn
 from ttnn_bench import close_board, first_line, open_board, parser
 
 

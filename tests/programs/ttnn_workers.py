@@ -14,7 +14,7 @@ from typing import Any
 
 
 def work(number: int, answers: Any, seen: Any) -> None:
-    import ttnn  # type: ignore[import-not-found]
+    import ttnn
     from ttnn_bench import L1_SMALL_SIZE, account
 
     device = ttnn.open_device(device_id=0, l1_small_size=L1_SMALL_SIZE)

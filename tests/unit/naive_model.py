@@ -116,7 +116,7 @@ class Sum(NamedTuple):
     """What one total comes to."""
 
     used: int = 0
-    count: int = 0
+    count: int = 0  # type: ignore[assignment]  # a NamedTuple may have a field of this name
     reserved: int = 0
     known: int = 0
 
@@ -626,7 +626,7 @@ def _sum(items: list[Item]) -> Sum:
     return Sum(sum(item.counted for item in items), len(items), sum(known), len(known))
 
 
-def _part_place(program: int, kind: Kind, address: int, cores: int) -> Hashable:
+def _part_place(program: int, kind: Kind, address: int, cores: int) -> tuple[Hashable, ...]:
     """An unload does not say the kernel's type, so the three types are one."""
     return "part", program, Kind.KERNEL if kind in _KERNELS else kind, address, cores
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import re
 from struct import calcsize, pack_into
+from typing import Any
 
 import pytest
 from native.tests.build import ROOT
@@ -27,13 +28,13 @@ class Entries:
         self.rows = rows  # device, kinds
         self.calls: list[tuple[object, ...]] = []
 
-    def __call__(self, *arguments: object) -> int:
+    def __call__(self, *arguments: Any) -> int:
         *first, out, room = [getattr(argument, "value", argument) for argument in arguments[:-2]] + [*arguments[-2:]]
         self.calls.append(tuple(first))
         for number, (device, kinds) in enumerate(self.rows):
             if out is not None:
                 numbers = range(1000 * number, 1000 * number + 4 * len(GAUGES))
-                pack_into(FORMAT, out, number * calcsize(FORMAT), device, kinds, *numbers)  # type: ignore[call-overload]
+                pack_into(FORMAT, out, number * calcsize(FORMAT), device, kinds, *numbers)
         assert isinstance(room, ctypes.c_size_t)
         return len(self.rows)
 

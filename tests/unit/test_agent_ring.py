@@ -444,17 +444,17 @@ def test_a_mesh_whose_writer_died_half_way(memory: Memory, ring: Ring) -> None:
 
 def test_a_mesh_that_is_never_finished_does_not_hold_the_reader(memory: Memory, ring: Ring) -> None:
     """A writer that goes on changing the turn for ever must not keep a server from everything else."""
-    at = memory.at["meshes_at"]
-    pack_into("<I", memory.map, at, 1)
+    turn_at = memory.at["meshes_at"]
+    pack_into("<I", memory.map, turn_at, 1)
     read, reads = ring._bytes, 0
 
-    def counted(start: int, length: int) -> bytes:
+    def counted(at: int, length: int) -> bytes:
         nonlocal reads
         reads += 1
         if reads > 10_000:
             raise TimeoutError("the reader still waits")
-        pack_into("<I", memory.map, at, 2 * reads + 1)
-        return read(start, length)
+        pack_into("<I", memory.map, turn_at, 2 * reads + 1)
+        return read(at, length)
 
     ring._bytes = counted  # type: ignore[method-assign]
     assert ring.mesh(0).turn & 1

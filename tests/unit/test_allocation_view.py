@@ -26,7 +26,7 @@ from ttmem.show.top.parts import event_list as eventlist
 from ttmem.show.top.parts.rows import Characters, Row, Size
 from ttmem.show.top.views.allocation_view import Allocations
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 NOW = 1_767_323_045.0  # the second of the snapshots' time
 KINDS = ("dram", "l1", "cb", "kernel", "dispatch_kernel")
 SCENES = ("various", "rare", "alone")
@@ -51,7 +51,7 @@ def answer_of(allocations: list[Json], matched: int | None = None, offset: int =
 
 
 def picture_of(server: bool = True, chips: int = 4) -> Json:
-    snapshot = blank.snapshot("2026-01-02T03:04:05.000Z", "box")
+    snapshot: Json = blank.snapshot("2026-01-02T03:04:05.000Z", "box")
     snapshot["chips"] = [{**blank.chip(f"u{number}", board="n150"), "kmd": number} for number in range(chips)]
     snapshot["processes"] = [{**blank.process(4711, "tracked"), "name": "python", "allocations": 250}]
     snapshot["server"] = {"pid": 99, "version": "1.2.3", "events": 5} if server else None
@@ -436,7 +436,7 @@ def test_a_real_server(server: Server, client: AllocationClient) -> None:
     assert client.flush()
     wait_until(lambda: server.get("/allocations?limit=1")["matched"] == 120, "the reports' arrival")
     model, view, size = Model(), Allocations(), Size(120, 38)
-    model.take(server.snapshot(), 0.0, 0.0)
+    model.take(server.snapshot(), 0.0, 0.0)  # type: ignore[arg-type]
 
     def rows(*keys: str) -> list[str]:
         for key in keys:

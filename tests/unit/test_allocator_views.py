@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ttmem.account.ledger import Ledger
@@ -13,6 +11,7 @@ from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.events import Allocated, Audited, DeviceClosed, Event, Extra, ResyncBegin, ResyncEnd, Viewed
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
+from ttmem.model.schema import MemoryRow
 
 MB = 1_000_000
 BANKS = 64
@@ -38,10 +37,9 @@ class Machine:
         return self
 
     @property
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> MemoryRow:
         (chip,) = take_snapshot(self.ledger, time="", host="")["chips"]
-        memory: dict[str, Any] = chip["memory"]
-        return memory
+        return chip["memory"]
 
     def figures(self) -> tuple[int | None, int | None, int | None]:
         reporter = self.memory["reporter"]

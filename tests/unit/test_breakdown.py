@@ -27,13 +27,13 @@ def ledger_of(*events: Event, user_id: int = 0, ledger: Ledger | None = None) ->
     return ledger
 
 
-def grouped(ledger: Ledger, by: str, **more: Any) -> dict[str | None, dict[str, Any]]:
+def grouped(ledger: Ledger, by: str, **more: Any) -> dict[str | None, Any]:
     found = Breakdown(by, **more)
     for allocation in ledger.allocations():
         found.add(allocation)
     document = found.document()
     assert (document["schema"], document["by"]) == ("ttmem.breakdown/1", by)
-    result = document["rows"]
+    result: list[Any] = [*document["rows"]]
     assert document["count"] == len(result)
     assert document["bytes"] == sum(row["bytes"] for row in result)
     assert [row["bytes"] for row in result] == sorted((row["bytes"] for row in result), reverse=True)

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from tests.snapshots import Account
-from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.dashboard_state import Answer, Model
 from ttmem.show.top.parts.breakdown_list import BY
-from ttmem.show.top.parts.data_feed import Answer
 from ttmem.show.top.parts.rows import Characters, Size, text_of
 from ttmem.show.top.views.allocation_view import Allocations
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 SIZE = Size(120, 20)
 SERVER = {"pid": 1, "since": "then", "events": 1, "version": "1", "clients": 1, "lost_to_readers": 0}
 
@@ -23,7 +22,7 @@ def model_of() -> Model:
     account = Account()
     account.tracked(7, "77", dram=1 << 20)
     model = Model()
-    model.take({**account.snapshot(), "server": SERVER}, 0.0, 0.0)
+    model.take({**account.snapshot(), "server": SERVER}, 0.0, 0.0)  # type: ignore[typeddict-item]
     return model
 
 

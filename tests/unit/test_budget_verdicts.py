@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from ttmem.model.kinds import Pool
+from ttmem.model.schema import Run, UncertainRow
 from ttmem.run.budget_verdicts import LEAKED, NOT_SEEN, OVER_BUDGET, Limits, judge
 from ttmem.run.result import RunResult
 
 KIB = 1024
 FINE = RunResult(
-    document={},
+    document=cast(Run, {}),
     exit_code=0,
     events=9,
     seen_completely=True,
@@ -23,7 +25,7 @@ FINE = RunResult(
     leaked_bytes=0,
 )
 LEAKY = replace(FINE, leaks=3, leaked_bytes=6 * KIB)
-UNCERTAIN = [{"reason": "replaced", "count": 2}]
+UNCERTAIN: list[UncertainRow] = [{"reason": "replaced", "count": 2}]
 EVERYTHING = Limits(no_leaks=True, dram_bytes=100 * KIB, l1_bytes=20 * KIB)
 
 

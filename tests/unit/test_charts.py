@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.screens import beside, checked, files_of, phases, plain
-from tests.snapshots import WELL
+from tests.snapshots import WELL, driver_chip
+from tests.support import not_none
 from tests.unit.test_smi_properties import snapshots
 from ttmem.account.ledger import Ledger
 from ttmem.documents import unknown_rows as blank
@@ -29,7 +30,7 @@ from ttmem.show.top.views.charts import WINDOWS_SECONDS, Charts, grid
 
 T, MIB = 1_794_800_040.0, 1 << 20
 SERVER = {"pid": 1, "since": "then", "events": 1, "version": "1", "clients": 1, "lost_to_readers": 0}
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 
 
 @pytest.fixture(autouse=True)
@@ -43,10 +44,10 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def machine(chips: int, second: float) -> Json:
     """DRAM goes up and down, L1 is a saw; the second chip is in trouble."""
-    out = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
+    out: Json = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
     out["server"] = SERVER
     for number in range(chips):
-        chip = blank.chip(f"{880001 + number}", board="n150", arch="wormhole_b0")
+        chip: Json = blank.chip(f"{880001 + number}", board="n150", arch="wormhole_b0")
         heat = {"temperature_c": 50 + 20 * math.sin(second / 60 + number), "power_w": 60.0 + number, "aiclk_mhz": 1000}
         state = "in reset" if number == 1 else "ok"
         chip.update(kmd=number, pci=f"0000:{number + 1:02x}:00.0", telemetry={**WELL, **heat, "state": state})
@@ -216,7 +217,7 @@ def test_a_chip_alone_in_a_low_window(height: int) -> None:
 
 def test_unknown_is_a_dash() -> None:
     model = Model()
-    snapshot = blank.snapshot("then", "box")
+    snapshot: Json = blank.snapshot("then", "box")
     snapshot["chips"] = [blank.chip("77")]
     model.take(snapshot, T, 0.0)
     rows = text(Charts(), model, Size(80, 22))
@@ -251,7 +252,7 @@ def history_of(chips: int, seconds: range) -> History:
     for second in seconds:
         values: dict[tuple[str, str], tuple[float, float]] = {}
         for chip in machine(chips, second)["chips"]:
-            values[chip["chip"], "dram_taken"] = (level(chip["memory"]["dram"]),) * 2
+            values[chip["chip"], "dram_taken"] = (not_none(level(chip["memory"]["dram"])),) * 2
             values[chip["chip"], "l1_at_once"] = (chip["memory"]["l1"]["at_once"],) * 2
             values[chip["pci"], "temperature_c"] = (chip["telemetry"]["temperature_c"],) * 2
         for tier in (out.fine, out.coarse):
@@ -304,7 +305,7 @@ def test_a_longer_window_and_a_new_server_are_asked_again() -> None:
     assert sum(one is not None for one in model.past.series("880001", "dram", T - 21600, T, 360)) > 160
     view.window = 300
     assert answered(view, model, server) == []
-    model.take({**machine(1, 1), "server": {**SERVER, "since": "later"}}, T + 1, 1.0)
+    model.take({**machine(1, 1), "server": {**SERVER, "since": "later"}}, T + 1, 1.0)  # type: ignore[typeddict-item]
     assert len(answered(view, model, server)) == 2
 
 
@@ -314,7 +315,7 @@ def test_a_server_that_does_not_tell_is_not_asked_over_and_over() -> None:
         model.answers[path] = Answer(None, "no such route", 1.0)
     assert view.wants(model) == ["/phases"]
     model.answers.clear()
-    model.take({**machine(1, 321), "server": None}, T + 321, 321.0)
+    model.take({**machine(1, 321), "server": None}, T + 321, 321.0)  # type: ignore[typeddict-item]
     assert view.wants(model) == ["/phases"], "nobody to ask"
 
 
@@ -345,10 +346,10 @@ def test_phases_come_from_the_server() -> None:
 def test_what_the_server_samples_is_what_is_asked_for() -> None:
     """The names in the server's history and those that the past reads."""
     server = History()
-    server.sample(T, Ledger(), [{"kmd": 0, "pci": "0000:01:00.0", "telemetry": {**WELL}}])
+    server.sample(T, Ledger(), [driver_chip(0)])
     model = Model()
     model.take(machine(1, 0), T, 0.0)
-    model.past.fill("880001", {"step": 1, "series": server.json(1, T - 9, T, "0000:01:00.0", None)})
+    model.past.fill("880001", {"step": 1, "series": server.json(1, T - 9, T, "0000:01:00.0", None)})  # type: ignore[typeddict-item]
     for name in ("temperature_c", "power_w", "aiclk_mhz"):
         found = model.past.series("880001", name, T - 1, T, 1)[0]
         assert found is not None
@@ -376,7 +377,7 @@ def test_what_is_kept_is_what_would_be_drawn(
         model.take(snapshot, time, time)
         if told:
             before = {"chip": "880001", "kind": "l1_at_once", "time": [time - 8], "last": [0.0], "max": [9e7]}
-            model.past.fill("880001", {"step": 1, "series": [before]})
+            model.past.fill("880001", {"step": 1, "series": [before]})  # type: ignore[typeddict-item]
         fresh = Charts()
         fresh.window, fresh.metric = window, metric
         if seen:

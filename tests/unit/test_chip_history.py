@@ -17,7 +17,7 @@ from tests.snapshots import WELL
 from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.parts.chip_history import MOST_PHASES, NAMES, ChipHistory, Range
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 T = 1_794_800_040.0  # a whole minute
 phases = functools.partial(screens.phases, since=T)
 
@@ -25,7 +25,7 @@ phases = functools.partial(screens.phases, since=T)
 def snapshot(dram: int | None = None, chip_id: str = "880001", **facts: Any) -> Json:
     """One chip, with so much DRAM in use."""
     out = blank.snapshot("then", "box")
-    chip = blank.chip(chip_id, board="n150", arch="wormhole_b0")
+    chip: Json = blank.chip(chip_id, board="n150", arch="wormhole_b0")
     chip.update(pci="0000:01:00.0", telemetry={**WELL})
     chip.update(facts)
     chip["memory"]["dram"]["used"] = dram
@@ -222,7 +222,7 @@ def test_a_phase_ends_when_it_is_no_longer_open() -> None:
     ]
     assert [one.path for one in past.phases("880001", T + 6)] == ["prefill"], "that one has ended before"
     assert past.phases("elsewhere", T) == []
-    past.take_phases({"processes": []}, T + 9)
+    past.take_phases({"processes": []}, T + 9)  # type: ignore[typeddict-item]
     assert [one.until for one in past.phases("880001", T)] == [T + 9, T + 5]
 
 
@@ -253,7 +253,7 @@ def test_a_day_of_many_chips_takes_a_few_megabytes() -> None:
     """A quarter of a galaxy; after a few samples the rings are as large as they ever get."""
     snapshots = []
     for phase in range(2):
-        one = blank.snapshot("then", "box")
+        one: Json = blank.snapshot("then", "box")
         for number in range(8):
             chip = snapshot(phase, chip_id=f"{number}", pci=f"0000:{number:02x}:00.0")["chips"][0]
             memory = chip["memory"]

@@ -18,7 +18,7 @@ FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 
 
 def join(
-    chip_ids: list[str], *chips: dict[str, Any], uses: Sequence[Any] = (), before: Mapping[str, Join] | None = None
+    chip_ids: list[str], *chips: Any, uses: Sequence[Any] = (), before: Mapping[str, Join] | None = None
 ) -> dict[str, Join]:
     memory = {chip_id: (*known, (None, None)) for chip_id, known in (before or {}).items()}
     return find(chip_ids, list(chips), list(uses), memory)

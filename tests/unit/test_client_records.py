@@ -154,8 +154,8 @@ def test_every_field_of_an_extra_is_tried() -> None:
 
 def test_a_stack_that_nobody_has_numbered() -> None:
     """In an event file its number may stand for it; a client that says so means nothing."""
-    extra = ev.Extra(shape="[1]", stack="model.py:3 forward")
-    stacks = {7: extra.stack}
+    stacks = {7: "model.py:3 forward"}
+    extra = ev.Extra(shape="[1]", stack=stacks[7])
     for event in (
         ev.Allocated(0, Kind.L1, 1, 1, extra=extra),
         ev.Described(0, Kind.L1, 1, extra),

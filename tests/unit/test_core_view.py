@@ -26,11 +26,11 @@ from ttmem.show.top.parts.heat_map import HEADROOM, USED
 from ttmem.show.top.parts.rows import HEAT, Characters, Row, Size
 from ttmem.show.top.views.core_view import Cores
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 
 
 def picture_of(server: bool = True, chips: int = 2) -> Json:
-    snapshot = blank.snapshot("2026-01-02T03:04:05.000Z", "box")
+    snapshot: Json = blank.snapshot("2026-01-02T03:04:05.000Z", "box")
     snapshot["chips"] = [{**blank.chip(f"{77 + number}", board="n150"), "kmd": number} for number in range(chips)]
     snapshot["server"] = {"pid": 99, "version": "1.2.3", "events": 5} if server else None
     why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import PATIENCE
+from tests.support import PATIENCE, not_none
 from tests.unit.test_core_map import GRID, N150, Account
 from ttmem.documents import cores
 from ttmem.documents.cores import Cores
@@ -17,6 +17,7 @@ from ttmem.documents.snapshot import take_snapshot
 from ttmem.l1.core_map import CoreMapBuilder
 from ttmem.model.events import Allocated, Extra, Freed, ProgramRun
 from ttmem.model.kinds import Kind
+from ttmem.model.schema import PhysicalL1
 
 Json = dict[str, Any]
 
@@ -108,10 +109,9 @@ def test_a_map_that_was_dear_is_used_again_and_says_its_age(
     asyncio.run(ask())
 
 
-def physical(account: Account, maps: Cores) -> Json:
+def physical(account: Account, maps: Cores) -> PhysicalL1:
     snapshot = take_snapshot(account.ledger, time="", host="", physical=maps.physical)
-    found: Json = snapshot["chips"][0]["memory"]["l1"]["physical"]
-    return found
+    return snapshot["chips"][0]["memory"]["l1"]["physical"]
 
 
 def test_the_snapshot_has_what_is_known_and_never_looks_itself(
@@ -138,7 +138,7 @@ def test_the_snapshot_has_what_is_known_and_never_looks_itself(
     asyncio.run(maps.refresh())  # within the hour: nothing is looked at
     old = physical(account, maps)
     assert len(made) == 1
-    assert old["age_s"] > 0
+    assert not_none(old["age_s"]) > 0
     assert {**old, "age_s": 0.0} == known
 
 

@@ -24,7 +24,7 @@ def states(current: CurrentSnapshot) -> dict[str, str]:
     return {source["name"]: source["state"] for source in current.merged(0)()["sources"]}
 
 
-def details(current: CurrentSnapshot) -> set[str]:
+def details(current: CurrentSnapshot) -> set[str | None]:
     return {source["detail"] for source in current.merged(0)()["sources"]}
 
 

@@ -22,7 +22,7 @@ from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.parts import data_feed as module
 from ttmem.show.top.parts.data_feed import DataFeed, FeedUpdate
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 SNAPSHOT = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
 
 

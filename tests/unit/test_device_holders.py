@@ -15,17 +15,19 @@ from typing import Any
 import pytest
 
 from tests import machines
+from tests.support import not_none
 from tests.unit.test_open_files import HOLD, WAIT, device, running, show, with_other_devices
+from ttmem.model.machine_rows import HoldersLook
 from ttmem.sources.device_holders import Holders
 
 Json = dict[str, Any]
 
 
-def look(machine: machines.Machine, *kmds: int) -> Json:
+def look(machine: machines.Machine, *kmds: int) -> HoldersLook:
     return Holders(str(machine.root)).look(list(kmds or (0,)))
 
 
-def pids(answer: Json) -> dict[int, list[int]]:
+def pids(answer: HoldersLook) -> dict[int, list[int]]:
     return {row["pid"]: row["holds"] for row in answer["processes"]}
 
 
@@ -50,8 +52,9 @@ def test_all_that_is_known(folder: Path) -> None:
     machine = machines.containers(folder)
     answer = look(machine, 0, 1)
     root = pwd.getpwuid(0).pw_name
-    docker, pod = answer.pop("processes")
-    assert answer == {"state": "ok", "why": None, "via": "driver", "foreign": {1: 1}}
+    docker, pod = answer["processes"]
+    rest = {name: value for name, value in answer.items() if name != "processes"}
+    assert rest == {"state": "ok", "why": None, "via": "driver", "foreign": {1: 1}}
     assert docker == {
         "pid": 4711, "start": 100_000, "user_id": 0, "user": root, "name": "python", "command": "python serve.py",
         "container": "docker 3f2a91c0b7de", "job": {"id": "session 4711", "name": "python"}, "inner_pid": 17,
@@ -94,7 +97,7 @@ def test_lines_that_make_no_sense(folder: Path, line: str) -> None:
     answer = look(machine)
     assert pids(answer) == {4711: [0]}
     assert answer["state"] == "incomplete"
-    assert "chip 0: 1 of the lines" in answer["why"]
+    assert "chip 0: 1 of the lines" in not_none(answer["why"])
 
 
 def test_a_list_that_cannot_be_read(folder: Path) -> None:
@@ -110,10 +113,10 @@ def test_a_list_that_cannot_be_read(folder: Path) -> None:
     holders = Holders(str(folder), patience=1.0)
     answer = holders.look([0, 1, 2, 3])
     assert (answer["state"], answer["via"], pids(answer)) == ("incomplete", "driver", {50: [3]})
-    assert "chip 0: its list of holders cannot be read (Is a directory)" in answer["why"]
-    assert "chip 1: its list of holders cannot be read (No such file or directory)" in answer["why"]
-    assert "chip 2: its list of holders cannot be read (the driver does not answer)" in answer["why"]
-    assert "chip 3" not in answer["why"]
+    assert "chip 0: its list of holders cannot be read (Is a directory)" in not_none(answer["why"])
+    assert "chip 1: its list of holders cannot be read (No such file or directory)" in not_none(answer["why"])
+    assert "chip 2: its list of holders cannot be read (the driver does not answer)" in not_none(answer["why"])
+    assert "chip 3" not in not_none(answer["why"])
     with (lists / "2/pids").open("w") as file:
         file.write("50\n")
     assert until(lambda: pids(holders.look([2, 3])) == {50: [2, 3]})
@@ -135,12 +138,12 @@ def test_what_an_old_driver_does_not_tell_us(folder: Path) -> None:
     (machine.process(51) / "fd/3").write_bytes(b"")  # no link, so it cannot be read as one
     answer = look(machine)
     assert (answer["state"], pids(answer)) == ("incomplete", {50: [0]})
-    assert answer["why"].startswith("1 process could not be looked into; ")
-    assert "tt-kmd 2.7" in answer["why"]
+    assert not_none(answer["why"]).startswith("1 process could not be looked into; ")
+    assert "tt-kmd 2.7" in not_none(answer["why"])
 
 
 def test_no_chips_and_no_proc(folder: Path) -> None:
-    nothing = {"via": None, "processes": [], "foreign": {}, "state": "absent"}
+    nothing: dict[str, object] = {"via": None, "processes": [], "foreign": {}, "state": "absent"}
     assert Holders(str(folder)).look([]) == {**nothing, "why": "there is no chip"}
     assert Holders(str(folder)).look([0]) == {**nothing, "why": f"{folder}/proc: No such file or directory"}
 
@@ -198,7 +201,7 @@ def test_the_dead_hold_nothing(folder: Path) -> None:
     machine.holder(0, 50)
     answer = look(machine)
     assert answer["processes"] == []
-    assert "opened by process 50, which is gone" in answer["why"]
+    assert "opened by process 50, which is gone" in not_none(answer["why"])
 
 
 def test_who_let_go_while_we_looked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +239,9 @@ def test_an_heir_holds_what_the_gone_opened(folder: Path) -> None:
     (folder / "proc/60/fd/9").unlink()
     answer = look(machine, 0, 1, 2)
     assert answer["state"] == "incomplete"
-    assert answer["why"].startswith("chip 0, 1: opened by process 50, which is gone, and inherited by another; ")
+    assert not_none(answer["why"]).startswith(
+        "chip 0, 1: opened by process 50, which is gone, and inherited by another; "
+    )
 
 
 @pytest.mark.parametrize("version", ["2.5.0", "2.6.0-rc1"])
@@ -253,7 +258,7 @@ def test_numbers_of_another_namespace(folder: Path, version: str) -> None:
     (inside / "fd/3").unlink()
     answer = look(machine)
     assert (answer["state"], pids(answer)) == ("incomplete", {17: [0]})
-    assert "tt-kmd before 2.7 lists a process of a container under the number of another" in answer["why"]
+    assert "tt-kmd before 2.7 lists a process of a container under the number of another" in not_none(answer["why"])
     machine.end(17)
     machine.process(17, state="Z")
     machine.holder(0, 17)
@@ -270,7 +275,7 @@ def test_only_the_number_is_shown(folder: Path) -> None:
     machine.holder(0, 4711)
     answer = look(machine)
     assert (answer["state"], pids(answer)) == ("incomplete", {50: [0], 4711: [0]})
-    assert "of 1 only the pid is shown" in answer["why"]
+    assert "of 1 only the pid is shown" in not_none(answer["why"])
     hidden = answer["processes"][1]
     assert {key for key, value in hidden.items() if value is not None} == {"pid", "holds"}
     assert hidden.keys() == answer["processes"][0].keys()
@@ -344,7 +349,7 @@ def test_a_real_container(folder: Path) -> None:
         show(folder, pid)
         (row,) = Holders(str(folder)).look([0])["processes"]
         assert (row["pid"], row["inner_pid"], row["user_id"]) == (pid, 1, os.getuid())
-        assert row["command"].endswith("/dev/tenstorrent/0")
+        assert not_none(row["command"]).endswith("/dev/tenstorrent/0")
 
 
 def test_a_real_process_that_may_not_be_dumped(folder: Path) -> None:

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.snapshots import counters, slot
 from ttmem.ingest.device_numbers import chips_of_slots, chips_of_visible
 from ttmem.model.identity import ChipInfo, ProcessInfo
-
-Json = dict[str, Any]
+from ttmem.model.machine_rows import CounterFile
 
 MACHINE = [ChipInfo(f"0000:0{n}:00.0", pci=f"0000:0{n}:00.0", kmd=n, board="p150a") for n in range(1, 5)]
 UNKNOWN = "0000:7f:00.0"
@@ -71,9 +68,10 @@ def test_an_absurd_index_does_no_harm(digits: int) -> None:
 # -- by slots
 
 
-def counted(chip_id: int, metal_id: int, *pids: int, attached: int | None = None) -> Json:
-    file = counters(chip_id, *[slot(pid, 5) for pid in pids], metal_id=metal_id)
-    return {**file, "attached": len(pids) if attached is None else attached}
+def counted(chip_id: int, metal_id: int, *pids: int, attached: int | None = None) -> CounterFile:
+    file: CounterFile = counters(chip_id, *[slot(pid, 5) for pid in pids], metal_id=metal_id)
+    file["attached"] = len(pids) if attached is None else attached
+    return file
 
 
 ME = ProcessInfo(7, 100)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.snapshots import Account, counters, machine, slot
-from ttmem.documents.differences import LASTS_SECONDS, Differences
+from ttmem.documents.differences import LASTS_SECONDS, Amounts, Differences, Where
 from ttmem.documents.merge import merge
 from ttmem.model.events import Allocated, Freed
 from ttmem.model.kinds import Kind
@@ -25,7 +25,9 @@ class Looks:
     def __init__(self) -> None:
         self.differences = Differences()
 
-    def look(self, at: float, tracked: int, counted: int, changed: float, account_at: float | None = None) -> Json:
+    def look(
+        self, at: float, tracked: int, counted: int, changed: float, account_at: float | None = None
+    ) -> dict[Where, Amounts]:
         account = Account()
         account.tracked(7, "77")
         account.apply(account.source(7), Allocated(0, Kind.DRAM, 0x1000, 1))  # so that none is 0 and not unknown

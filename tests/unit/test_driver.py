@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import not_none
 from ttmem.sim.board_types import MACHINES, machine_named
 from ttmem.sim.driver import Driver, has_driver
 from ttmem.sources.machine import Machine
@@ -23,7 +24,7 @@ class Bench:
         self.telemetry = Telemetry(str(root))
         self._launches: dict[int, int] = {}
 
-    def work(self, seconds: float, rates: dict[int, float]) -> list[dict[str, Any]]:
+    def work(self, seconds: float, rates: dict[int, float]) -> list[Any]:
         """So many programs a second on these chips; what is seen at the end."""
         for _ in range(round(seconds * 2)):
             self.now += 0.5
@@ -59,7 +60,7 @@ def test_every_machine_is_read_without_a_doubt(folder: Path, name: str) -> None:
         link = chip["pcie"]
         assert (link["speed_gts"], link["width"]) == (link["max_speed_gts"], link["max_width"])
         assert None not in link.values()
-        now = chip["telemetry"]
+        now: Any = chip["telemetry"]
         assert (now["state"], now["implausible"]) == ("ok", {})
         for value, limit in (("temperature_c", "temperature_max_c"), ("power_w", "power_max_w"),
                              ("current_a", "current_max_a"), ("voltage_mv", "voltage_max_mv")):  # fmt: skip
@@ -107,5 +108,5 @@ def test_a_worker_that_has_ended_leaves_no_negative_work(bench: Bench) -> None:
     bench.now += 0.5
     bench.driver.tick({})
     idle = bench.telemetry.look()["chips"][0]["telemetry"]
-    assert idle["power_w"] < 20
+    assert not_none(idle["power_w"]) < 20
     assert idle["aiclk_mhz"] == 500

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from ttmem.account.ledger import Ledger
+from ttmem.documents import unknown_rows as blank
 from ttmem.documents.common_text import anomaly_line
 from ttmem.documents.dump import DumpBuilder, Viewer, kernels_text, remaining_text
 from ttmem.model.core_sets import CoreRange, core_id, mask_of
 from ttmem.model.events import Allocated, Event, Extra
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
+from ttmem.model.schema import Anomalies
 
 MIB = 1 << 20
 
@@ -23,7 +25,7 @@ def build(
     *events: Event,
     kernels_only: bool = False,
     may_see: Viewer = lambda user_id: True,
-    anomalies: dict[str, int] | None = None,
+    anomalies: Anomalies | None = None,
 ) -> Any:
     ledger = Ledger()
     source = ledger.source(100.0, ProcessInfo(4242, 7, 1000), "legacy", Confidence.REPORTED)
@@ -32,7 +34,7 @@ def build(
     builder = DumpBuilder(kernels_only=kernels_only)
     for item in ledger.allocations():
         builder.add(item)
-    dump = builder.result(time="now", anomalies=anomalies or {}, uncertain=[], may_see=may_see)
+    dump = builder.result(time="now", anomalies=anomalies or blank.anomalies(), uncertain=[], may_see=may_see)
     assert json.loads(json.dumps(dump)) == dump
     return dump
 
@@ -66,7 +68,7 @@ def test_nothing_left() -> None:
 
 
 def test_text() -> None:
-    dump = build(*BUSY, anomalies={"unknown_free": 3, "double_free": 0, "rejected": 1})
+    dump = build(*BUSY, anomalies={**blank.anomalies(), "unknown_free": 3, "rejected": 1})
     assert remaining_text(dump).splitlines()[3:] == [
         "Total tracked allocations: 7",
         "",
@@ -141,7 +143,8 @@ def test_data() -> None:
 
 
 def test_tags_are_for_those_who_may_see_them() -> None:
-    hidden, shown = (build(*BUSY, may_see=lambda user_id, mine=mine: user_id == mine) for mine in (4321, 1000))
+    hidden = build(*BUSY, may_see=lambda user_id: user_id == 4321)
+    shown = build(*BUSY, may_see=lambda user_id: user_id == 1000)
     for said in (json.dumps(hidden), remaining_text(hidden)):
         assert "layers.0.weight" not in said
     for said in (json.dumps(shown), remaining_text(shown)):

@@ -15,6 +15,7 @@ from ttmem.ingest.clock import Clock
 from ttmem.model.events import Allocated, DeviceClosed, Freed, ProcessExited
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
+from ttmem.model.schema import Dump
 from ttmem.server import dumps
 from ttmem.server.dumps import Dumps
 from ttmem.wire.legacy_records import Type
@@ -148,7 +149,7 @@ def test_captures_of_a_large_account_are_few(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_documents_that_wait_are_one() -> None:
-    made: list[dict[str, Any]] = []
+    made: list[Dump] = []
 
     async def story(stage: Stage) -> None:
         stage.allocate(1)

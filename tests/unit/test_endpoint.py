@@ -114,8 +114,8 @@ def test_a_service_users_server(
         "/run/ttmem": SimpleNamespace(st_uid=folder_user_id, st_mode=0o40750),
         "/run": SimpleNamespace(st_uid=above_user_id, st_mode=above_mode),
     }
-    monkeypatch.setattr(endpoint.os, "stat", files.__getitem__)
-    monkeypatch.setattr(endpoint.os, "getuid", lambda: 999)
+    monkeypatch.setattr(os, "stat", files.__getitem__)
+    monkeypatch.setattr(os, "getuid", lambda: 999)
     assert endpoint.trusted(4321, "/run/ttmem/ttmem.sock") is trusted
 
 

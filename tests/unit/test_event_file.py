@@ -257,7 +257,7 @@ def test_a_stack_is_written_once() -> None:
     recording = Recording()
     source = recording.source(FIRST, "agent")
     stack = "model.py:41 forward\n" * 100
-    events = [
+    events: list[ev.Event] = [
         made(1, stack),
         ev.Described(0, Kind.DRAM, 1, ev.Extra(shape="[32, 32]", stack=stack)),
         ev.ProgramCompiled(0, 1, 0, 0, "ttnn.add", stack),

@@ -220,7 +220,7 @@ def test_telemetry_is_kept_while_it_is_true() -> None:
     history.sample(1.0, account.ledger, [chip])
     odds: list[dict[str, object]] = [{"state": "in reset"}, {"state": "off the bus"}, {"age_s": 6.0}]
     for number, odd in enumerate(odds):
-        history.sample(2.0 + number, account.ledger, [{**chip, "telemetry": {**chip["telemetry"], **odd}}])
+        history.sample(2.0 + number, account.ledger, [driver_chip(3, telemetry={**chip["telemetry"], **odd})])
     chip["telemetry"]["temperature_c"] = -1.5
     history.sample(5.0, account.ledger, [chip])
     found = {(one["chip"], one["kind"]): one for one in history.json(1, 0, 9, None, None)}

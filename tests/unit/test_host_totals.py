@@ -7,7 +7,7 @@ import copy
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +17,41 @@ from hypothesis import strategies as st
 
 from tests import machines
 from tests.snapshots import Account, counters, driver_chip, holder, machine, slot
+from tests.support import not_none
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.host_totals import STATES, sums
 from ttmem.documents.merge import merge
+from ttmem.model import schema
 from ttmem.model.events import ProcessExited
 from ttmem.show.smi_screen import render
 from ttmem.show.text import Style
 from ttmem.sources import process_lookup as processes
 
-Json = dict[str, Any]
 MIB = 1 << 20
 
 
-def chip(chip_id: str, serial: str | None = None, **used: int | None) -> Json:
+def chip(chip_id: str, serial: str | None = None, **used: int | None) -> schema.ChipRow:
     """A chip of 100 bytes of DRAM and 50 of L1, of which so much is used."""
-    row = {**blank.chip(chip_id, board="n300"), "serial": serial}
-    for pool, capacity in (("dram", 100), ("l1", 50)):
-        row["memory"][pool].update(used=used.get(pool), capacity=capacity)
-    row["memory"]["l1"]["at_once"] = used.get("l1")
+    row = blank.chip(chip_id, board="n300")
+    row["serial"] = serial
+    dram, l1 = row["memory"]["dram"], row["memory"]["l1"]
+    dram["used"], dram["capacity"] = used.get("dram"), 100
+    l1["used"], l1["capacity"], l1["at_once"] = used.get("l1"), 50, used.get("l1")
     return row
 
 
-def process(pid: int | None, job: str | None = None, state: str = "tracked", **dram: int | None) -> Json:
+def process(pid: int | None, job: str | None = None, state: str = "tracked", **dram: int | None) -> schema.ProcessRow:
     """A process with so much DRAM of each chip."""
-    shares = [{**blank.share(chip_id), "dram": size} for chip_id, size in dram.items()]
-    named = {"id": job, "name": "bash"} if job else None
-    return {**blank.process(pid, state), "job": named, "chips": shares}
+    row = blank.process(pid, state)
+    row["job"] = {"id": job, "name": "bash"} if job else None
+    for chip_id, size in dram.items():
+        share = blank.share(chip_id)
+        share["dram"] = size
+        row["chips"].append(share)
+    return row
 
 
-def by_id(found: Json) -> dict[str | None, Json]:
+def by_id(found: schema.Sums) -> dict[str | None, schema.JobSum]:
     return {job["id"]: job for job in found["jobs"]}
 
 
@@ -73,7 +79,8 @@ def test_a_chip_that_shows_no_serial_number_is_on_no_board_in_particular() -> No
 
 
 def test_boards_of_different_types_have_none_in_common() -> None:
-    rows = [chip("a"), {**chip("b"), "board": "p150"}]
+    rows = [chip("a"), chip("b")]
+    rows[1]["board"] = "p150"
     assert [board["board"] for board in sums(rows, [])["boards"]] == [None]
 
 
@@ -89,13 +96,16 @@ def test_what_is_known_in_part_is_not_known_on_that_chip() -> None:
     """A second process has the chip open, and nothing tells what it uses there."""
     account = Account()
     account.tracked(7, "77", dram=MIB)
-    found = merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0), holder(8, 0)]))["sums"]
+    merged = merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0), holder(8, 0)]))
+    found = not_none(merged["sums"])
     assert (found["host"]["dram"]["used"], found["host"]["dram"]["used_on"]) == (MIB, 0)
     assert (found["host"]["dram"]["capacity_on"], found["host"]["processes"]) == (1, 2)
 
 
 def test_chips_that_nobody_holds_are_idle() -> None:
-    rows = [{**chip("a"), "held": held} for held in (True, False, None)]
+    rows = [chip("a"), chip("a"), chip("a")]
+    for row, held in zip(rows, (True, False, None)):
+        row["held"] = held
     assert sums(rows, [])["host"]["idle"] == 1
 
 
@@ -121,13 +131,16 @@ def test_only_the_living_use_anything() -> None:
 
 
 def test_a_container_is_a_job_whatever_was_started_in_it() -> None:
-    rows = [{**process(pid, f"session {pid}", a=1), "container": "docker 3f2a91c0b7de"} for pid in (1, 2)]
+    rows = [process(pid, f"session {pid}", a=1) for pid in (1, 2)]
+    for row in rows:
+        row["container"] = "docker 3f2a91c0b7de"
     (job,) = sums([chip("a", dram=2)], rows)["jobs"]
     assert (job["id"], job["name"], job["processes"]) == ("docker 3f2a91c0b7de", None, 2)
 
 
 def test_of_some_it_is_not_known_with_whom_they_belong() -> None:
-    outside = {**process(None, a=3), "container": "outside this pid namespace"}
+    outside = process(None, a=3)
+    outside["container"] = "outside this pid namespace"
     found = sums([chip("a", dram=8)], [outside, process(2, a=4), process(3, "session 9", a=1)])
     assert [(job["id"], job["processes"], job["dram"]["used"]) for job in found["jobs"]] == [
         ("session 9", 1, 1),
@@ -136,7 +149,8 @@ def test_of_some_it_is_not_known_with_whom_they_belong() -> None:
 
 
 def test_one_of_a_job_may_be_silent() -> None:
-    silent = {**process(2, "session 9"), "holds": ["a", "b"]}
+    silent = process(2, "session 9")
+    silent["holds"] = ["a", "b"]
     (job,) = sums([chip("a", dram=5), chip("b")], [process(1, "session 9", a=5), silent])["jobs"]
     assert (job["chips"], job["dram"]["used"], job["dram"]["used_on"]) == (["a", "b"], 5, 0)
     (job,) = sums([chip("a", dram=5)], [{**process(1, "session 9", a=5), "holds": ["a"]}])["jobs"]
@@ -145,7 +159,7 @@ def test_one_of_a_job_may_be_silent() -> None:
 
 def test_the_leader_of_a_session_may_have_gone_meanwhile() -> None:
     late, early = process(1, "session 9"), process(2, "session 9")
-    late["job"]["name"] = None
+    not_none(late["job"])["name"] = None
     for order in ([late, early], [early, late]):
         assert [(job["id"], job["name"]) for job in sums([], order)["jobs"]] == [("session 9", "bash")]
 
@@ -154,7 +168,8 @@ def test_what_allocators_took_is_a_jobs_own_where_nobody_else_is() -> None:
     rows = [chip("a", dram=10), chip("b", dram=10)]
     for row in rows:
         row["memory"]["dram"]["reserved"] = 16
-    opener = {**process(3, "session 8"), "holds": ["b"]}  # has b open, and nobody knows what it uses of it
+    opener = process(3, "session 8")
+    opener["holds"] = ["b"]  # has b open, and nobody knows what it uses of it
     found = by_id(sums(rows, [process(1, "session 9", a=5, b=10), process(2, "session 9", a=5), opener]))
     assert (found["session 9"]["dram"]["reserved"], found["session 9"]["dram"]["reserved_on"]) == (16, 1)
     assert found["session 8"]["chips"] == ["b"]
@@ -167,14 +182,14 @@ def test_whoever_holds_a_chip_is_looked_up_in_its_job() -> None:
     job = {"id": "slurm job 1234", "name": None}
     snapshot = merge(account.snapshot(), machine(driver_chip(0), processes=[{**holder(7, 0), "job": job}]))
     assert snapshot["processes"][0]["job"] == job
-    assert [(row["id"], row["dram"]["used"]) for row in snapshot["sums"]["jobs"]] == [("slurm job 1234", MIB)]
+    assert [(row["id"], row["dram"]["used"]) for row in not_none(snapshot["sums"])["jobs"]] == [("slurm job 1234", MIB)]
 
 
 # -- laws
 
 
 @st.composite
-def snapshots(draw: st.DrawFn) -> Json:
+def snapshots(draw: st.DrawFn) -> schema.Snapshot:
     """A machine with accounted, counted and silent processes, in some containers and jobs, and some that exited."""
     account, chips = Account(), [str(800 + number) for number in range(draw(st.integers(0, 4)))]
     pids = list(range(10, 10 + draw(st.integers(0, 5))))
@@ -201,18 +216,18 @@ def snapshots(draw: st.DrawFn) -> Json:
 _SIZES = st.integers(0, 1 << 34)
 
 
-def leaves(value: Json, where: str = "") -> Iterator[tuple[str, int]]:
+def leaves(value: Mapping[str, object], where: str = "") -> Iterator[tuple[str, int]]:
     """Every number of a sum, nothing for None, and the number of chips."""
     for key, inner in value.items():
         if isinstance(inner, dict):
             yield from leaves(inner, f"{where}{key}.")
-        elif key == "chips":
+        elif isinstance(inner, list) and key == "chips":
             yield "chips", len(inner)
         elif isinstance(inner, int):
             yield f"{where}{key}", inner
 
 
-def total(parts: list[Json]) -> dict[str, int]:
+def total(parts: Sequence[Mapping[str, object]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in parts:
         for name, size in leaves(part):
@@ -221,9 +236,9 @@ def total(parts: list[Json]) -> dict[str, int]:
 
 
 @given(snapshots())
-def test_the_parts_add_up_to_the_whole(snapshot: Json) -> None:
+def test_the_parts_add_up_to_the_whole(snapshot: schema.Snapshot) -> None:
     """What the whole is, is read off the chips and the shares here, not off other sums."""
-    found, chips = snapshot["sums"], snapshot["chips"]
+    found, chips = not_none(snapshot["sums"]), snapshot["chips"]
     whole, boards, jobs = total([found["host"]]), total(found["boards"]), total(found["jobs"])
     several = {"processes"}  # one may be on two boards
     assert {k: v for k, v in boards.items() if k not in several} == {k: v for k, v in whole.items() if k not in several}
@@ -243,7 +258,7 @@ def test_the_parts_add_up_to_the_whole(snapshot: Json) -> None:
 
 
 @given(snapshots())
-def test_to_sum_changes_nothing(snapshot: Json) -> None:
+def test_to_sum_changes_nothing(snapshot: schema.Snapshot) -> None:
     before = copy.deepcopy(snapshot)
     assert sums(snapshot["chips"], snapshot["processes"]) == before["sums"]
     assert snapshot == before
@@ -252,7 +267,7 @@ def test_to_sum_changes_nothing(snapshot: Json) -> None:
 # -- as text
 
 
-def screen(*, boards: int, jobs: Mapping[int, str | None], held: int | None = None) -> Json:
+def screen(*, boards: int, jobs: Mapping[int, str | None], held: int | None = None) -> schema.Snapshot:
     """Four chips on so many boards, of which process N holds and uses chip N."""
     account, holders = Account(), []
     for number, job in jobs.items():
@@ -264,7 +279,7 @@ def screen(*, boards: int, jobs: Mapping[int, str | None], held: int | None = No
     return merge(account.snapshot(), machine(*chips, processes=holders))
 
 
-def table(snapshot: Json, width: int = 100, **keywords: Any) -> list[str]:
+def table(snapshot: Any, width: int = 100, **keywords: Any) -> list[str]:
     """The lines of the sums, with single spaces, none if they are not shown."""
     lines = render(snapshot, Style(width), **keywords).split("\n")
     start = next((place for place, line in enumerate(lines) if line.startswith("SUM OF")), len(lines))
@@ -301,8 +316,9 @@ def test_what_is_missing_in_a_sum_is_marked() -> None:
 
 def test_more_than_fit_are_counted() -> None:
     snapshot = screen(boards=2, jobs={0: None})
-    (board, _), host = snapshot["sums"]["boards"], snapshot["sums"]["host"]
-    snapshot["sums"]["boards"] = [{**board, "serial": f"{number:02}"} for number in range(11)]
+    found = not_none(snapshot["sums"])
+    (board, _), host = found["boards"], found["host"]
+    found["boards"] = [{**board, "serial": f"{number:02}"} for number in range(11)]
     rows = table(snapshot)[1:]
     assert len(rows) == 1 + 8 + 1
     assert rows[-1] == "and 3 more boards; --json has them all"
@@ -311,7 +327,7 @@ def test_more_than_fit_are_counted() -> None:
 
 def test_l1_of_programs_that_take_turns_is_marked() -> None:
     snapshot = screen(boards=4, jobs={0: "session 9", 1: "session 9"})
-    snapshot["sums"]["jobs"][0]["l1"]["used"] = 3 * MIB
+    not_none(snapshot["sums"])["jobs"][0]["l1"]["used"] = 3 * MIB
     rows = table(snapshot)[1:]
     assert rows[1] == "session 9 bash 0-1 2 3.0 MiB 3.0 MiB*"
     assert rows[2].startswith("* with")
@@ -329,13 +345,14 @@ def test_l1_of_programs_that_take_turns_is_marked() -> None:
     ],
     ids=["nothing to sum", "one board", "narrow", "only some chips", "not looked at", "an older server"],
 )
-def test_sums_that_are_not_shown(snapshot: Json, width: int, in_full: bool) -> None:
+def test_sums_that_are_not_shown(snapshot: schema.Snapshot, width: int, in_full: bool) -> None:
     assert table(snapshot, width, in_full=in_full) == []
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_it_fits(width: int) -> None:
-    text = render(screen(boards=2, jobs=dict.fromkeys(range(4), "session " + "9" * 60)), Style(width, ascii=True))
+    snapshot: Any = screen(boards=2, jobs=dict.fromkeys(range(4), "session " + "9" * 60))
+    text = render(snapshot, Style(width, ascii=True))
     assert "SUM OF" in text
     assert max(map(len, text.split("\n"))) <= width
 

@@ -58,7 +58,8 @@ def test_who_takes_it_as_fast_as_it_comes_leaves_others_their_turn(whole: bool) 
             await asyncio.sleep(0)
 
     async def ask() -> int:
-        reader, writer, troubles = asyncio.StreamReader(), Taker(), []
+        reader, writer = asyncio.StreamReader(), Taker()
+        troubles: list[str] = []
         reader.feed_data(QUESTION)
         reader.feed_eof()
         beside = asyncio.create_task(others())

@@ -82,7 +82,8 @@ def node(what: str, counter: int = 0, connections: tuple[int, ...] = (), **param
 
 
 def start(name: str, hit: bool | None = None) -> Node:
-    return node("function_start", name=name, **({} if hit is None else {"program_cache_hit": hit}))
+    more: dict[str, Any] = {} if hit is None else {"program_cache_hit": hit}
+    return node("function_start", name=name, **more)
 
 
 def end(took: int | None = None) -> Node:
@@ -240,7 +241,7 @@ def test_a_failed_write_leaves_nothing(folder: Path) -> None:
 
 
 def test_what_was_freed_or_used_without_having_come_was_there_before() -> None:
-    tensor = {"device_id": 1, "buffer_type": 0, "address": 64, "size": 100}
+    tensor: dict[str, Any] = {"device_id": 1, "buffer_type": 0, "address": 64, "size": 100}
     nodes = [
         start("ttnn.add"),
         node("tensor", 2, **tensor),
@@ -572,7 +573,7 @@ def test_a_database_does_not_tell_dram_and_it_is_not_guessed() -> None:
     told = machine("p100").info(0).geometry
     assert told is not None
     assert (told.arch, told.cores, told.dram_banks, told.live) == (Arch.BLACKHOLE, 110, 7, True)
-    row = {"arch": "BLACKHOLE", "num_dram_channels": 8, "dram_size_per_channel": 4278190080}
+    row: dict[str, Any] = {"arch": "BLACKHOLE", "num_dram_channels": 8, "dram_size_per_channel": 4278190080}
     assert machine(**row).reserved(1, Kind.DRAM, 65) == 128 * 8
     assert machine(**row).reserved(1, Kind.L1, 64) == 64 * 110
     assert machine(**row).reserved(1, Kind.L1, 0) is None

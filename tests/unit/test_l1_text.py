@@ -29,7 +29,7 @@ from ttmem.show.l1_text import WORDS, render, worst_core
 from ttmem.show.text import Style
 
 SCREENS = Path(__file__).resolve().parent.parent / "data" / "l1"
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 STYLES = {"60": Style(60), "100": Style(100), "160": Style(160), "100-colour": Style(100, colour=True),
           "100-ascii": Style(100, ascii=True)}  # fmt: skip
 

@@ -38,7 +38,7 @@ def test_the_guides_block_byte_for_byte(capsys: pytest.CaptureFixture[str]) -> N
     for cores in [2] * 71 + [3] * 57:  # 128 kernels on 313 cores together
         tracker.track_kernel(num_cores=cores)
     assert capsys.readouterr().out == ""
-    assert tracker.summary() is None
+    assert tracker.summary() is None  # type: ignore[func-returns-value]
     assert capsys.readouterr().out == BLOCK
     assert (tracker.cb_total, tracker.kernel_est, tracker.num_kernels) == (48742 * 2048, 313 * 50 * KIB, 128)
 
@@ -53,12 +53,12 @@ def test_calls_return_bytes() -> None:
 
 def test_the_short_form(capsys: pytest.CaptureFixture[str]) -> None:
     tracker = L1Tracker()
-    assert tracker.cb_alloc(tiles=1024, tile_size=2048) is None
+    assert tracker.cb_alloc(tiles=1024, tile_size=2048) is None  # type: ignore[func-returns-value]
     assert capsys.readouterr().out == "CB: +2.0MB\n"
-    assert tracker.kernel_add(cores=64) is None
-    assert tracker.kernel_add() is None
+    assert tracker.kernel_add(cores=64) is None  # type: ignore[func-returns-value]
+    assert tracker.kernel_add() is None  # type: ignore[func-returns-value]
     assert capsys.readouterr().out == ""
-    assert tracker.show() is None
+    assert tracker.show() is None  # type: ignore[func-returns-value]
     assert capsys.readouterr().out == "\nL1: CBs=2.0MB, Kernels=3.2MB\n"
     assert (tracker.cb, tracker.kern) == (2 << 20, 65 * 51200)
 

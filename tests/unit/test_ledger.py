@@ -29,7 +29,7 @@ from ttmem.model.kinds import Confidence, Kind
 N150 = BOARDS["n150"]
 
 
-def _one_source(limits: Limits = Limits()) -> tuple[Ledger, object]:
+def _one_source(limits: Limits = Limits()) -> tuple[Ledger, Source]:
     ledger = Ledger(limits)
     return ledger, ledger.source(0.0, ProcessInfo(1, 1), "legacy", Confidence.REPORTED)
 
@@ -174,7 +174,7 @@ def test_a_buffer_inside_another_adds_no_bytes_and_takes_none_along(reserved: in
     assert (total.used, total.reserved, total.count) == (64, 64, 1)
 
 
-def _numbered() -> tuple[Ledger, object]:
+def _numbered() -> tuple[Ledger, Source]:
     ledger = Ledger()
     return ledger, ledger.source(0.0, ProcessInfo(1, 1), "agent", Confidence.EXACT)
 

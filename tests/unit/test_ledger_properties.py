@@ -40,7 +40,7 @@ class Burst(NamedTuple):
     device: int
     kind: Kind
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # a NamedTuple may have a field of this name
 
 
 class Sample(NamedTuple):
@@ -303,7 +303,7 @@ class Both:
 
     def compare_phases(self) -> None:
         for party, process in self.processes.items():
-            said = phases_json(process)
+            said: Any = phases_json(process)
             assert [(p["path"], p["complete"], rows_in(p["rows"])) for p in said["open"]] == [
                 (p.path, p.complete, self.model.rows(p, party)) for p in party.phases.values()
             ]

@@ -135,7 +135,7 @@ def test_a_living_server_is_not_evicted(folder: Path) -> None:
         with nothing_left_open(), pytest.raises(ListenError, match="another server answers on"):
             listen.claim(str(path))
         assert path.exists()
-        assert living.accept()[0].close() is None
+        living.accept()[0].close()
 
 
 def test_a_busy_server_is_alive(folder: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_foreign_folder_is_refused(folder: Path, monkeypatch: pytest.MonkeyPat
     if os.getuid() == 0:
         os.chown(foreign, 4321, -1)
     else:
-        monkeypatch.setattr(listen.os, "getuid", lambda: 4321)
+        monkeypatch.setattr(os, "getuid", lambda: 4321)
     with pytest.raises(ListenError, match=r"belongs to uid \d+ with mode 0755: somebody else could replace the socket"):
         listen.claim(str(foreign / "a.sock"))
     assert list(foreign.iterdir()) == []
@@ -273,7 +273,7 @@ def test_a_group_one_is_not_in(folder: Path, monkeypatch: pytest.MonkeyPatch, na
     def refuse(*arguments: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(listen.os, "chown", refuse)
+    monkeypatch.setattr(os, "chown", refuse)
     path = folder / name / "a.sock"
     with nothing_left_open(), pytest.raises(ListenError, match="Operation not permitted"):
         listen.claim(str(path), group=os.getgid())
@@ -294,7 +294,7 @@ def test_a_socket_that_cannot_be_given_to_the_group_is_removed(folder: Path, mon
     def refuse(path: str, *ids: int) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(listen.os, "chown", refuse)
+    monkeypatch.setattr(os, "chown", refuse)
     path = folder / "a.sock"  # in a folder that was there, so it is the socket that is refused
     with nothing_left_open(), pytest.raises(ListenError, match="Operation not permitted"):
         listen.claim(str(path), group=os.getgid())

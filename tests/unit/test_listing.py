@@ -86,7 +86,7 @@ def test_before_it_is_moved_the_cursor_is_on_the_first_row() -> None:
 
 def test_the_cursor_stays_with_its_row() -> None:
     cursor = Cursor()
-    cursor.look("abcde", 10)  # type: ignore[arg-type]
+    cursor.look("abcde", 10)
     for key in ("down", "j", "down", "k"):
         assert cursor.press(key)
     for keys, place in (("abcde", 2), ("cabde", 0), ("deabc", 4), ("deab", 3), ("d", 0), ("", 0)):

@@ -321,7 +321,7 @@ class Unwalked(dict[Any, Any]):
     def __iter__(self) -> Any:
         raise AssertionError("every allocation was looked at")
 
-    items = keys = values = __iter__  # type: ignore[assignment]
+    items = keys = values = __iter__
 
 
 def test_the_end_of_a_program_costs_its_parts_only() -> None:
@@ -351,7 +351,8 @@ def test_the_end_of_a_program_costs_its_parts_only() -> None:
 def test_a_core_that_is_written_to_holds_what_the_account_says(chip: ChipInfo | None, kinds: list[str]) -> None:
     table, server = LiveTable(), Server()
     writes = [Allocated(0, Kind.L1, core_id(1, 2, place), 64 + place) for place in (20_000, 60_000, 500_000)]
-    for event in [*([DeviceOpened(0, chip)] if chip else []), *writes]:
+    opened: list[Event] = [DeviceOpened(0, chip)] if chip else []
+    for event in [*opened, *writes]:
         server.hear(table.fold(event))
     expected = dict.fromkeys(kinds, 0)
     for kind, write in zip(kinds, writes):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import ttmem
-from tests.support import wait_until
+from tests.support import not_none, wait_until
 from tests.unit.test_meters import Allocators
 from ttmem.collect import client as client_module
 from ttmem.collect import memory, memory_reporter
@@ -184,8 +184,8 @@ def test_a_reporter_if_there_is_nothing_better(tmp_path: Path) -> None:
 
 def test_peaks_stay_while_other_meters_come_and_go(client: AllocationClient, tmp_path: Path) -> None:
     def visit() -> None:
-        for values in ({"socket_path": str(tmp_path / "other.sock")}, {"socket_path": client._paths[0]}):
-            other = AllocationClient(enabled=True, **values)
+        for path in (str(tmp_path / "other.sock"), not_none(client._paths)[0]):
+            other = AllocationClient(enabled=True, socket_path=path)
             ttmem.memory_allocated()
             with phase("visit"):
                 pass

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import not_none
 from ttmem.model.kinds import Kind
 from ttmem.sources.memory_reports import (
     DETAILED,
@@ -82,8 +83,8 @@ def test_programs_by_their_number() -> None:
     states = read(str(SAMPLES)).reports[2].states
     assert [state.program for state in states] == [0, 2, 4]
     # Each has one DRAM tensor more than the one before.
-    assert [state.memories[0].per_bank.allocated for state in states] == [n * 176128 for n in (1, 2, 3)]
-    assert [len(state.memories[0].blocks) for state in states] == [2, 3, 4]
+    assert [not_none(state.memories[0].per_bank).allocated for state in states] == [n * 176128 for n in (1, 2, 3)]
+    assert [len(not_none(state.memories[0].blocks)) for state in states] == [2, 3, 4]
     assert all(m.banks == (12 if m.kind is Kind.DRAM else 64) for state in states for m in state.memories)
     assert {state.l1_space for state in states} == {L1Space(1295008, 64 * 1295008)}
 
@@ -92,9 +93,13 @@ def test_blocks_add_up_to_what_the_summary_says() -> None:
     for report in read(str(SAMPLES)).reports:
         for state in report.states:
             for m in state.memories:
-                assert m.per_bank.total == sum(block.size for block in m.blocks)
-                assert m.per_bank.allocated == sum(block.size for block in m.blocks if block.allocated)
-                assert m.per_bank.largest_free == max(block.size for block in m.blocks if not block.allocated)
+                assert not_none(m.per_bank).total == sum(block.size for block in not_none(m.blocks))
+                assert not_none(m.per_bank).allocated == sum(
+                    block.size for block in not_none(m.blocks) if block.allocated
+                )
+                assert not_none(m.per_bank).largest_free == max(
+                    block.size for block in not_none(m.blocks) if not block.allocated
+                )
 
 
 @pytest.mark.parametrize(
@@ -115,13 +120,13 @@ def test_unknown_is_none(reports: Path) -> None:
     (reports / DETAILED).unlink()
     alone = memory(reports, Kind.L1)
     assert (alone.banks, alone.all_banks, alone.blocks) == (None, None, None)
-    assert alone.per_bank.allocated == 32768
+    assert not_none(alone.per_bank).allocated == 32768
     shutil.copyfile(SAMPLES / DETAILED, reports / DETAILED)
     (reports / SUMMARY).unlink()
     other = memory(reports, Kind.L1)
     assert (other.banks, other.per_bank) == (None, None)
     assert other.all_banks == Amounts(87074816, 2097152, 84977664, None)
-    assert len(other.blocks) == 3
+    assert len(not_none(other.blocks)) == 3
     (reports / DETAILED).unlink()
     assert only(reports).states == (State(None, (), L1Space(1295008, 82880512)),)
     (reports / L1_SUMMARY).unlink()
@@ -146,7 +151,11 @@ def test_every_way_to_say_none(none: str, reports: Path) -> None:
     text = (reports / DETAILED).read_text()
     (reports / DETAILED).write_text(text.replace("none", none))
     assert read(str(reports)).problems == ()
-    assert [(block.previous, block.next) for block in memory(reports, Kind.L1).blocks] == [(1, None), (2, 0), (None, 1)]
+    assert [(block.previous, block.next) for block in not_none(memory(reports, Kind.L1).blocks)] == [
+        (1, None),
+        (2, 0),
+        (None, 1),
+    ]
 
 
 def test_lines_may_end_as_on_windows(reports: Path) -> None:
@@ -321,4 +330,4 @@ def test_garbage_is_a_problem_or_a_report_and_never_a_surprise(
         assert m.kind in KINDS
         for amounts in (m.per_bank, m.all_banks):
             assert amounts is None or all(value is None or value >= 0 for value in amounts)
-        assert m.banks is None or m.banks * m.per_bank.total == m.all_banks.total
+        assert m.banks is None or m.banks * not_none(m.per_bank).total == not_none(m.all_banks).total

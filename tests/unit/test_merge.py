@@ -4,41 +4,43 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.snapshots import KINDS, Account, counters, driver_chip, holder, machine, slot, unreadable
+from tests.support import not_none
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.merge import merge
+from ttmem.model import schema
 from ttmem.model.events import Allocated, ChipFound, DeviceOpened, Extra, ProcessExited, Sees
 from ttmem.model.geometry import BOARDS, Arch
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import KINDS as ALL_KINDS
 from ttmem.model.kinds import Confidence, Kind
+from ttmem.model.machine_rows import MachineLook
 
-Json = dict[str, Any]
 MIB = 1 << 20
 FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 
 
-def nothing() -> Json:
+def nothing() -> schema.Snapshot:
     return blank.snapshot("now", "box")
 
 
-def by_chip(snapshot: Json) -> dict[str, Json]:
+def by_chip(snapshot: schema.Snapshot) -> dict[str, schema.ChipRow]:
     rows = {chip["chip"]: chip for chip in snapshot["chips"]}
     assert len(rows) == len(snapshot["chips"]), "a chip has one row"
     return rows
 
 
-def by_pid(snapshot: Json) -> dict[int | None, Json]:
+def by_pid(snapshot: schema.Snapshot) -> dict[int | None, schema.ProcessRow]:
     return {process["pid"]: process for process in snapshot["processes"]}
 
 
-def notes(snapshot: Json) -> list[str]:
+def notes(snapshot: schema.Snapshot) -> list[str]:
     return [note["what"] for note in snapshot["notes"]]
 
 
@@ -72,7 +74,7 @@ def test_without_a_server_chips_come_from_the_driver() -> None:
         "n150",
         False,
     )
-    assert first["telemetry"]["temperature_c"] == 51.0
+    assert not_none(first["telemetry"])["temperature_c"] == 51.0
     assert first["memory"]["dram"]["used"] is None, "nobody has said what is in use"
     assert second["memory"]["dram"]["capacity"] == BOARDS["p150"].dram_capacity
     assert second["memory"]["l1"]["capacity_basis"] == "table"
@@ -84,7 +86,7 @@ def test_the_servers_chip_of_the_driver_is_the_drivers_chip() -> None:
     account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
     merged = merge(account.snapshot(), machine(driver_chip(0)))
     (chip,) = merged["chips"]
-    assert chip["telemetry"]["aiclk_mhz"] == 1000
+    assert not_none(chip["telemetry"])["aiclk_mhz"] == 1000
 
 
 def test_a_chip_with_a_unique_id_and_its_place_are_one_row() -> None:
@@ -96,14 +98,14 @@ def test_a_chip_with_a_unique_id_and_its_place_are_one_row() -> None:
     assert (chip["chip"], chip["unique_id"], chip["pci"], chip["kmd"]) == ("77", "77", FIRST, 0)
     assert chip["joined_by"] == "holder"
     assert chip["memory"]["dram"]["used"] == MIB
-    assert chip["telemetry"]["power_w"] == 18.0
+    assert not_none(chip["telemetry"])["power_w"] == 18.0
     assert by_pid(merged)[7]["holds"] == ["77"]
 
 
 def test_the_join_is_remembered_when_the_process_has_ended() -> None:
     account = Account()
     account.tracked(7, "77", dram=MIB)
-    before: Json = {}
+    before: Any = {}
     merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0)]), before=before)
     merged = merge(account.snapshot(), machine(driver_chip(0)), before=before)
     assert [chip["pci"] for chip in merged["chips"]] == [FIRST]
@@ -135,7 +137,7 @@ def test_remote_chips_that_tt_umd_has_found() -> None:
     rows = by_chip(merge(account.snapshot(), machine(driver_chip(0), far)))
     assert set(rows) == {FIRST, "55", "78"}
     assert rows["55"]["telemetry"] is None
-    assert (rows["78"]["telemetry"]["power_w"], rows["78"]["memory"]["dram"]["used"]) == (18.0, MIB)
+    assert (not_none(rows["78"]["telemetry"])["power_w"], rows["78"]["memory"]["dram"]["used"]) == (18.0, MIB)
 
 
 def test_only_a_device_number_stands_for_the_chip_of_that_number() -> None:
@@ -184,12 +186,12 @@ def test_without_a_server_the_counters_of_living_processes_are_the_use() -> None
     assert living["chips"][0]["metal_id"] == 0
     assert (dead["state"], dead["name"]) == ("stale", "old")
     assert dead["chips"][0]["dram"] is None, "it is not in use"
-    assert dead["chips"][0]["shm"]["dram"] == 9 * MIB
-    assert chip["shm"]["stale"]["dram"] == 9 * MIB
+    assert not_none(dead["chips"][0]["shm"])["dram"] == 9 * MIB
+    assert not_none(not_none(chip["shm"])["stale"])["dram"] == 9 * MIB
     assert notes(merged) == ["shm-stale"]
 
 
-def left(chip_id: int, pid: int, size: int = MIB, **more: Any) -> Json:
+def left(chip_id: int, pid: int, size: int = MIB, **more: Any) -> Any:
     """Counters in which only the dead still have something."""
     return counters(chip_id, {**slot(pid, size, size, state="dead"), **more})
 
@@ -244,7 +246,11 @@ def test_a_tracked_process_is_believed_and_an_untracked_one_added() -> None:
     assert chip["memory"]["confidence"] == {"exact": 4 * MIB, "reported": MIB, "estimated": 0}
     assert chip["memory"]["dram"]["peak"] is None, "of both together it is not known"
     mine, other = by_pid(merged)[7], by_pid(merged)[8]
-    assert (mine["state"], mine["chips"][0]["dram"], mine["chips"][0]["shm"]["dram"]) == ("tracked", 4 * MIB, 3 * MIB)
+    assert (mine["state"], mine["chips"][0]["dram"], not_none(mine["chips"][0]["shm"])["dram"]) == (
+        "tracked",
+        4 * MIB,
+        3 * MIB,
+    )
     assert (other["state"], other["chips"][0]["dram"]) == ("untracked", MIB)
     assert "shm-differs" not in notes(merged), "it may be a matter of a moment"
 
@@ -288,7 +294,7 @@ def test_a_process_that_the_server_saw_die_is_not_listed_twice() -> None:
     account.apply(source, ProcessExited())
     merged = merge(account.snapshot(), machine(shm=[counters(77, slot(7, MIB, state="dead"))]))
     (process,) = merged["processes"]
-    assert (process["state"], process["chips"][0]["shm"]["dram"]) == ("exited", MIB)
+    assert (process["state"], not_none(process["chips"][0]["shm"])["dram"]) == ("exited", MIB)
     assert by_chip(merged)["77"]["memory"]["dram"]["used"] == 0
 
 
@@ -336,7 +342,7 @@ def test_what_is_counted_on_a_chip_without_a_place_is_not_called_unreported() ->
 def test_a_file_of_somebody_else_is_unreadable_not_absent() -> None:
     merged = merge(nothing(), machine(driver_chip(0, asic_id=f"{77:X}"), shm=[unreadable(77)]))
     (chip,) = merged["chips"]
-    assert (chip["shm"]["state"], chip["memory"]["dram"]["used"]) == ("unreadable", None)
+    assert (not_none(chip["shm"])["state"], chip["memory"]["dram"]["used"]) == ("unreadable", None)
     assert notes(merged) == ["shm-unreadable"]
 
 
@@ -428,12 +434,12 @@ def test_who_died_since_the_machine_was_looked_at_uses_nothing() -> None:
     account = Account()
     account.tracked(7, "77", dram=MIB)
     look = machine(driver_chip(0), processes=[holder(7, 0)], shm=[counters(77, slot(7, MIB))])
-    before: Json = {}
+    before: Any = {}
     merge(account.snapshot(), look, before=before)
     account.apply(account.source(7), ProcessExited())
     merged = merge(account.snapshot(), look, before=before)
     (process,) = merged["processes"]
-    assert (process["state"], process["holds"], process["chips"][0]["shm"]["dram"]) == ("exited", [], MIB)
+    assert (process["state"], process["holds"], not_none(process["chips"][0]["shm"])["dram"]) == ("exited", [], MIB)
     assert by_chip(merged)["77"]["memory"]["dram"]["used"] == 0
     (again,) = [p for p in merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0, start=101)]))[
         "processes"] if p["state"] == "untracked"]  # fmt: skip
@@ -470,7 +476,7 @@ def test_numbers_that_the_driver_deals_out_anew() -> None:
     merged = merge(account.snapshot(), machine(hot, cold, processes=[holder(9, 0)]))
     rows = by_chip(merged)
     assert {chip_id: row["kmd"] for chip_id, row in rows.items()} == {FIRST: 1, SECOND: 0}
-    assert rows[SECOND]["telemetry"]["temperature_c"] == 70.0
+    assert not_none(rows[SECOND]["telemetry"])["temperature_c"] == 70.0
     assert by_pid(merged)[9]["holds"] == [SECOND]
 
 
@@ -479,14 +485,14 @@ def test_a_chip_that_is_gone_has_not_the_telemetry_of_who_has_its_number_now() -
     account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
     rows = by_chip(merge(account.snapshot(), machine(driver_chip(0, pci=SECOND))))
     assert (rows[FIRST]["telemetry"], rows[FIRST]["kmd"]) == (None, None)
-    assert (rows[SECOND]["telemetry"]["power_w"], rows[SECOND]["kmd"]) == (18.0, 0)
+    assert (not_none(rows[SECOND]["telemetry"])["power_w"], rows[SECOND]["kmd"]) == (18.0, 0)
 
 
 def test_a_chip_that_never_said_its_address_goes_by_its_number() -> None:
     account = Account()
     account.apply(None, ChipFound(ChipInfo(FIRST, FIRST, 0, Arch.WORMHOLE_B0, "n150", False)))
     (row,) = merge(account.snapshot(), machine(driver_chip(0, pci=None)))["chips"]
-    assert (row["chip"], row["telemetry"]["power_w"]) == (FIRST, 18.0)
+    assert (row["chip"], not_none(row["telemetry"])["power_w"]) == (FIRST, 18.0)
 
 
 def test_a_holder_of_the_same_number_is_another_process() -> None:
@@ -513,7 +519,7 @@ def test_a_chip_with_two_names_and_a_file_of_each() -> None:
         (share,) = by_pid(merged)[7]["chips"]
         total = sum(file["live"]["dram"] for file in files)
         assert (row["memory"]["dram"]["used"], share["dram"], share["kinds"]["dram"]) == (total, total, total)
-    assert row["shm"]["live"]["dram"] == MIB, "not that of the file that nobody writes"
+    assert not_none(not_none(row["shm"])["live"])["dram"] == MIB, "not that of the file that nobody writes"
 
 
 def test_what_a_source_reports_beyond_its_word_is_not_counted_twice() -> None:
@@ -547,7 +553,7 @@ def test_a_source_in_trouble_leaves_to_the_counters_what_it_cannot_see() -> None
         ({"temperature_c": 80.0}, "hot"),
     ],
 )
-def test_a_chip_in_trouble_is_named(telemetry: Json, what: str) -> None:
+def test_a_chip_in_trouble_is_named(telemetry: dict[str, Any], what: str) -> None:
     chip = driver_chip(0)
     chip["telemetry"].update(telemetry)
     merged = merge(nothing(), machine(chip, driver_chip(1)))
@@ -575,7 +581,7 @@ pids = st.integers(2, 9)
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Account, Json]:
+def worlds(draw: st.DrawFn) -> tuple[Account, MachineLook]:
     account = Account()
     chip_ids = ["70", "71", "72"]
     for pid in draw(st.sets(pids, max_size=4)):
@@ -606,7 +612,7 @@ def worlds(draw: st.DrawFn) -> tuple[Account, Json]:
 
 
 @given(worlds())
-def test_laws(world: tuple[Account, Json]) -> None:
+def test_laws(world: tuple[Account, MachineLook]) -> None:
     account, look = world
     snapshot = account.snapshot()
     before = copy.deepcopy((snapshot, look))
@@ -626,4 +632,6 @@ def test_laws(world: tuple[Account, Json]) -> None:
         ]
         for pool in ("dram", "l1"):
             assert (row["memory"][pool]["used"] or 0) == sum(share[pool] or 0 for share in shares)
-        assert sum(row["memory"]["confidence"].values()) == sum(sum(share["kinds"].values()) for share in shares)
+        assert sum(cast(dict[str, int], row["memory"]["confidence"]).values()) == sum(
+            sum(share["kinds"].values()) for share in shares
+        )

@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 
 from tests import machines
 from tests.counters import NOW, SIZE, UID, content, mapping, slot
-from tests.support import wait_until
+from tests.support import not_none, wait_until
+from ttmem.model.machine_rows import HolderRow
 from ttmem.sources import metal_counters as shm
+from ttmem.sources import process_lookup as processes
 from ttmem.sources.metal_counters import Counters
 
 KINDS = ("dram", "l1", "l1_small", "trace", "cb")
@@ -47,12 +49,11 @@ class Place:
         (self.machine.root / f"proc/{pid}/fd").chmod(0o700)
         self.machine.end(pid)
 
-    def file(self, *holders: dict[str, Any]) -> dict[str, Any]:
+    def file(self, *holders: HolderRow) -> Any:
         (file,) = self.counters.look(list(holders))["files"]
-        found: dict[str, Any] = file
-        return found
+        return file
 
-    def only(self, *holders: dict[str, Any]) -> dict[str, Any]:
+    def only(self, *holders: HolderRow) -> dict[str, Any]:
         (only,) = self.file(*holders)["slots"]
         found: dict[str, Any] = only
         return found
@@ -61,7 +62,7 @@ class Place:
 LIBRARY = "7f0000000000-7f0000001000 r-xp 00000000 fd:00 131 /usr/lib/x86_64-linux-gnu/libc.so.6\n"
 
 
-def holder(pid: int, inner_pid: int | None = None, **more: Any) -> dict[str, Any]:
+def holder(pid: int, inner_pid: int | None = None, **more: Any) -> Any:
     return {"pid": pid, "start": START, "user_id": 1000, "name": "python", "inner_pid": inner_pid, **more}
 
 
@@ -180,7 +181,7 @@ def test_a_slot_that_was_never_written_needs_the_mapping(place: Place) -> None:
 def test_no_folder_and_no_files(folder: Path) -> None:
     found = Counters(str(folder)).look()
     assert (found["state"], found["files"]) == ("absent", [])
-    assert "TT_METAL_SHM_TRACKING_DISABLED" in found["why"]
+    assert "TT_METAL_SHM_TRACKING_DISABLED" in not_none(found["why"])
     (folder / "dev/shm").mkdir(parents=True)
     (folder / "dev/shm/sem.other").write_bytes(b"")
     assert Counters(str(folder)).look()["state"] == "absent"
@@ -240,7 +241,7 @@ def test_what_was_planted_there_hurts_nobody(place: Place, what: str) -> None:
     files = place.counters.look()["files"]
     assert [file["state"] for file in files] == ["ok", "garbage", "ok"]
     assert files[1]["owner"] == os.getuid()
-    assert files[0]["live"]["dram"] == 5
+    assert not_none(files[0]["live"])["dram"] == 5
 
 
 @pytest.mark.parametrize("what", ["pipe", "folder", "link"])
@@ -275,7 +276,7 @@ def test_too_many_files(place: Place) -> None:
         place.write(b"", chip_id)
     found = place.counters.look()
     assert len(found["files"]) == 1024
-    assert "1100" in found["why"]
+    assert "1100" in not_none(found["why"])
 
 
 def test_files_are_sorted_by_name(place: Place) -> None:
@@ -413,7 +414,7 @@ def test_a_chip_opened_later_is_found_at_once(place: Place) -> None:
     second = place.write(content(slot(4711, 6)), 2)
     (process / "maps").chmod(0o600)
     (process / "maps").write_text(mapping(first) + mapping(second))
-    assert [file["live"]["dram"] for file in place.counters.look()["files"]] == [5, 6]
+    assert [not_none(file["live"])["dram"] for file in place.counters.look()["files"]] == [5, 6]
 
 
 def test_one_question_serves_all_chips(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -510,7 +511,7 @@ def test_seen_from_inside_a_container_nobody_is_surely_dead(folder: Path) -> Non
         (folder / "proc/self/ns/pid").unlink(missing_ok=True)
         (folder / "proc/self/ns/pid").symlink_to(namespace)
         (only,) = Counters(str(folder)).look()["files"][0]["slots"]
-        assert ("container" in only["why"]) is told
+        assert ("container" in not_none(only["why"])) is told
 
 
 # The defects of the counters, in the order of the list of facts
@@ -812,8 +813,8 @@ def test_many_files_of_one_user_hide_none_of_another(place: Place) -> None:
     place.process(4711, path)
     found = place.counters.look()
     assert len(found["files"]) == 1024
-    assert [file["live"]["dram"] for file in found["files"] if file["state"] == "ok"] == [5]
-    assert "1024 of 3001" in found["why"]
+    assert [not_none(file["live"])["dram"] for file in found["files"] if file["state"] == "ok"] == [5]
+    assert "1024 of 3001" in not_none(found["why"])
 
 
 def test_new_files_cost_a_process_one_reading_of_its_mappings_a_look(
@@ -822,14 +823,19 @@ def test_new_files_cost_a_process_one_reading_of_its_mappings_a_look(
     """To read them takes its memory lock; who makes files by the hundred must not hold up everybody's work."""
     readings = []
     real = shm._mapped_files
-    monkeypatch.setattr(shm, "_mapped_files", lambda *of: (readings.append(of), real(*of))[1])
+
+    def mapped_files(*of: Any) -> Any:
+        readings.append(of)
+        return real(*of)
+
+    monkeypatch.setattr(shm, "_mapped_files", mapped_files)
     path = place.write(content(slot(4711, 5)))
     place.process(4711, path)
     for look in range(3):
         for chip_id in range(50):
             place.write(content(slot(4711, 7)), look * 50 + chip_id + 1)
         files = place.counters.look()["files"]
-        assert [file["live"]["dram"] for file in files if file["chip"] == str(UID)] == [5]
+        assert [not_none(file["live"])["dram"] for file in files if file["chip"] == str(UID)] == [5]
     assert len(readings) == 3
     for _ in range(3):
         place.counters.look()
@@ -849,8 +855,8 @@ def test_a_file_that_is_mapped_while_we_look(place: Place, monkeypatch: pytest.M
         return found
 
     monkeypatch.setattr(place.counters, "_file", late)
-    assert [file["live"]["dram"] for file in place.counters.look()["files"]] == [5, 0]
-    assert [file["live"]["dram"] for file in place.counters.look()["files"]] == [5, 6]
+    assert [not_none(file["live"])["dram"] for file in place.counters.look()["files"]] == [5, 0]
+    assert [not_none(file["live"])["dram"] for file in place.counters.look()["files"]] == [5, 6]
 
 
 @pytest.mark.alone
@@ -879,7 +885,7 @@ def test_a_user_whose_name_never_comes(place: Place, monkeypatch: pytest.MonkeyP
         answer.wait()
         return "ann"
 
-    monkeypatch.setattr(shm.processes, "user", user)
+    monkeypatch.setattr(processes, "user", user)
     path = place.write(content(slot(4711, 5)))
     place.process(4711, path)
     only = place.only()

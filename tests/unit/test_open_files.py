@@ -23,7 +23,7 @@ WAIT = "sys.stdin.read()"
 @contextmanager
 def running(*command: str, **keywords: Any) -> Iterator[subprocess.Popen[str]]:
     """A process that has said that it is ready, and ends when its input does."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes, **keywords) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

@@ -23,7 +23,7 @@ from ttmem.show.top.parts.rows import Characters, Size, View, text_of
 from ttmem.show.top.views.overview import Overview
 from ttmem.show.top.views.telemetry_view import Telemetry
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 SCENES = ("tracked", "crowded")
 MIB = 1 << 20
 
@@ -155,7 +155,7 @@ def walls(**more: Any) -> Json:
 
 
 def with_walls(*answers: Json) -> tuple[Overview, Model]:
-    snapshot = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
+    snapshot: Json = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
     chip = blank.chip("a:1")
     chip["memory"]["dram"]["used"] = 0
     snapshot.update(chips=[chip], server={"pid": 9, "events": 1, "version": "1"})

@@ -47,7 +47,7 @@ class Run:
         return self
 
     @property
-    def json(self) -> dict[str, Any]:
+    def json(self) -> Any:
         return phases_json(self.process)
 
     def ended(self, path: str) -> Row:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hostile import HOSTILE, assert_printable, everywhere, poisoned
-from tests.screens import BOOTED, KEYS, NOW, VIEWS, world
+from tests.screens import KEYS, VIEWS, world
 from tests.unit.test_imports import DATA, OUT_OF_MEMORY
 from tests.unit.test_result import Story, buffer, part
 from tests.unit.test_verdicts import GRID, N150, Account
 from tests.unit.test_verdicts import full as out_of_memory
+from tests.worlds import BOOTED, NOW
 from ttmem.analyze.failure_types import Clash
 from ttmem.analyze.verdicts import verdict_on
 from ttmem.doctor.checks import document
@@ -52,7 +54,7 @@ from ttmem.show.run_text import render as summary
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
 from ttmem.show.top.dashboard_state import Answer, Model
-from ttmem.show.top.parts.rows import Characters, Size, text_of
+from ttmem.show.top.parts.rows import Characters, Size, View, text_of
 from ttmem.show.top.settings import Settings
 from ttmem.show.top.views.allocation_view import Allocations
 from ttmem.show.top.views.charts import Charts
@@ -61,7 +63,7 @@ from ttmem.show.top.views.overview import Overview
 from ttmem.show.top.views.processes import Processes
 from ttmem.show.top.views.telemetry_view import Telemetry
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 STYLES = (Style(200, colour=True), Style(60, ascii=True))
 
 
@@ -118,6 +120,10 @@ def _dump(what: str) -> Any:
     return world(1).get(f"/dump?what={what}")
 
 
+def _breakdown(by: str) -> Any:
+    return world(1).get(f"/breakdown?by={by}")
+
+
 DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
     "smi": (lambda: world(4).snapshot, lambda found, style: smi.render(found, style)),
     "smi of one chip": (lambda: world(1).snapshot, lambda found, style: smi.render(found, style, in_full=True)),
@@ -134,7 +140,7 @@ DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
     "import": (_import, import_text.render),
     **{
         f"breakdown by {by}": (
-            lambda by=by: world(1).get(f"/breakdown?by={by}"),
+            partial(_breakdown, by),
             lambda found, style: breakdown_table.render(found),
         )
         for by in breakdown_table.WORDS
@@ -208,7 +214,7 @@ def test_doctor_wheel(verbose: bool) -> None:
 @pytest.mark.parametrize("by", ["op", "line", "shape", "kind", "program"])
 def test_summary_of_a_run(code: int, by: str) -> None:
     for report in _reports(code):
-        assert_printable(summary(report, by), by)
+        assert_printable(summary(report, by), by)  # type: ignore[arg-type]
 
 
 def _reports(code: int) -> Iterator[Any]:
@@ -251,7 +257,14 @@ def _screens(change: Callable[[Any], Any], ascii: bool) -> Iterator[str]:
     style = Style(ascii=ascii)
     for view in VIEWS:
         model = Model()
-        views = [Overview(), Charts(), Telemetry(), Processes(root="/nowhere", booted=BOOTED), Cores(), Allocations()]
+        views: list[View] = [
+            Overview(),
+            Charts(),
+            Telemetry(),
+            Processes(root="/nowhere", booted=BOOTED),
+            Cores(),
+            Allocations(),
+        ]
         dashboard = Dashboard(model, views, Settings("/nowhere/top.json"), Characters("ascii" if ascii else "braille"))
         dashboard.current = min(VIEWS.index(view), len(views) - 1)
         model.take(style.clean(change(world(1).snapshot)), NOW, 0.0)
@@ -287,7 +300,7 @@ def test_metrics_page() -> None:
         chip.info = before._replace(id=f"chip_id{HOSTILE}", board=HOSTILE, pci=HOSTILE)
         try:
             for field, snapshot in poisoned(place.snapshot):
-                page = metrics.page(metrics.Totals(place.ledger, pids=True), about, place.snapshot, snapshot)
+                page = metrics.page(metrics.Totals(place.ledger, pids=True), about, place.snapshot, snapshot)  # type: ignore[arg-type]
                 assert_printable(page.decode("utf-8"), field)
                 assert "evil" in page.decode("utf-8")
         finally:

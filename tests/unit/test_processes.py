@@ -28,7 +28,7 @@ from ttmem.show.top.parts.process_tree import parent, tree
 from ttmem.show.top.parts.rows import Characters, Row, Size
 from ttmem.show.top.views.processes import Processes
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 SCENES = ("tracked", "t3k", "containers")
 BOOTED = 1_767_300_000.0  # 23045 s before the time in the pictures; their processes started 1000 s after it
 NAMED = ("pid", "user", "name", "command", "container")

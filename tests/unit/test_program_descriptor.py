@@ -21,7 +21,10 @@ class ReaderConfigDescriptor:
 
 def ranges(*rectangles: tuple[int, int, int, int]) -> Any:
     """A CoreRangeSet as ttnn has it."""
-    corner = lambda x, y: SimpleNamespace(x=x, y=y)  # noqa: E731
+
+    def corner(x: int, y: int) -> Any:
+        return SimpleNamespace(x=x, y=y)
+
     found = [SimpleNamespace(start=corner(x0, y0), end=corner(x1, y1)) for x0, y0, x1, y1 in rectangles]
     return SimpleNamespace(ranges=lambda: found)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ from ttmem.model.events import (
 from ttmem.model.geometry import Arch, board_geometry
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import KERNEL_KINDS, KINDS, Confidence, Kind, Pool
-from ttmem.recording.moment import ProgramAtMoment
+from ttmem.recording.moment import ProgramAtMoment, account_of
 from ttmem.run import result
 from ttmem.run import session as collect
 from ttmem.run.launch import Ended
@@ -168,7 +169,7 @@ def test_the_document_has_the_figures_of_each_chip(told: Story) -> None:
 
 
 def test_the_peak_is_broken_down_in_every_way_that_can_be_shown(told: Story) -> None:
-    document = told.report().document
+    document: Any = told.report().document
     assert list(document["breakdown"]) == list(BREAKDOWNS)
     for by, rows in document["breakdown"].items():
         assert sum(row["bytes"] for row in rows) == 120 * KIB
@@ -180,12 +181,12 @@ def test_the_peak_is_broken_down_in_every_way_that_can_be_shown(told: Story) -> 
 @pytest.mark.parametrize("by", BREAKDOWNS)
 def test_the_text_of_a_document_that_was_written_and_read(told: Story, by: str) -> None:
     document = told.report().document
-    assert render(json.loads(json.dumps(document)), by) == render(document, by)
+    assert render(json.loads(json.dumps(document)), by) == render(document, by)  # type: ignore[arg-type]
 
 
 def test_the_accounts_of_the_past_are_folded_once(told: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     folded: list[int] = []
-    fold = result.account_of
+    fold = account_of
 
     def counting(allocations: list[Allocation], programs: list[ProgramAtMoment]) -> Ledger:
         folded.append(len(allocations))
@@ -194,7 +195,7 @@ def test_the_accounts_of_the_past_are_folded_once(told: Story, monkeypatch: pyte
     monkeypatch.setattr(result, "account_of", counting)
     report = told.report()
     for by in BREAKDOWNS:
-        render(report.document, by)
+        render(report.document, by)  # type: ignore[arg-type]
     assert len(folded) == 2, "the peak and the end"
 
 

@@ -83,8 +83,8 @@ def compiled() -> dict[tuple[str, ...], tuple[int, ...]]:
         program.unlink(missing_ok=True)
     found = {}
     for line in out.splitlines():
-        names, _, values = line.partition(" = ")
-        found[tuple(names.split())] = tuple(int(value) for value in values.split())
+        name, _, values = line.partition(" = ")
+        found[tuple(name.split())] = tuple(int(value) for value in values.split())
     return found
 
 

@@ -155,7 +155,7 @@ def test_what_the_tests_say_of_a_machine_conforms() -> None:
     assert problems(look, machine_rows.MachineLook) == []
 
 
-FAILURES = [
+FAILURES: list[Failure] = [
     OutOfMemory(Kind.DRAM, 100, 12, 10),
     OutOfMemory(Kind.L1, 100, 64, 10, 1000, 900, 100, 5, 4, 3, 2, True),
     Clash(Kind.CB, 3, CoreRange(0, 0, 7, 7), 1000, 2000),

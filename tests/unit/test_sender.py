@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import itertools
 import socket
@@ -141,7 +142,7 @@ def test_without_a_thread_who_puts_folds(monkeypatch: pytest.MonkeyPatch, alone:
     def none(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(sender._thread, "start_new_thread", none)
+    monkeypatch.setattr(_thread, "start_new_thread", none)
     for _ in range(100):
         alone.put(Allocated(0, Kind.DRAM, 64, 64))
         alone.put(Freed(0, Kind.DRAM, 64))

@@ -122,7 +122,7 @@ def test_plain_while_the_log_has_no_room_and_nobody_observes(bench: Bench) -> No
     bench.send(record(Type.ALLOC, 1))
     assert sink.plain(bench.legacy)
 
-    def observe(*_: object) -> None: ...
+    def observe(*_: object, **__: object) -> None: ...
 
     sink.add_observer(observe)
     assert not sink.plain(bench.legacy)
@@ -153,7 +153,7 @@ def test_observers_see_each_event_after_it_was_applied(bench: Bench) -> None:
 def test_an_observer_that_fails_is_reported_once(bench: Bench) -> None:
     seen: list[object] = []
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("division by zero")
 
     bench.sink.add_observer(broken)
@@ -170,7 +170,7 @@ def test_an_observer_that_fails_is_reported_once(bench: Bench) -> None:
 def test_an_observer_may_leave_while_it_is_called(bench: Bench) -> None:
     seen: list[object] = []
 
-    def once(*_: object) -> None:
+    def once(*_: object, **__: object) -> None:
         bench.sink.remove_observer(once)
         seen.append(1)
 

@@ -19,7 +19,9 @@ L1, L1_SMALL = 1, 3
 @given(st.integers(0, 2**32))
 def test_the_least_room_is_that_of_all_launches(seed: int) -> None:
     dice = random.Random(seed)
-    sizes, live, ends = Sizes(), {}, {}
+    sizes = Sizes()
+    live: dict[int, int] = {}  # step by address
+    ends: dict[int, int] = {}  # end by program
     least = None
     for step in range(60):
         act = dice.randrange(5)
@@ -149,7 +151,8 @@ def test_beside_buffers_with_an_address_of_their_own_on_each_core_no_room_is_kno
         one.took(L1, 1000, 32, 1)
         one.placed(1, 500)
         one.ran(1)
-    assert sizes.least is not None
+    before = sizes.least
+    assert before is not None
     sizes.took_per_core()
     sizes.ran(1)
     assert (sizes.least, sizes.scatters) == (None, {})

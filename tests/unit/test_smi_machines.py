@@ -21,6 +21,7 @@ from tests.unit import test_smi_screen
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.merge import merge
 from ttmem.documents.snapshot import take_snapshot
+from ttmem.model.schema import SourceState
 from ttmem.show import smi_screen as smi
 from ttmem.show.text import Style
 from ttmem.sources.machine import Machine
@@ -30,7 +31,7 @@ RENEW = os.environ.get("TTMEM_RENEW_SCREENS") == "1"
 TIME, HOST = "2026-01-02T03:04:05.678901Z", "box"
 WHY = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
 GIB, MIB = 1 << 30, 1 << 20
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 
 
 def alone(root: Path, look_before: Callable[[], None] | None = None) -> Json:
@@ -131,7 +132,7 @@ def no_driver(root: Path) -> Json:
 def tracked(root: Path) -> Json:
     """A server with an agent's account, a legacy client, a process that died, and anomalies."""
     users = {1000: "maria", 0: "root"}.get
-    sources = [{"name": "server", "state": "ok", "detail": None}]
+    sources: list[SourceState] = [{"name": "server", "state": "ok", "detail": None}]
     account = test_smi_screen.machine()
     return take_snapshot(
         account.ledger, time=TIME, host=HOST, server=test_smi_screen.SERVER, sources=sources, user_of=users
@@ -141,7 +142,7 @@ def tracked(root: Path) -> Json:
 def crowded(root: Path) -> Json:
     """Programs that take turns in L1; names that are wide, or that would move the cursor."""
     account = test_smi_screen.crowded()
-    found = take_snapshot(account.ledger, time=TIME, host=HOST, server=test_smi_screen.SERVER)
+    found: Json = take_snapshot(account.ledger, time=TIME, host=HOST, server=test_smi_screen.SERVER)
     found["processes"][0].update(name="模型服务器", user="zoë", command="/opt/模型/服务器 --weights \x1b[2J")
     return found
 

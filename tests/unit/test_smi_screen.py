@@ -30,12 +30,15 @@ from ttmem.model.events import (
 from ttmem.model.geometry import BOARDS, Arch
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
+from ttmem.model.schema import ServerRow
 from ttmem.show.smi_screen import render
 from ttmem.show.text import Style
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 GRID = mask_of([CoreRange(0, 0, 10, 9)])
-SERVER = {"pid": 99, "since": "then", "events": 12345678, "version": "1.2.3"}
+SERVER: ServerRow = {
+    "pid": 99, "since": "then", "events": 12345678, "version": "1.2.3", "clients": 1, "lost_to_readers": 0,
+}  # fmt: skip
 
 
 class Account:
@@ -51,7 +54,9 @@ class Account:
             self.ledger.apply(time, source, event)
 
     def text(self, server: Any = SERVER, style: Style | None = None, **keywords: Any) -> str:
-        snapshot = take_snapshot(self.ledger, time="2026-01-02T03:04:05.678Z", host="box", server=server, **keywords)
+        snapshot: Any = take_snapshot(
+            self.ledger, time="2026-01-02T03:04:05.678Z", host="box", server=server, **keywords
+        )
         return render(snapshot, style)
 
 
@@ -140,8 +145,8 @@ def test_nobody_and_nothing() -> None:
     ],
 )
 def test_why_no_chip_is_known(driver: Any, why: str) -> None:
-    snapshot = take_snapshot(Ledger(), time="", host="box", server=SERVER)
-    assert f"No chip is known: {why}" in render({**snapshot, "driver": driver}).splitlines()
+    snapshot: Any = take_snapshot(Ledger(), time="", host="box", server=SERVER)
+    assert f"No chip is known: {why}" in render({**snapshot, "driver": driver}).splitlines()  # type: ignore[typeddict-item]
 
 
 def test_without_a_server_the_sources_are_named() -> None:
@@ -248,9 +253,10 @@ def test_what_the_dead_held_is_not_marked_as_taking_turns() -> None:
     account = Account()
     dead = account.process(1)
     account.apply(dead, opened("n150", "77"), Allocated(0, Kind.L1, 4096, 2 * MIB), ProcessExited())
-    snapshot = take_snapshot(account.ledger, time="", host="box", server=SERVER)
+    snapshot: Any = take_snapshot(account.ledger, time="", host="box", server=SERVER)
     file = snapshots.counters(77, snapshots.slot(8, 0, MIB, state="dead"))
-    rows = section(render(merge(snapshot, snapshots.machine(shm=[file]))), "PID")
+    merged: Any = merge(snapshot, snapshots.machine(shm=[file]))
+    rows = section(render(merged), "PID")
     assert [row.split()[3] for row in rows[1:3]] == ["stale", "exited"]
     assert "*" not in "".join(rows)
 
@@ -259,9 +265,9 @@ def test_who_reported_what() -> None:
     """Bytes that only tt-metal counts are not mixed up with those that a client reported."""
     account = Account()
     account.apply(account.process(1, "client"), opened("n150", "77"), Allocated(0, Kind.DRAM, 4096, 3 * GIB))
-    snapshot = take_snapshot(account.ledger, time="", host="box", server=SERVER)
+    snapshot: Any = take_snapshot(account.ledger, time="", host="box", server=SERVER)
     slots = [snapshots.slot(100 + number, MIB) for number in range(5)]
-    merged = merge(snapshot, snapshots.machine(shm=[snapshots.counters(77, *slots)]))
+    merged: Any = merge(snapshot, snapshots.machine(shm=[snapshots.counters(77, *slots)]))
     text = " ".join(render(merged).split())
     assert "3.0 GiB reported, 5.0 MiB reported by tt-metal's own counters;" in text
     assert text.count("of pid 10") == 3
@@ -270,7 +276,8 @@ def test_who_reported_what() -> None:
 
 def test_counters_that_say_nothing_are_not_taken_for_all() -> None:
     look = snapshots.machine(shm=[snapshots.counters(77, snapshots.slot(8))])
-    text = render(merge(take_snapshot(Ledger(), time="", host="box", server=SERVER), look))
+    merged: Any = merge(take_snapshot(Ledger(), time="", host="box", server=SERVER), look)
+    text = render(merged)
     assert "  nothing by tt-metal's own counters, which miss other threads; not known: host memory," in text
     assert "nothing allocated" not in text
 
@@ -388,12 +395,12 @@ def test_of_many_different_amounts_the_largest_are_shown_and_the_others_summed()
     titles = [line for line in text.splitlines() if line.startswith("Chip ")]
     assert [title.split()[1] for title in titles] == ["28", "29", "30", "31"], "the fullest"
     assert "The 28 chips that are less full are left out here" in text
-    snapshot = take_snapshot(account.ledger, time="", host="box", server=SERVER)
+    snapshot: Any = take_snapshot(account.ledger, time="", host="box", server=SERVER)
     assert len(re.findall(r"^Chip \d", render(snapshot, in_full=True), re.MULTILINE)) == 32, "as with -d"
 
 
 def test_chips_of_which_a_process_tells_nothing_are_in_no_sum() -> None:
-    snapshot = take_snapshot(Ledger(), time="", host="box", server=SERVER)
+    snapshot: Any = take_snapshot(Ledger(), time="", host="box", server=SERVER)
     snapshot["chips"] = [{**blank.chip(f"u{number}"), "kmd": number} for number in range(32)]
     shares = [{**blank.share(f"u{number}"), "dram": (number + 1) * GIB, "l1": MIB} for number in range(9)]
     holds = [chip["chip"] for chip in snapshot["chips"]]

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from tests import machines
 from tests.support import ROOT, wait_until
+from ttmem.model.machine_rows import DriverChip
 from ttmem.sources.telemetry import FORGET_SECONDS, STILL_SECONDS, Telemetry
 
 VALUES = (
@@ -59,12 +60,13 @@ def look_at(clock: Clock) -> Iterator[Callable[..., Telemetry]]:
 Look = Callable[..., Telemetry]
 
 
-def state(chip: dict[str, Any]) -> str:
+def state(chip: DriverChip) -> str:
     return str(chip["telemetry"]["state"])
 
 
-def values(chip: dict[str, Any]) -> dict[str, Any]:
-    return {name: chip["telemetry"][name] for name in VALUES}
+def values(chip: DriverChip) -> dict[str, object]:
+    shown: Mapping[str, object] = chip["telemetry"]
+    return {name: shown[name] for name in VALUES}
 
 
 def test_n150(folder: Path, look_at: Look) -> None:
@@ -144,13 +146,14 @@ def test_no_driver(folder: Path, look_at: Look) -> None:
     found = look_at(machines.no_driver(folder)).look()
     assert found["driver"] == {"version": None, "loaded": False}
     assert (found["state"], found["chips"]) == ("absent", [])
-    assert "modprobe tenstorrent" in found["why"]
+    assert "modprobe tenstorrent" in (found["why"] or "")
 
 
 def test_a_driver_without_chips(folder: Path, look_at: Look) -> None:
     machine = machines.Machine(folder)
     machine.driver("2.9.1")
-    assert look_at(machine).look() == {
+    found: object = look_at(machine).look()
+    assert found == {
         "driver": {"version": "2.9.1", "loaded": True},
         "state": "ok",
         "why": "the driver is loaded, but knows no chip",
@@ -267,8 +270,9 @@ def test_plausible(file: str, raw: str, name: str, value: float | None, folder: 
     machine = machines.n150(folder)
     machine.set(0, **{file: raw})
     (chip,) = look_at(machine).look()["chips"]
-    assert chip["telemetry"][name] == value
-    assert type(chip["telemetry"][name]) is type(value)
+    shown = values(chip)[name]
+    assert shown == value
+    assert type(shown) is type(value)
     assert chip["telemetry"]["implausible"] == ({} if value is not None else {name: raw})
     assert state(chip) == "ok"
 
@@ -622,7 +626,7 @@ def test_garbage(garbage_machine: machines.Machine, turns: list[dict[str, bytes]
             found = telemetry.look()
             assert json.dumps(found, allow_nan=False, ensure_ascii=False).isprintable()
             (chip,) = found["chips"]
-            shown = chip["telemetry"]
+            shown: Any = chip["telemetry"]
             assert state(chip) in ("ok", "off the bus")
             for key, (low, high) in BOUNDS.items():
                 value = shown[key]
@@ -641,6 +645,7 @@ AUDITED = """
 import sys
 opened = []
 sys.addaudithook(lambda event, args: opened.append((event, str(args[0]))) if event in ("open", "os.listdir") else None)
+from ttmem.model.machine_rows import DriverChip
 from ttmem.sources.telemetry import Telemetry
 telemetry = Telemetry(sys.argv[1])
 for _ in range(3):
@@ -670,6 +675,7 @@ def test_as_an_ordinary_user(folder: Path) -> None:
     folder.chmod(0o755)
     program = f"""
 import fcntl, os  # now: the interpreter's own files need not be that user's to read
+from ttmem.model.machine_rows import DriverChip
 from ttmem.sources.telemetry import Telemetry
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 print([chip["telemetry"]["state"] for chip in Telemetry({str(folder)!r}).look()["chips"]])

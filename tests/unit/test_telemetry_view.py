@@ -22,7 +22,7 @@ from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.rows import Characters, Size
 from ttmem.show.top.views.telemetry_view import READINGS, Telemetry
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 SCENES = {"remote": "n300", "reset": "in_reset", "old": "old_driver"}
 NO_READINGS = {"state", "age_s", "implausible"}
 

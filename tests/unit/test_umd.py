@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.snapshots import driver_chip, holder, machine
+from tests.support import not_none
+from ttmem.model.machine_rows import UmdChip, UmdLook
 from ttmem.sources import umd
 from ttmem.sources.umd_reader import dram_status
 
@@ -21,17 +23,17 @@ Json = dict[str, Any]
 FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 
 
-def answer(*chips: Json, state: str = "ok", why: str | None = None) -> Json:
+def answer(*chips: UmdChip, state: str = "ok", why: str | None = None) -> UmdLook:
     return {"state": state, "why": why, "warning": umd.WARNING, "chips": list(chips)}
 
 
-def read_chip(pci: str | None, unique_id: str | None = "77", **values: Any) -> Json:
+def read_chip(pci: str | None, unique_id: str | None = "77", **values: Any) -> UmdChip:
     """A chip as the reader brings it, through the same door."""
     row = {"arch": "wormhole_b0", "board": "n300", "serial": 0xAB00, "unique_id": int(unique_id or 0),
            "bundle": [18, 10, 0], "values": values, "pci": pci, "remote": pci is None}  # fmt: skip
     lines = [json.dumps({"chip": row}).encode(), b'{"end": true}']
     (chip,) = umd._conclude(lines, None, [], {FIRST: 0, SECOND: 1})["chips"]
-    return dict(chip)
+    return chip
 
 
 # -- when not to open
@@ -42,16 +44,17 @@ def test_no_chip_is_opened_that_somebody_holds(monkeypatch: pytest.MonkeyPatch) 
     chips = [driver_chip(0), driver_chip(1)]
     said = umd.read(chips, [holder(7, 0), holder(8, 1)])
     assert (said["state"], said["chips"]) == ("refused", [])
-    assert "held" in said["why"]
+    assert "held" in not_none(said["why"])
     assert "slower or hung" in said["warning"]
     assert umd.read(chips, [holder(7, 0)], foreign={1: 1})["state"] == "refused", "held from outside our namespace"
-    assert umd.read(chips, [holder(7, 0)], foreign={"1": 2})["state"] == "refused", "the same, through JSON"
+    through_json: Any = {"1": 2}
+    assert umd.read(chips, [holder(7, 0)], foreign=through_json)["state"] == "refused", "the same, through JSON"
     unsure = umd.read(chips, [], sure=False)
     assert unsure["state"] == "refused"
-    assert "as root" in unsure["why"]
+    assert "as root" in not_none(unsure["why"])
 
 
-def asked_for(monkeypatch: pytest.MonkeyPatch, *arguments: Any, **keywords: Any) -> tuple[Json, Json]:
+def asked_for(monkeypatch: pytest.MonkeyPatch, *arguments: Any, **keywords: Any) -> tuple[Json, UmdLook]:
     tasks: list[Json] = []
 
     def run(task: Json, timeout: float) -> tuple[list[bytes], str | None]:
@@ -89,7 +92,7 @@ def test_a_chip_in_trouble_is_left_alone(monkeypatch: pytest.MonkeyPatch, state:
     ill["telemetry"]["state"] = state
     task, said = asked_for(monkeypatch, [driver_chip(0), ill], [], anyway=True)
     assert task["local"] == [FIRST]
-    assert "trouble with them: 1 of 2" in said["why"]
+    assert "trouble with them: 1 of 2" in not_none(said["why"])
 
 
 def test_the_library_is_never_loaded_here() -> None:
@@ -102,7 +105,7 @@ def test_the_library_is_never_loaded_here() -> None:
 
 
 def test_values_are_believed_within_the_drivers_limits() -> None:
-    telemetry = read_chip(
+    telemetry: Any = read_chip(
         FIRST, temperature_c=51.1875, temperature_max_c=75.0, power_w=0xFFFFFFFF, voltage_mv=65535, fan_percent=101,
         board_temperature_c=38.5, dram_temperature_c=255.0, dram_speed=16000, board_power_w=320, aiclk_mhz=1000,
         dram_status="trained", heartbeat=None, arcclk_mhz=float("nan"), unheard_of=3,

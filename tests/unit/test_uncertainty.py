@@ -21,6 +21,7 @@ from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.uncertainty import added
 from ttmem.doctor.snapshot_checks import losses
+from ttmem.documents import unknown_rows as blank
 from ttmem.documents.dump import DumpBuilder, remaining_text
 from ttmem.documents.leaks import leaks_text
 from ttmem.documents.metal_reports import tracked
@@ -40,7 +41,7 @@ from ttmem.show.text import Style
 from ttmem.show.top.parts.rows import Size
 from ttmem.show.top.views.overview import Overview
 
-Json = dict[str, Any]
+Json = Any  # a document made by hand, or a part of one
 COMPLETE = Audited(0, 1, (4096, 0), (4096, 0), (9, 9), (12, 64))
 HALF = COMPLETE._replace(theirs=(8192, 0))
 EACH = pytest.mark.parametrize("reason", list(REASONS))
@@ -210,7 +211,9 @@ def test_top() -> None:
 def test_dump() -> None:
     account, source = told(Uncertain("replaced", 143))
     account.apply(source, Freed(0, Kind.DRAM, 0x1000, 0, 0, 1))
-    dump = DumpBuilder().result(time="now", anomalies={}, uncertain=added(account.ledger.processes.values()))
+    dump = DumpBuilder().result(
+        time="now", anomalies=blank.anomalies(), uncertain=added(account.ledger.processes.values())
+    )
     assert dump["uncertain"] == [{"reason": "replaced", "count": 143}]
     text = remaining_text(dump)
     assert "everything that is known to have been allocated has been freed" in text

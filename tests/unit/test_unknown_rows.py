@@ -39,7 +39,8 @@ def test_a_process_that_reports_and_one_that_does_not() -> None:
     source = ledger.source(0.0, ProcessInfo(7, 1), "agent", Confidence.EXACT)
     ledger.apply(0.0, source, Allocated(0, Kind.DRAM, 0x1000, 4096))
     (process,) = take_snapshot(ledger, time="now", host="box")["processes"]
-    silent = {**blank.process(8, "untracked"), "chips": [blank.share("x")]}
+    silent = blank.process(8, "untracked")
+    silent["chips"] = [blank.share("x")]
     assert list(process) == list(silent)
     assert keys(process["anomalies"]) == keys(silent["anomalies"])
     assert list(process["chips"][0]) == list(silent["chips"][0])

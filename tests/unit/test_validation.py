@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def refusal(event: ev.Event) -> str:
     return str(error.value)
 
 
-def opened(**changes: int) -> ev.DeviceOpened:
+def opened(**changes: Any) -> ev.DeviceOpened:
     return ev.DeviceOpened(0, ChipInfo("77", geometry=N150._replace(**changes)))
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,8 +21,8 @@ from ttmem.model.kinds import Confidence
 
 FOUR = [CoreRange(0, 0, 1, 1)]
 MASK = mask_of(FOUR)
-CB = {"device": 3, "size": 4096, "cores": FOUR, "index": 5}
-KERNEL = {"device": 3, "cores": FOUR}
+CB: dict[str, Any] = {"device": 3, "size": 4096, "cores": FOUR, "index": 5}
+KERNEL: dict[str, Any] = {"device": 3, "cores": FOUR}
 
 
 class Recorder:
@@ -90,7 +90,7 @@ def test_bad_values_do_not_lose_the_result(wrapper: Callable[..., Any], values: 
 
 
 def test_a_circular_buffer_with_an_address() -> None:
-    client = Recorder()
+    client: Any = Recorder()
     create_circular_buffer_with_tracking(Runtime(), **CB, address=105824, program=9, client=client)
     free_circular_buffer_with_tracking(Runtime(), **CB, address=105824, program=9, client=client)
     place = {"device_id": 3, "cb_id": 105824, "program": 9, "cores": MASK}
@@ -101,8 +101,8 @@ def test_a_circular_buffer_with_an_address() -> None:
 
 
 def test_circular_buffers_without_addresses_are_told_apart_and_have_no_place() -> None:
-    client = Recorder()
-    others = ({}, {"index": 6}, {"cores": [(7, 7)]})
+    client: Any = Recorder()
+    others: tuple[dict[str, Any], ...] = ({}, {"index": 6}, {"cores": [(7, 7)]})
     for other in others:
         create_circular_buffer_with_tracking(Runtime(), **{**CB, **other}, client=client)
     created = [values["cb_id"] for _, values in client.told]
@@ -115,7 +115,7 @@ def test_circular_buffers_without_addresses_are_told_apart_and_have_no_place() -
 
 
 def test_a_kernel_is_known_by_its_handle() -> None:
-    client = Recorder()
+    client: Any = Recorder()
     handle = add_kernel_with_tracking(Runtime(result=17), **KERNEL, size=1000, program=2, client=client)
     unload_kernel_with_tracking(Runtime(), **KERNEL, size=1000, kernel=handle, program=2, client=client)
     kernel = {"device_id": 3, "kernel_id": 17, "program": 2, "cores": MASK}
@@ -126,7 +126,7 @@ def test_a_kernel_is_known_by_its_handle() -> None:
 
 
 def test_a_number_that_is_given_comes_before_the_handle() -> None:
-    client = Recorder()
+    client: Any = Recorder()
     add_kernel_with_tracking(Runtime(result=17), **KERNEL, kernel=4, client=client)
     add_kernel_with_tracking(Runtime(), **KERNEL, client=client)
     add_kernel_with_tracking(Runtime(), **KERNEL, client=client)
@@ -144,7 +144,7 @@ def test_an_estimate_is_reported_as_one(monkeypatch: pytest.MonkeyPatch) -> None
     unload_kernel_with_tracking(Runtime(), **KERNEL, kernel=2)
     told: dict[Confidence, Any] = {
         client.made_with["confidence"]: [(name, values.get("size")) for name, values in client.told]
-        for client in wrappers._clients.values()
+        for client in cast(dict[Confidence, Recorder], wrappers._clients).values()
     }
     assert told == {
         Confidence.REPORTED: [("report_cb_allocation", 16384)],
