@@ -336,8 +336,8 @@ _PATH = HOSTILE.replace("\0", "").replace("/", "_").replace("\ud800", "").replac
     "arguments",
     [
         ["replay", _PATH], ["import", _PATH], ["explain", _PATH], ["l1", "--file", _PATH], ["dump", "--reports", _PATH],
-        ["smi", "--api", _PATH], ["smi", "-d", _PATH, "--root", "/nowhere"], ["smi", _PATH],
-        ["dump", "--api", _PATH], ["leaks", "--api", _PATH], ["l1", "--api", _PATH],
+        ["smi", "--socket", _PATH], ["smi", "-d", _PATH, "--root", "/nowhere"], ["smi", _PATH],
+        ["dump", "--socket", _PATH], ["leaks", "--socket", _PATH], ["l1", "--socket", _PATH],
         ["run", "--json", f"{_PATH}/x", "--", "true"], ["run", "--record", f"{_PATH}/x", "--", "true"],
         ["run", "--", _PATH], ["serve", "--socket", f"/{_PATH}/x"], ["serve", "--metrics", _PATH],
         ["serve", "--group", _PATH, "--socket", "/nowhere/x"],

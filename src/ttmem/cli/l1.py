@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 
 from ttmem.account.ledger import Ledger
 from ttmem.cli import Answered, CommandError, UsageError
+from ttmem.cli.options import add_chip, add_socket, add_style, api_socket
 from ttmem.cli.replay import replay
 from ttmem.documents.cores import SCHEMA, Cores, parse_core
 from ttmem.documents.unknown_rows import SCHEMA as snapshot_schema
@@ -35,20 +36,14 @@ _ANSWER_SECONDS = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "chip", metavar="CHIP", nargs="?",
-        help="its number, PCI address or id (default: the one with the least headroom)",
-    )  # fmt: skip
+    add_chip(parser, "the chip (default: the one with the least headroom)")
     parser.add_argument("--core", type=_core, metavar="X,Y", help="also the map of this core, in logical coordinates")
     parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.cores/1"')
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
+    add_socket(where)
     where.add_argument("--file", metavar="FILE", help="of an event file instead: `ttmem run --record`, `ttmem import`")
     parser.add_argument("--at", metavar="TIME", help="with --file: stop there, as in `ttmem replay`")
-    parser.add_argument(
-        "--ascii", action="store_true", help="nothing but ASCII (so also where the locale is not UTF-8)"
-    )
-    parser.add_argument("--no-color", action="store_true", help="no colours (so also with NO_COLOR, and in a pipe)")
+    add_style(parser)
 
 
 def _core(text: str) -> str:
@@ -71,9 +66,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_server(args: argparse.Namespace) -> str:
     try:
-        snapshot = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_ANSWER_SECONDS)
+        snapshot = get_document("/snapshot", snapshot_schema, socket_path=api_socket(args), timeout=_ANSWER_SECONDS)
         chip, query = _asked(args, snapshot)
-        found = get_document(f"/cores?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=_ANSWER_SECONDS)
+        found = get_document(
+            f"/cores?{urlencode(query)}", SCHEMA, socket_path=api_socket(args), timeout=_ANSWER_SECONDS
+        )
     except ApiError as error:
         raise CommandError(str(error)) from None
     return _text(args, snapshot, chip, found)
@@ -107,7 +104,7 @@ def _text(args: argparse.Namespace, snapshot: schema.Snapshot, chip: schema.Chip
     others = [names_of(other)[0] for other in snapshot["chips"] if other is not chip]
     if args.chip is None and others:
         more = f"{', '.join(others[:8])}{' ...' if len(others) > 8 else ''}"
-        text += "\n\n" + "\n".join(wrap(style.clean(f"`ttmem l1 CHIP` shows another chip: {more}"), style))
+        text += "\n\n" + "\n".join(wrap(style.clean(f"`ttmem l1 -d CHIP` shows another chip: {more}"), style))
     return text
 
 

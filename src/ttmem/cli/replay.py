@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.breakdown import Breakdown
-from ttmem.cli import CommandError, complain
+from ttmem.cli import CommandError, UsageError, complain
 from ttmem.documents.peaks import peaks
 from ttmem.documents.snapshot import take_snapshot
 from ttmem.ingest.clock import rfc3339
@@ -102,4 +102,4 @@ def _moment(text: str) -> float:
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except ValueError:
-        raise CommandError(f"--at takes {_TIME_FORMS}, not {text!r}") from None
+        raise UsageError(f"--at takes {_TIME_FORMS}, not {text!r}") from None

@@ -63,7 +63,6 @@ class Options(NamedTuple):
     """What the command line decides."""
 
     socket: str
-    api: str | None = None
     group: str | None = None
     legacy_path: str | None = LEGACY_PATH
     record: str | None = None
@@ -266,10 +265,10 @@ class Server:
     async def _listen(self) -> None:
         options = self.options
         group = group_id(options.group) if options.group is not None else None
-        events = claim(options.socket, group=group)
+        events = claim(options.socket, group=group, note=self.warn)
         self._claims.append(events)
         self.sockets.listen(events.sock)
-        api = claim(options.api or api_path(options.socket), group=group, locked=False)
+        api = claim(api_path(options.socket), group=group, locked=False)
         self._claims.append(api)
         await self._serve_http(self.api.handle, sock=api.sock)
         if options.legacy_path is not None and options.legacy_path != options.socket:
