@@ -65,7 +65,7 @@ class StoppedClock(Clock):
 
 def api_over(
     ledger: Ledger,
-    about: dict[str, Any],
+    about: Any,
     *,
     history: History | None = None,
     clock: Clock | None = None,

@@ -67,6 +67,16 @@ def test_an_early_interrupt_leaves_no_traceback(module: str) -> None:
     assert process.returncode in (-signal.SIGINT, 130)
 
 
+def test_a_folder_that_serve_creates_is_reported(folder: Path) -> None:
+    serve = [sys.executable, "-m", "ttmem", "serve", "--quiet", "--no-legacy-path", "--no-machine"]
+    with subprocess.Popen(
+        [*serve, "--socket", str(folder / "new" / "t.sock")], stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stderr is not None
+        assert server.stderr.readline() == f"ttmem: created the folder {folder}/new\n"
+        server.terminate()
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 def test_completion_scripts_have_every_command(shell: str) -> None:
     done = _ttmem("completion", shell)
@@ -99,14 +109,14 @@ def test_bash_completes_commands_and_options(folder: Path) -> None:
         (["dmup"], 2, "there is no command 'dmup'; did you mean `ttmem dump`?"),
         (["help", "fly"], 2, "there is no command 'fly'"),
         (["smi", "--fly"], 2, "unrecognized arguments"),
-        (["smi", "--api", "/nonexistent/api.sock"], 2, "start one with `ttmem serve`"),
-        (["dump", "--api", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
+        (["smi", "--socket", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
+        (["dump", "--socket", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
         (["replay", "/nonexistent/file"], 1, "No such file"),
         (["replay", "/dev/null"], 1, "not a ttmem event file"),
-        (["replay", "/dev/null", "--at", "noon"], 1, "--at takes seconds since 1970"),
+        (["replay", "/dev/null", "--at", "noon"], 2, "--at takes seconds since 1970"),
         (["serve", "--socket", "/nonexistent/folder/x.sock", "--no-legacy-path"], 1, "choose another with --socket"),
         (["serve", "--socket", "/tmp/" + "x" * 120, "--no-legacy-path"], 1, "longer than the 107 bytes"),
-        (["serve", "--metrics", "nowhere"], 1, "--metrics takes PORT or HOST:PORT"),
+        (["serve", "--metrics", "nowhere"], 2, "--metrics takes PORT or HOST:PORT"),
         (["serve", "--record", "/nonexistent/file", "--no-legacy-path"], 1, "cannot record to"),
     ],
 )
@@ -145,7 +155,7 @@ def test_a_stopped_server_is_named_as_such(server: Server) -> None:
         get("/snapshot", socket_path=server.api, timeout=0.2)
 
 
-@pytest.mark.parametrize("arguments", ["--help", "smi --help", "smi --json --api {api}", "dump --api {api}"])
+@pytest.mark.parametrize("arguments", ["--help", "smi --help", "smi --json --socket {api}", "dump --socket {api}"])
 def test_output_into_a_closed_pipe(server: Server, arguments: str) -> None:
     """Nobody is told of it, and it is no error: as buffered, which it is where PYTHONUNBUFFERED is not set."""
     command = f"set -o pipefail; {sys.executable} -m ttmem {arguments.format(api=server.api)} | true"

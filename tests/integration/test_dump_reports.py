@@ -31,7 +31,7 @@ def nobody(folder: Path) -> str:
 
 
 def dump(reports: Path | str, api: str, *options: str) -> Ran:
-    return ttmem("dump", "--reports", str(reports), "--api", api, *options)
+    return ttmem("dump", "--reports", str(reports), "--socket", api, *options)
 
 
 def data(ran: Ran) -> dict[str, Any]:

@@ -63,12 +63,21 @@ def ttmem(*arguments: str, folder: Path) -> str:
 
 
 LIVE = (
-    *("smi", "smi -d 77", "smi --ascii", "smi --json", "smi --csv", "l1 77", "l1 77 --core 0,0", "l1 77 --json"),
+    *(
+        "smi",
+        "smi -d 77",
+        "smi --ascii",
+        "smi --json",
+        "smi --csv",
+        "l1 -d 77",
+        "l1 -d 77 --core 0,0",
+        "l1 -d 77 --json",
+    ),
     *("leaks --older 0", "leaks --json", "dump", "dump --kernels", "dump --json"),
     *("dump --by op", "dump --by line", "dump --by stack", "dump --by shape"),
 )
 RECORDED = ("replay", "replay --peaks", "replay --by op", "replay --by stack", "replay --json", "explain", "l1 --file")
-SHOWN = ("smi", "smi --json", "l1 77 --core 0,0", "leaks --older 0", "dump", "dump --kernels", "dump --by op")
+SHOWN = ("smi", "smi --json", "l1 -d 77 --core 0,0", "leaks --older 0", "dump", "dump --kernels", "dump --by op")
 TEXTS = ("/dump?format=text", "/dump?format=text&what=kernels", "/metrics", "/metrics?pids=1")
 DATA = ("/snapshot", "/allocations", "/phases", "/history", "/peaks", "/breakdown?by=op", "/cores?chip=77", "/leaks")
 
@@ -76,17 +85,17 @@ DATA = ("/snapshot", "/allocations", "/phases", "/history", "/peaks", "/breakdow
 def test_every_command_and_the_servers_own_output(recorded: Server, workload: Workload, folder: Path) -> None:
     server = recorded
     for command in LIVE:
-        text = ttmem(*command.split(), "--api", server.api, folder=folder).replace("\r\n", "\n")
+        text = ttmem(*command.split(), "--socket", server.api, folder=folder).replace("\r\n", "\n")
         assert_printable(text, command)
         assert "evil" in text or command not in SHOWN, command
     for path in (*TEXTS, *DATA):
         assert_printable(server.text(path), path)
-    assert_printable(ttmem("doctor", "--api", server.api, "-v", folder=folder))
+    assert_printable(ttmem("doctor", "--socket", server.api, "-v", folder=folder))
     server.kill(signal.SIGUSR1)
     wait_until(lambda: "DUMP_REMAINING complete" in server.log.read_text(), "the dump")
     workload.end()
     wait_until(lambda: all(one["state"] == "exited" for one in server.snapshot()["processes"]), "the deaths")
-    assert_printable(ttmem("smi", "--api", server.api, folder=folder))
+    assert_printable(ttmem("smi", "--socket", server.api, folder=folder))
     assert server.stop() == 0
     for file in (server.log, server.err):
         assert_printable(file.read_bytes().decode(), file.name)

@@ -256,7 +256,7 @@ def test_sub_meshes_that_lie_on_each_other_are_reported(server: Server, folder: 
 
 def ttmem(server: Server, *arguments: str, columns: int = 100) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ttmem", "l1", "--api", server.api, *arguments],
+        [sys.executable, "-m", "ttmem", "l1", "--socket", server.api, *arguments],
         env={**os.environ, "COLUMNS": str(columns), "LC_ALL": "C.UTF-8"},
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
@@ -266,21 +266,21 @@ def test_the_command(server: Server, folder: Path) -> None:
     with workload(server, "clash", "p150", folder) as running:
         running.step_to("launched with blocks of 24 tiles")
         text = ttmem(server).stdout
-        found = json.loads(ttmem(server, "--json", "sim-p150-0").stdout)
+        found = json.loads(ttmem(server, "--json", "--chip", "sim-p150-0").stdout)
         assert found["schema"] == "ttmem.cores/1"
         floor, end = found["floor"]["address"], found["cores"][0]["end"]
         assert f"from {floor} up: L1 buffer of 114.9 MiB, activation" in text
         assert f"up to {end}: program" in text
         assert "matmul_24" in text
         assert f"({floor - end} B)" in text
-        core = ttmem(server, "sim-p150-0", "--core", "3,2")
+        core = ttmem(server, "-d", "sim-p150-0", "--core", "3,2")
         assert re.search(rf"{floor} +{found['l1']['size']} .*L1 buffer +activation", core.stdout)
         for columns in (60, 61, 80, 200):
             plain = ttmem(server, "--core", "0,0", "--ascii", columns=columns).stdout
             assert plain.isascii()
             assert max(map(len, plain.splitlines())) <= columns
         for arguments, code, said in (
-            (("sim-p150-9",), 1, "there is no chip 'sim-p150-9'"),
+            (("-d", "sim-p150-9"), 1, "there is no chip 'sim-p150-9'"),
             (("--core", "40,1"), 1, "there is no core 40,1"),
             (("--core", "a"), 2, "'a' is not X,Y in logical coordinates"),
             (("--core", "1,-1"), 2, "'1,-1' is not X,Y"),

@@ -73,7 +73,7 @@ Work = Callable[[], Worker]
 def leaks(server: Server | str, *arguments: str) -> tuple[int, list[str]]:
     """Exit code and lines of the command."""
     api = server if isinstance(server, str) else server.api
-    command = [sys.executable, "-m", "ttmem", "leaks", "--api", api, *arguments]
+    command = [sys.executable, "-m", "ttmem", "leaks", "--socket", api, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
     assert bool(done.stderr) == (done.returncode in (1, 2)), done.stderr
@@ -170,7 +170,7 @@ def test_processes_and_chips_are_told_apart(server: Server, work: Work) -> None:
     both = data(server, "--older", "0", code=3)
     assert [(g["pid"], g["bytes"]) for g in both["leaks"]] == [(two.pid, 200), (one.pid, 100), (two.pid, 50)]
     assert data(server, "--older", "0", "--pid", str(one.pid), code=3)["verdict"]["bytes"] == 100
-    assert data(server, "--older", "0", "--pid", str(one.pid), str(two.pid), code=3)["verdict"]["bytes"] == 350
+    assert data(server, "--older", "0", "--pid", f"{one.pid},{two.pid}", code=3)["verdict"]["bytes"] == 350
     assert data(server, "--older", "0", "--chip", "assumed:1", code=3)["verdict"]["bytes"] == 50
     assert data(server, "--older", "0", "--chip", "assumed:1", "--pid", str(one.pid))["verdict"]["leak"] is False
 
@@ -191,8 +191,8 @@ def test_losses_make_the_verdict_doubtful(server: Server, legacy: Callable[..., 
         (["--older", "soon"], 2, "not a time: 'soon'"),
         (["--older=-1"], 2, "not a time: '-1'"),
         (["--older", "1.5h"], 2, "such as 5m"),
-        (["--pid", "python"], 2, "invalid int value"),
-        (["--pid"], 2, "expected at least one argument"),
+        (["--pid", "python"], 2, "'python' is not a process id"),
+        (["--pid"], 2, "expected one argument"),
         (["--pid", "99999999"], 1, "no process 99999999 has reported"),
         (["--chip", "nowhere & more"], 1, "there is no chip 'nowhere & more'"),
         (["extra"], 2, "unrecognized arguments"),

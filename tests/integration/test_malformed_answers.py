@@ -29,10 +29,10 @@ Json = Any  # a document made by hand, or a part of one
 UID = "880001"
 # Each command that shows an answer, what it asks for, and its exit code for an error.
 COMMANDS: dict[str, tuple[list[str], list[str], int]] = {
-    "smi": (["smi"], ["/snapshot"], 2),
-    "smi -d": (["smi", "-d", UID], ["/snapshot"], 2),
-    "smi --csv": (["smi", "--csv"], ["/snapshot"], 2),
-    "l1": (["l1", UID, "--core", "0,0"], ["/snapshot", f"/cores?chip={UID}&core=0%2C0"], 1),
+    "smi": (["smi"], ["/snapshot"], 1),
+    "smi -d": (["smi", "-d", UID], ["/snapshot"], 1),
+    "smi --csv": (["smi", "--csv"], ["/snapshot"], 1),
+    "l1": (["l1", "-d", UID, "--core", "0,0"], ["/snapshot", f"/cores?chip={UID}&core=0%2C0"], 1),
     "leaks": (["leaks"], ["/leaks?older=60"], 1),
     "dump": (["dump"], ["/dump?format=text&what=all"], 1),
     "dump --json": (["dump", "--json"], ["/dump?format=json&what=all"], 1),
@@ -59,7 +59,7 @@ def real(path: str) -> Any:
 
 
 def ask(name: str, api: Api, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    code = main([*COMMANDS[name][0], "--api", api.path])
+    code = main([*COMMANDS[name][0], "--socket", api.path])
     out, err = capsys.readouterr()
     return code, out, err
 

@@ -700,6 +700,25 @@ def test_env_makes_a_shells_programs_report(bench: Bench, server: Server) -> Non
     assert last["chips"][0]["chip"] == bench.chip_ids[0]
 
 
+def test_a_server_that_is_named_must_be_there(folder: Path) -> None:
+    done = ttmem("run", "--socket", str(folder / "nope.sock"), "--", "touch", str(folder / "ran"))
+    assert done.code == 1
+    assert f"no ttmem server answers on {folder}/nope.sock: No such file or directory; start one" in done.err
+    assert not (folder / "ran").exists()
+
+
+def test_data_on_standard_output_comes_after_the_commands_own(folder: Path) -> None:
+    """Also if that is a file: what the command wrote into it stays."""
+    piped = ttmem("run", "--quiet", "--json", "-", "--", "echo", "mine")
+    first, second = piped.out.splitlines()
+    assert (piped.code, first, json.loads(second)["schema"]) == (0, b"mine", "ttmem.run/1")
+    with open(folder / "out", "wb") as file:
+        ttmem_run = [sys.executable, "-m", "ttmem", "run", "--quiet", "--json", "-", "--", "echo", "mine"]
+        subprocess.run(ttmem_run, stdout=file, stderr=subprocess.PIPE, check=True, timeout=PATIENCE)
+    lines = (folder / "out").read_bytes().splitlines()
+    assert (lines[0], json.loads(lines[1])["schema"]) == (b"mine", "ttmem.run/1")
+
+
 def test_env_finds_the_server_and_keeps_what_is_preloaded(server: Server) -> None:
     environment = {**os.environ, "TTMEM_SOCKET": server.path, "LD_PRELOAD": ""}
     done = ttmem("env", env=environment)

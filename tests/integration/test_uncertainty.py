@@ -38,7 +38,7 @@ def running(server: Server, *counters: str) -> Iterator[int]:
 
 
 def told(server: Server, *command: str) -> tuple[int, str]:
-    ran = ttmem(*command, "--api", server.api, env={**os.environ, "COLUMNS": "140"})
+    ran = ttmem(*command, "--socket", server.api, env={**os.environ, "COLUMNS": "140"})
     return ran.code, " ".join((ran.out.decode() + ran.err).split())
 
 

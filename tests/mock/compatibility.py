@@ -43,43 +43,61 @@ _COLOUR = re.compile(r"\x1b\[\d*m")  # ttnn paints its log if $CI is set
 HEAD = """\
 # Which versions of ttnn
 
-<!-- Made by `python -m tests.mock.compatibility` from runs on mock devices; not to be edited. -->
+<!-- Written by `python -m tests.mock.compatibility` from runs on mock devices; do not edit. -->
 
-`ttmem run` works with an unmodified ttnn. What the agent sees depends on the functions that its libtt_metal.so has.
-The versions below were run on one mock n150 with Python {python}. A random program said the same and ended the same
-without the agent and with it, and its buffers were compared with what ttnn itself says after each of {steps} steps.
-Programs were compared with ttnn's captures of common operations, kernels with their ELF files.
+`ttmem run` works with an unmodified ttnn. What the agent can track depends on the functions in its
+libtt_metal.so. The versions below were run on one mock n150 with Python {python}. A random program gave
+the same output and the same exit code with and without the agent. Its buffers were compared with
+ttnn's own report after each of {steps} steps. Programs were compared with ttnn's captures of common
+operations, and kernels with their ELF files.
 
-- **exact**: equal each time.
-- **seen**: it is tracked, and could not be compared: that version's captures do not tell it.
-- **none**: it would be seen; these operations make none with that version.
+- **exact**: always equal.
+- **seen**: tracked, but not compared, because the captures of that version do not contain it.
+- **none**: it would be tracked, but these operations do not use it with that version.
 - **-**: not tracked; the reason is below. What is not tracked is unknown, never 0.
 
 | ttnn | {groups} |
 |---|{rules}|
 """
 
+NOTES = """
+Reasons, as reported by the agent:
+
+| ttnn | reason |
+|---|---|
+"""
+
 TAIL = """
-There are wheels for Python 3.10 and 3.12, of 0.65.1 for 3.10 only. In CI run {in_ci}.
+There are wheels for Python 3.10 and 3.12, except for 0.65.1, which has one for 3.10 only. CI runs
+{in_ci}.
 
-What older versions lack, and what the agent does instead: before 0.80 scratchpads are told with fewer arguments.
-Before 0.79 some functions of a Buffer are not in the library, so its size, type, layout and device are read in place.
-Where they lie is not believed: functions that are there are shown a blank Buffer with one field filled in, and must
-see what was written; a device must begin as devices do. If not, nothing is tracked. Before 0.78 the cores with a bank
-are asked for one by one.
+Older versions lack some functions, so the agent works differently with them:
 
-What these runs do not show: hardware; other boards, or several chips, with any version but {version}, which has tests
-of its own; programs before 0.75: that runs on mock devices in slow dispatch only, where ttnn does not build them;
-threads that build programs at once, which some older versions do not survive on mock devices; and a program's use of
-the kernel ring.
+- Before 0.80, the function that reports scratchpads has fewer arguments.
+- Before 0.79, some functions of a Buffer are not in the library, so the agent reads size, type,
+  layout and device from the object itself. It checks the positions of these fields first: it
+  fills in one field of a blank Buffer and calls a function that must return the value. A device
+  must also begin with the expected contents. If a check fails, nothing is tracked.
+- Before 0.78, the cores that have a bank are queried one by one.
 
-## Before you run anything
+These runs do not cover:
 
-`ttmem doctor --wheel [PATH]` says the same of any installed ttnn, from its files alone: kinds first, then hook by
-hook. PATH is the folder of ttnn, a libtt_metal.so, or an interpreter; without it, the interpreter of `--python`, or
-the one that runs ttmem. `--json` gives it as data (schema "ttmem.wheel/1"), `-v` adds the symbols. Exit code: 0
-everything is tracked, 1 not everything, 2 nothing, or there is no such library. Whether the fields that are read in
-place lie where they should only shows in a running program.
+- hardware;
+- other boards or several chips, except with {version}, which has its own tests;
+- programs before 0.75: these versions run on mock devices only in slow dispatch, where ttnn does
+  not build programs;
+- threads that build programs at the same time, because some older versions crash then on mock
+  devices;
+- a program's use of the kernel ring.
+
+## Check a version without running it
+
+`ttmem doctor --wheel [PATH]` shows the same for any installed ttnn, from its files alone: first
+the kinds, then each hook. PATH is the folder of ttnn, a libtt_metal.so, or an interpreter. The
+default is the interpreter of `--python`, or the one that runs ttmem. `--json` prints it as data
+(schema "ttmem.wheel/1"), and `-v` adds the symbols. Exit code: 0 everything is tracked, 1 not
+everything is tracked, 2 nothing is tracked or there is no such library. The positions of fields
+that are read from an object can only be checked in a running program.
 """
 
 
@@ -98,14 +116,14 @@ class Row(NamedTuple):
         return f"| {self.version} | {' | '.join(self.states.values())} |"
 
     def note(self) -> str:
-        return f"- {self.version}: {self.trouble}"
+        return f"| {self.version} | {self.trouble} |"
 
 
 def examine(version: str, folder: Path) -> Row:
     """An AssertionError if the workload was disturbed, or something that is said to be tracked is not exact."""
     if version in NO_FIRMWARE:
         reason = look(str(library(wheel(PYTHON, version)))).kinds[0].reason
-        said = f"nothing is tracked: {reason}. It does not run on mock devices, and was only looked at."
+        said = f"nothing is tracked: {reason}. It does not run on mock devices; only its files were inspected."
         return Row(version, dict.fromkeys(GROUPS, "-"), said)
     chosen = wheel(PYTHON, version)
     covered, trouble = _buffers(chosen, folder)
@@ -206,7 +224,7 @@ def page(rows: list[Row]) -> str:
     )
     notes = [row.note() for row in rows if row.trouble]
     tail = TAIL.format(in_ci=", ".join(IN_CI), version=VERSION)
-    return head + "\n".join([*(row.line() for row in rows), "", "Why not:", "", *notes, tail])
+    return head + "\n".join([*(row.line() for row in rows), *NOTES.rstrip("\n").split("\n"), *notes, tail])
 
 
 def main(asked: list[str]) -> None:

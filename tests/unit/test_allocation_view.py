@@ -436,7 +436,7 @@ def test_a_real_server(server: Server, client: AllocationClient) -> None:
     assert client.flush()
     wait_until(lambda: server.get("/allocations?limit=1")["matched"] == 120, "the reports' arrival")
     model, view, size = Model(), Allocations(), Size(120, 38)
-    model.take(server.snapshot(), 0.0, 0.0)
+    model.take(server.snapshot(), 0.0, 0.0)  # type: ignore[arg-type]
 
     def rows(*keys: str) -> list[str]:
         for key in keys:

@@ -22,7 +22,7 @@ def model_of() -> Model:
     account = Account()
     account.tracked(7, "77", dram=1 << 20)
     model = Model()
-    model.take({**account.snapshot(), "server": SERVER}, 0.0, 0.0)
+    model.take({**account.snapshot(), "server": SERVER}, 0.0, 0.0)  # type: ignore[typeddict-item]
     return model
 
 

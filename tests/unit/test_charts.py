@@ -305,7 +305,7 @@ def test_a_longer_window_and_a_new_server_are_asked_again() -> None:
     assert sum(one is not None for one in model.past.series("880001", "dram", T - 21600, T, 360)) > 160
     view.window = 300
     assert answered(view, model, server) == []
-    model.take({**machine(1, 1), "server": {**SERVER, "since": "later"}}, T + 1, 1.0)
+    model.take({**machine(1, 1), "server": {**SERVER, "since": "later"}}, T + 1, 1.0)  # type: ignore[typeddict-item]
     assert len(answered(view, model, server)) == 2
 
 
@@ -315,7 +315,7 @@ def test_a_server_that_does_not_tell_is_not_asked_over_and_over() -> None:
         model.answers[path] = Answer(None, "no such route", 1.0)
     assert view.wants(model) == ["/phases"]
     model.answers.clear()
-    model.take({**machine(1, 321), "server": None}, T + 321, 321.0)
+    model.take({**machine(1, 321), "server": None}, T + 321, 321.0)  # type: ignore[typeddict-item]
     assert view.wants(model) == ["/phases"], "nobody to ask"
 
 
@@ -349,7 +349,7 @@ def test_what_the_server_samples_is_what_is_asked_for() -> None:
     server.sample(T, Ledger(), [driver_chip(0)])
     model = Model()
     model.take(machine(1, 0), T, 0.0)
-    model.past.fill("880001", {"step": 1, "series": server.json(1, T - 9, T, "0000:01:00.0", None)})
+    model.past.fill("880001", {"step": 1, "series": server.json(1, T - 9, T, "0000:01:00.0", None)})  # type: ignore[typeddict-item]
     for name in ("temperature_c", "power_w", "aiclk_mhz"):
         found = model.past.series("880001", name, T - 1, T, 1)[0]
         assert found is not None
@@ -377,7 +377,7 @@ def test_what_is_kept_is_what_would_be_drawn(
         model.take(snapshot, time, time)
         if told:
             before = {"chip": "880001", "kind": "l1_at_once", "time": [time - 8], "last": [0.0], "max": [9e7]}
-            model.past.fill("880001", {"step": 1, "series": [before]})
+            model.past.fill("880001", {"step": 1, "series": [before]})  # type: ignore[typeddict-item]
         fresh = Charts()
         fresh.window, fresh.metric = window, metric
         if seen:

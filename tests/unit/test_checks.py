@@ -91,8 +91,8 @@ BROKEN = finding("driver", broken("/sys", "a card and no driver", "load it"))
     [
         ([FINE, FINE], 0, "ttmem doctor: 0 broken, 0 warnings, 2 fine"),
         ([FINE, UNKNOWN], 0, "ttmem doctor: 0 broken, 0 warnings, 1 fine, 1 not looked at"),
-        ([ODD, FINE], 1, "ttmem doctor: 0 broken, 1 warning, 1 fine"),
-        ([FINE, ODD, BROKEN, ODD], 2, "ttmem doctor: 1 broken, 2 warnings, 1 fine"),
+        ([ODD, FINE], 0, "ttmem doctor: 0 broken, 1 warning, 1 fine"),
+        ([FINE, ODD, BROKEN, ODD], 3, "ttmem doctor: 1 broken, 2 warnings, 1 fine"),
     ],
 )
 def test_verdict(found: list[Finding], code: int, line: str) -> None:
@@ -149,7 +149,7 @@ ttmem doctor: 0 broken, 0 warnings, 1 fine, 1 not looked at"""
 def test_data() -> None:
     data = json.loads(json.dumps(document([BROKEN, FINE], now=0.0)))
     assert (data["schema"], data["time"]) == ("ttmem.doctor/1", "1970-01-01T00:00:00.000Z")
-    assert data["verdict"] == {"broken": 1, "warning": 0, "unknown": 0, "ok": 1, "exit_code": 2}
+    assert data["verdict"] == {"broken": 1, "warning": 0, "unknown": 0, "ok": 1, "exit_code": 3}
     assert data["findings"] == [
         {"check": "driver", "level": "broken", "looked_at": "/sys", "found": "a card and no driver", "todo": "load it"},
         {"check": "agent", "level": "ok", "looked_at": "lib.so", "found": "loads", "todo": None},

@@ -222,7 +222,7 @@ def test_a_phase_ends_when_it_is_no_longer_open() -> None:
     ]
     assert [one.path for one in past.phases("880001", T + 6)] == ["prefill"], "that one has ended before"
     assert past.phases("elsewhere", T) == []
-    past.take_phases({"processes": []}, T + 9)
+    past.take_phases({"processes": []}, T + 9)  # type: ignore[typeddict-item]
     assert [one.until for one in past.phases("880001", T)] == [T + 9, T + 5]
 
 

@@ -113,5 +113,5 @@ def test_it_hides_itself() -> None:
     model.take(snapshot("a", pids=(6, 7, 8)), 1.0, 1.0)
     assert [process["pid"] for process in model.processes] == [6, 8]
     unknown = Model()
-    unknown.take({**snapshot("a"), "processes": [blank.process(None, "tracked")]}, 1.0, 1.0)
+    unknown.take({**snapshot("a"), "processes": [blank.process(None, "tracked")]}, 1.0, 1.0)  # type: ignore[typeddict-item]
     assert len(unknown.processes) == 1, "a process of unknown pid is somebody else"

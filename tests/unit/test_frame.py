@@ -82,8 +82,8 @@ def test_what_the_header_says(dashboard: Dashboard) -> None:
         "the time stays longest"
     )
     assert model.snapshot is not None
-    model.snapshot["server"] = {"pid": 9, "events": 1234567, "version": "1"}
-    model.snapshot["sources"] = [{"name": "server", "state": "ok"}, {"name": "shm", "state": "unreadable"}]
+    model.snapshot["server"] = {"pid": 9, "events": 1234567, "version": "1"}  # type: ignore[typeddict-item]
+    model.snapshot["sources"] = [{"name": "server", "state": "ok"}, {"name": "shm", "state": "unreadable"}]  # type: ignore[typeddict-item]
     text = text_of(header(model, dashboard.views, 0, 160, 1.0))
     assert "shm unreadable  server pid 9, 1,234,567 events  box" in text
     assert "no server" not in text
@@ -92,7 +92,7 @@ def test_what_the_header_says(dashboard: Dashboard) -> None:
 def test_a_source_that_nobody_uses_is_not_told_of(dashboard: Dashboard) -> None:
     model = dashboard.model
     assert model.snapshot is not None
-    model.snapshot["sources"] = [{"name": name, "state": "absent"} for name in ("sysfs", "shm", "umd")]
+    model.snapshot["sources"] = [{"name": name, "state": "absent"} for name in ("sysfs", "shm", "umd")]  # type: ignore[typeddict-item]
     text = text_of(header(model, dashboard.views, 0, 160, 1.0))
     assert ("shm" in text, "umd absent" in text) == (False, True), "but of one that was asked for"
     model.snapshot["chips"] = []

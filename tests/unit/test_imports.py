@@ -220,7 +220,7 @@ def test_what_is_written_is_what_was_folded(folder: Path) -> None:
         (chip.id, [(t.used, t.reserved, t.peak.value, t.peak.time) for t in chip.totals()])
         for chip in ledger.chips.values()
     ]
-    said = summary(translation, ledger, count)
+    said = summary(translation, ledger, count, "db.sqlite", "db.events")
     assert problems(said, schema.Import) == []
     l1 = said["chips"][1]["kinds"]["l1"]
     assert (l1["peak_operation"], l1["peak_line"]) == ("ttnn.matmul", "/home/you/ttnn_import.py:43 workload")

@@ -112,8 +112,8 @@ def _import() -> Any:
     from tests.unit.test_imports import fold
 
     translation = EventTranslation(read_capture(DATA / "n300_report.json"))
-    found = import_summary(translation, fold(translation)[0], 3)
-    return json.loads(json.dumps({**found, "file": "in", "output": "out", "unsized": 3}))
+    found = import_summary(translation, fold(translation)[0], 3, "in", "out")
+    return json.loads(json.dumps({**found, "unsized": 3}))
 
 
 def _dump(what: str) -> Any:
@@ -214,7 +214,7 @@ def test_doctor_wheel(verbose: bool) -> None:
 @pytest.mark.parametrize("by", ["op", "line", "shape", "kind", "program"])
 def test_summary_of_a_run(code: int, by: str) -> None:
     for report in _reports(code):
-        assert_printable(summary(report, by), by)
+        assert_printable(summary(report, by), by)  # type: ignore[arg-type]
 
 
 def _reports(code: int) -> Iterator[Any]:
@@ -300,7 +300,7 @@ def test_metrics_page() -> None:
         chip.info = before._replace(id=f"chip_id{HOSTILE}", board=HOSTILE, pci=HOSTILE)
         try:
             for field, snapshot in poisoned(place.snapshot):
-                page = metrics.page(metrics.Totals(place.ledger, pids=True), about, place.snapshot, snapshot)
+                page = metrics.page(metrics.Totals(place.ledger, pids=True), about, place.snapshot, snapshot)  # type: ignore[arg-type]
                 assert_printable(page.decode("utf-8"), field)
                 assert "evil" in page.decode("utf-8")
         finally:
@@ -336,8 +336,8 @@ _PATH = HOSTILE.replace("\0", "").replace("/", "_").replace("\ud800", "").replac
     "arguments",
     [
         ["replay", _PATH], ["import", _PATH], ["explain", _PATH], ["l1", "--file", _PATH], ["dump", "--reports", _PATH],
-        ["smi", "--api", _PATH], ["smi", "-d", _PATH, "--root", "/nowhere"], ["smi", _PATH],
-        ["dump", "--api", _PATH], ["leaks", "--api", _PATH], ["l1", "--api", _PATH],
+        ["smi", "--socket", _PATH], ["smi", "-d", _PATH, "--root", "/nowhere"], ["smi", _PATH],
+        ["dump", "--socket", _PATH], ["leaks", "--socket", _PATH], ["l1", "--socket", _PATH],
         ["run", "--json", f"{_PATH}/x", "--", "true"], ["run", "--record", f"{_PATH}/x", "--", "true"],
         ["run", "--", _PATH], ["serve", "--socket", f"/{_PATH}/x"], ["serve", "--metrics", _PATH],
         ["serve", "--group", _PATH, "--socket", "/nowhere/x"],

@@ -181,7 +181,7 @@ def test_the_peak_is_broken_down_in_every_way_that_can_be_shown(told: Story) -> 
 @pytest.mark.parametrize("by", BREAKDOWNS)
 def test_the_text_of_a_document_that_was_written_and_read(told: Story, by: str) -> None:
     document = told.report().document
-    assert render(json.loads(json.dumps(document)), by) == render(document, by)
+    assert render(json.loads(json.dumps(document)), by) == render(document, by)  # type: ignore[arg-type]
 
 
 def test_the_accounts_of_the_past_are_folded_once(told: Story, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_the_accounts_of_the_past_are_folded_once(told: Story, monkeypatch: pyte
     monkeypatch.setattr(result, "account_of", counting)
     report = told.report()
     for by in BREAKDOWNS:
-        render(report.document, by)
+        render(report.document, by)  # type: ignore[arg-type]
     assert len(folded) == 2, "the peak and the end"
 
 
@@ -432,7 +432,7 @@ def test_what_is_thrown_for_other_reasons_is_no_refusal(story: Story, full: Sour
     story.tell(full, 2, other, refused(500_000), other)
     report = story.report()
     assert (report.document["failed"], len(report.document["failures"])) == (1, 1)
-    assert "Memory was refused once, and the command went on; --json has why. out of memory: " in render(
+    assert "An allocation failed once, and the command went on; --json has why. out of memory: " in render(
         report.document
     )
 

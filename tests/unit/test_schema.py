@@ -208,7 +208,7 @@ def test_cores_of_an_unknown_board_conform() -> None:
 
 LIGHT = {
     "client": "import ttmem, ttmem.collect.client, ttmem.collect.sender",
-    "smi": "from ttmem.cli import main; main(['smi', '--api', '/nowhere/api.sock', '--json'])",
+    "smi": "from ttmem.cli import main; main(['smi', '--socket', '/nowhere/api.sock', '--json'])",
     "server": "import ttmem.server.daemon, ttmem.cli.serve",
     "run": "import ttmem.cli.run",
     "top": "import ttmem.cli.top",

@@ -135,12 +135,12 @@ def test_another_users_process(start: Start) -> None:
 )
 def test_who_is_not_asked_for(process: dict[str, Any], readonly: bool, why: str) -> None:
     with pytest.raises(Refused, match=re.escape(why)):
-        check(process, readonly=readonly)
+        check(process, readonly=readonly)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("state", ["tracked", "untracked"])
 def test_who_may_be_ended(state: str) -> None:
-    check(process_of(4711, state), readonly=False)
+    check(process_of(4711, state), readonly=False)  # type: ignore[arg-type]
 
 
 def test_where_processes_cannot_be_held(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

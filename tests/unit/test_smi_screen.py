@@ -146,7 +146,7 @@ def test_nobody_and_nothing() -> None:
 )
 def test_why_no_chip_is_known(driver: Any, why: str) -> None:
     snapshot: Any = take_snapshot(Ledger(), time="", host="box", server=SERVER)
-    assert f"No chip is known: {why}" in render({**snapshot, "driver": driver}).splitlines()
+    assert f"No chip is known: {why}" in render({**snapshot, "driver": driver}).splitlines()  # type: ignore[typeddict-item]
 
 
 def test_without_a_server_the_sources_are_named() -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `ttmem` command. One module a command; only this one prints errors and decides the exit code.
 
-Exit codes: 0 fine, 1 something is wrong (the message says what), 2 wrong usage, 130 interrupted. A command to which 1
-means something else says in its ``ERROR`` what stands for an error.
+Exit codes, the same for every command (docs/commands.md has the table): 0 done; 1 the command could not do its work,
+and says why; 2 wrong usage; 3 to 5 verdicts; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = _module(name)
     parser = _Parser(prog=f"ttmem {name}", description=module.__doc__, formatter_class=_Formatter)
     module.add_arguments(parser)
-    wrong: int = getattr(module, "ERROR", 1)
     try:
         for stream in ("stdout", "stderr"):
             if getattr(sys, stream) is None:  # closed by whoever started us; print() would take the other one
@@ -106,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except CommandError as error:
         complain(f"ttmem {name}: {error}")
-        return 2 if isinstance(error, UsageError) else wrong
+        return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -114,11 +113,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO):
-            return _internal(name, error, wrong)
+            return _internal(name, error)
         print(f"ttmem {name}: cannot write the output: {error.strerror}", file=sys.stderr)
-        return wrong
+        return 1
     except Exception as error:
-        return _internal(name, error, wrong)
+        return _internal(name, error)
 
 
 def full_parser() -> argparse.ArgumentParser:
@@ -164,22 +163,14 @@ def _discard_output() -> None:
     os.close(nowhere)
 
 
-def _internal(name: str, error: Exception, code: int) -> int:
+def _internal(name: str, error: Exception) -> int:
     if os.environ.get("TTMEM_DEBUG") == "1":
         raise error
     complain(
         f"ttmem {name}: internal error: {type(error).__name__}: {error}; please report it with the output of "
         f"TTMEM_DEBUG=1 ttmem {name}"
     )
-    return code
-
-
-def chip_names(text: str) -> list[str]:
-    """The value of -d: one or several chips, separated by commas."""
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r} names no chip; without -d all are shown")
-    return names
+    return 1
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.cli import CommandError
 from ttmem.demo.demo_session import DemoError, DemoSession, Worker, demo_session
@@ -27,6 +27,9 @@ from ttmem.sim.board_types import MACHINES
 from ttmem.sim.workloads import WORKLOADS, parts_of
 from ttmem.wire.api_client import ApiError
 from ttmem.wire.endpoint import api_path
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import ProcessRow, Snapshot
 
 _STEP_SECONDS = 0.05  # from a step of a live workload to the next
 _ENDLESS_ROUNDS = 1 << 40
@@ -120,7 +123,7 @@ def _run_workload(args: argparse.Namespace, session: DemoSession, live: bool) ->
     return 0
 
 
-def _run(session: DemoSession, seconds: float | None) -> dict[str, Any]:
+def _run(session: DemoSession, seconds: float | None) -> Snapshot:
     """Run all steps; returns the snapshot of the moment when every process holds the most, or has ended."""
     deadline = None if seconds is None else time.monotonic() + seconds
     snapshot = None
@@ -167,7 +170,7 @@ class _WorkloadThread(threading.Thread):
         self.join(_NOTICE_SECONDS)  # no longer: a worker that is stopped must not keep us
 
 
-def _watch(session: DemoSession, args: argparse.Namespace) -> dict[str, Any]:
+def _watch(session: DemoSession, args: argparse.Namespace) -> Snapshot:
     """Show the dashboard until q; returns the last snapshot."""
     workload = _WorkloadThread(session, args.seconds)
     workload.start()
@@ -190,7 +193,7 @@ def _watch(session: DemoSession, args: argparse.Namespace) -> dict[str, Any]:
     return session.snapshot() if session.running else _after_exit(session)
 
 
-def _after_exit(session: DemoSession) -> dict[str, Any]:
+def _after_exit(session: DemoSession) -> Snapshot:
     """The snapshot once the server has noticed that the processes are gone."""
     gone = {worker.pid for worker in session.workers}
     deadline = time.monotonic() + _NOTICE_SECONDS
@@ -203,7 +206,7 @@ def _after_exit(session: DemoSession) -> dict[str, Any]:
         time.sleep(0.002)
 
 
-def _print_end(session: DemoSession, snapshot: dict[str, Any]) -> None:
+def _print_end(session: DemoSession, snapshot: Snapshot) -> None:
     """Print the last step of each process, and what is left when all have ended."""
     for worker in session.workers:
         print(f"  pid {worker.pid}: {printable(_last_step(worker))}")
@@ -222,5 +225,5 @@ def _last_step(worker: Worker) -> str:
     return worker.did
 
 
-def _sizes(process: dict[str, Any]) -> list[int]:
-    return [share[pool] for share in process["chips"] for pool in ("dram", "l1", "system")]
+def _sizes(process: ProcessRow) -> list[int]:
+    return [size or 0 for share in process["chips"] for size in (share["dram"], share["l1"], share["system"])]

@@ -4,7 +4,8 @@
 Nothing is changed, no device is opened, no workload is disturbed. Each problem comes with what was looked at, what was
 found, and what to do; docs/troubleshooting.md has a section on each check.
 
-Exit code: 0 fine, 1 warnings, 2 something is broken, or wrong usage. What could not be looked at does not count.
+Exit code: 0 nothing is broken (warnings do not count, nor does what could not be checked), 3 something is broken, or
+with --wheel not everything would be tracked, 1 an error, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import shutil
 import sys
 
 from ttmem.agent import AgentMissing
-from ttmem.cli import complain
+from ttmem.cli import CommandError
+from ttmem.cli.options import add_socket, api_socket
 from ttmem.doctor.checks import document, examine
 from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.elf import NotALibrary
@@ -25,7 +27,7 @@ from ttmem.doctor.wheel_checks import find
 from ttmem.show.doctor_text import render
 from ttmem.show.wheel_text import render as wheel_text
 
-ERROR = 2  # 1 is for warnings
+_INCOMPLETE = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only say, hook by hook, what the agent would see with a ttnn: its folder, its libtt_metal.so, or an "
         "interpreter that has it (default: that of --python)",
     )
-    parser.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
+    add_socket(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="show in full what is fine, too")
     parser.add_argument("--root", metavar="FOLDER", default="/", help=argparse.SUPPRESS)
 
@@ -56,20 +58,18 @@ def _interpreter(text: str) -> str:
 def run(args: argparse.Namespace) -> int:
     if args.wheel is not None:
         return _wheel(args)
-    found = document(examine(DoctorContext(args.root, os.environ, api=args.api, python=args.python)))
+    found = document(examine(DoctorContext(args.root, os.environ, api=api_socket(args), python=args.python)))
     print(json.dumps(found) if args.json else render(found, verbose=args.verbose))
     code: int = found["verdict"]["exit_code"]
     return code
 
 
 def _wheel(args: argparse.Namespace) -> int:
-    """Exit code: 0 everything is tracked, 1 not everything, 2 nothing, or there is no such library."""
     try:
         path = find(args.wheel or args.python or sys.executable, os.environ)
         coverage = look(path)
     except (OSError, NotALibrary, AgentMissing) as error:
-        complain(f"ttmem doctor: --wheel: {error}")
-        return ERROR
+        raise CommandError(f"--wheel: {error}") from None
     found = coverage.document()
     print(json.dumps(found) if args.json else wheel_text(found, verbose=args.verbose))
-    return 0 if len(coverage.tracked) == len(coverage.kinds) else 1 if coverage.tracked else ERROR
+    return 0 if len(coverage.tracked) == len(coverage.kinds) else _INCOMPLETE

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show what is allocated now: per device and kind, large and small, each allocation where there are few.
 
-With --by, put together by what made it: the ttnn operation, the line or stack of Python (of processes under
+With --by, group by origin: the ttnn operation, the line or stack of Python (of processes under
 `ttmem run --stacks`), the shape of the tensor, the program, the kind.
 
 With --reports, what tt-metal's own memory reports (CSV files) in a folder say, beside what a server tracks if one
@@ -15,6 +15,7 @@ import json
 import time
 
 from ttmem.cli import Answered, CommandError, complain
+from ttmem.cli.options import add_socket, api_socket
 from ttmem.documents.dump import SCHEMA
 from ttmem.documents.unknown_rows import SCHEMA as snapshot_schema
 from ttmem.model.printable import printable_lines
@@ -25,12 +26,12 @@ _LONG_ANSWER_SECONDS = 60.0  # goes through every live allocation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
+    add_socket(parser)
     parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.dump/1" or "ttmem.reports/1"')
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--kernels", action="store_true", help="only kernels, each with its age")
     what.add_argument(
-        "--by", choices=("op", "line", "stack", "shape", "kind", "program"), help="what is live, put together by this"
+        "--by", choices=("op", "line", "stack", "shape", "kind", "program"), help="group live allocations by this"
     )
     what.add_argument("--reports", metavar="DIR", help="read tt-metal's memory reports there, often generated/reports")
 
@@ -44,11 +45,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.json:
             found = get_document(
-                f"/dump?format=json&what={what}", SCHEMA, socket_path=args.api, timeout=_LONG_ANSWER_SECONDS
+                f"/dump?format=json&what={what}", SCHEMA, socket_path=api_socket(args), timeout=_LONG_ANSWER_SECONDS
             )
             text = json.dumps(found)
         else:
-            answer = get(f"/dump?format=text&what={what}", socket_path=args.api, timeout=_LONG_ANSWER_SECONDS)
+            answer = get(f"/dump?format=text&what={what}", socket_path=api_socket(args), timeout=_LONG_ANSWER_SECONDS)
             text = printable_lines(answer.decode("utf-8", "surrogateescape")).rstrip("\n")
     except ApiError as error:
         raise CommandError(str(error)) from None
@@ -62,7 +63,7 @@ def _by(args: argparse.Namespace) -> int:
 
     try:
         path = f"/breakdown?by={args.by}&limit=10000"
-        found = get_document(path, breakdown_schema, socket_path=args.api, timeout=_LONG_ANSWER_SECONDS)
+        found = get_document(path, breakdown_schema, socket_path=api_socket(args), timeout=_LONG_ANSWER_SECONDS)
     except ApiError as error:
         raise CommandError(str(error)) from None
     with Answered("dump"):
@@ -82,7 +83,7 @@ def _reports(args: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     snapshot, why_none = None, ""
     try:
-        snapshot = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_ANSWER_SECONDS)
+        snapshot = get_document("/snapshot", snapshot_schema, socket_path=api_socket(args), timeout=_ANSWER_SECONDS)
     except ApiError as error:
         why_none = str(error)
     with Answered("dump"):

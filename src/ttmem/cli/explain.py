@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explain why tt-metal refused: what a log's out-of-memory, clash, ring and trace errors mean, and what would do.
+"""Explain failed allocations: the cause of out-of-memory, clash, ring and trace errors in a log, and possible fixes.
 
 Takes the log of a program, or an event file (`ttmem run --record`, `ttmem import`), which also knows who held the
 memory. Explains the last failure and counts the others.
 
-Exit codes: 0 explained, 1 no failure found, 2 an error or wrong usage.
+Exit code: 0 explained, 1 no failure was found or the file cannot be read, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from ttmem.show.text import style_of
 if TYPE_CHECKING:
     pass
 
-ERROR = 2
 _PIECE_BYTES = 1 << 18
 
 Found = tuple[str, int, Verdict]  # where, how often, what

@@ -16,7 +16,7 @@ import os
 import struct
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.cli import CommandError
 from ttmem.imports.detection import find, read
@@ -28,6 +28,9 @@ from ttmem.recording.output_files import EVENTS, check_replaceable
 from ttmem.show.import_text import render
 from ttmem.show.text import style_of
 from ttmem.wire.api_client import MALFORMED
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import Import
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _translated(args: argparse.Namespace, path: Path, out: Path) -> dict[str, Any]:
+def _translated(args: argparse.Namespace, path: Path, out: Path) -> Import:
     """Read the file, write its events, and return the summary. Unexpected values in it are errors of the file."""
     try:
         translation = EventTranslation(read(path, args.rank), args.board)
@@ -67,7 +70,7 @@ def _translated(args: argparse.Namespace, path: Path, out: Path) -> dict[str, An
             ledger, events = write(translation, out, path.name)
         except OSError as error:
             raise CommandError(f"cannot write {out}: {error.strerror}") from None
-        return {**summary(translation, ledger, events), "file": str(path), "output": str(out)}
+        return summary(translation, ledger, events, str(path), str(out))
     except NotACapture:
         raise
     except (*MALFORMED, struct.error) as error:

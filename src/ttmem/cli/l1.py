@@ -13,11 +13,12 @@ import asyncio
 import json
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from ttmem.account.ledger import Ledger
 from ttmem.cli import Answered, CommandError, UsageError
+from ttmem.cli.options import add_chip, add_socket, add_style, api_socket
 from ttmem.cli.replay import replay
 from ttmem.documents.cores import SCHEMA, Cores, parse_core
 from ttmem.documents.unknown_rows import SCHEMA as snapshot_schema
@@ -28,26 +29,21 @@ from ttmem.show.l1_text import render
 from ttmem.show.text import style_of, wrap
 from ttmem.wire.api_client import ApiError, get_document
 
-_ANSWER_SECONDS = 60.0
+if TYPE_CHECKING:
+    from ttmem.model import schema
 
-Json = Any
+_ANSWER_SECONDS = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "chip", metavar="CHIP", nargs="?",
-        help="its number, PCI address or id (default: the one with the least headroom)",
-    )  # fmt: skip
+    add_chip(parser, "the chip (default: the one with the least headroom)")
     parser.add_argument("--core", type=_core, metavar="X,Y", help="also the map of this core, in logical coordinates")
     parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.cores/1"')
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
+    add_socket(where)
     where.add_argument("--file", metavar="FILE", help="of an event file instead: `ttmem run --record`, `ttmem import`")
     parser.add_argument("--at", metavar="TIME", help="with --file: stop there, as in `ttmem replay`")
-    parser.add_argument(
-        "--ascii", action="store_true", help="nothing but ASCII (so also where the locale is not UTF-8)"
-    )
-    parser.add_argument("--no-color", action="store_true", help="no colours (so also with NO_COLOR, and in a pipe)")
+    add_style(parser)
 
 
 def _core(text: str) -> str:
@@ -70,9 +66,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_server(args: argparse.Namespace) -> str:
     try:
-        snapshot = get_document("/snapshot", snapshot_schema, socket_path=args.api, timeout=_ANSWER_SECONDS)
+        snapshot = get_document("/snapshot", snapshot_schema, socket_path=api_socket(args), timeout=_ANSWER_SECONDS)
         chip, query = _asked(args, snapshot)
-        found = get_document(f"/cores?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=_ANSWER_SECONDS)
+        found = get_document(
+            f"/cores?{urlencode(query)}", SCHEMA, socket_path=api_socket(args), timeout=_ANSWER_SECONDS
+        )
     except ApiError as error:
         raise CommandError(str(error)) from None
     return _text(args, snapshot, chip, found)
@@ -84,16 +82,16 @@ def _of_file(args: argparse.Namespace) -> str:
     return _text(args, snapshot, chip, _cores(ledger, query))
 
 
-def _asked(args: argparse.Namespace, snapshot: Json) -> tuple[Json, dict[str, str]]:
+def _asked(args: argparse.Namespace, snapshot: schema.Snapshot) -> tuple[schema.ChipRow, dict[str, str]]:
     """The chosen chip, and the parameters of `/cores`."""
     try:
-        chip = _chosen(args.chip, snapshot["chips"], snapshot)
+        chip = _chosen(args.chip, snapshot)
     except UnknownChip as error:
         raise CommandError(str(error)) from None
     return chip, {"chip": chip["chip"], **({} if args.core is None else {"core": args.core})}
 
 
-def _text(args: argparse.Namespace, snapshot: Json, chip: Json, found: Json) -> str:
+def _text(args: argparse.Namespace, snapshot: schema.Snapshot, chip: schema.ChipRow, found: schema.Cores) -> str:
     if args.json:
         return json.dumps(found)
     style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
@@ -106,11 +104,11 @@ def _text(args: argparse.Namespace, snapshot: Json, chip: Json, found: Json) -> 
     others = [names_of(other)[0] for other in snapshot["chips"] if other is not chip]
     if args.chip is None and others:
         more = f"{', '.join(others[:8])}{' ...' if len(others) > 8 else ''}"
-        text += "\n\n" + "\n".join(wrap(style.clean(f"`ttmem l1 CHIP` shows another chip: {more}"), style))
+        text += "\n\n" + "\n".join(wrap(style.clean(f"`ttmem l1 -d CHIP` shows another chip: {more}"), style))
     return text
 
 
-def _cores(ledger: Ledger, query: dict[str, str]) -> Any:
+def _cores(ledger: Ledger, query: dict[str, str]) -> schema.Cores:
     """The document of `/cores`, made from a ledger without a server."""
     try:
         core = parse_core(query["core"]) if "core" in query else None
@@ -119,15 +117,16 @@ def _cores(ledger: Ledger, query: dict[str, str]) -> Any:
         raise CommandError(str(error.args[0])) from None
 
 
-def _chosen(name: str | None, chips: list[dict[str, Any]], snapshot: dict[str, Any]) -> dict[str, Any]:
+def _chosen(name: str | None, snapshot: schema.Snapshot) -> schema.ChipRow:
     """The chip that was named, else the one with the least headroom."""
+    chips = snapshot["chips"]
     if name is not None:
         chip_id = only(snapshot, [name])["chips"][0]["chip"]
         return next(chip for chip in chips if chip["chip"] == chip_id)
     if not chips:
         raise CommandError("there is no chip, and nobody has spoken of one; `ttmem doctor` says more")
 
-    def trouble(chip: dict[str, Any]) -> tuple[bool, int]:
+    def trouble(chip: schema.ChipRow) -> tuple[bool, int]:
         headroom = chip["memory"]["l1"]["physical"]["headroom_min"]
         return headroom is None, headroom or 0
 

@@ -15,6 +15,7 @@ import re
 from urllib.parse import urlencode
 
 from ttmem.cli import Answered, CommandError
+from ttmem.cli.options import add_chip, add_pids, add_socket, api_socket, flat
 from ttmem.documents.leaks import OLDER, SCHEMA, leaks_text
 from ttmem.wire.api_client import ApiError, get_document
 
@@ -24,14 +25,14 @@ _UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
+    add_socket(parser)
     parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.leaks/1"')
     parser.add_argument(
         "--older", metavar="SECONDS", type=_seconds, default=OLDER,
         help=f"what is held for less is young, not leaked: 90, 90s, 5m, 2h (default {OLDER})",
     )  # fmt: skip
-    parser.add_argument("--pid", metavar="PID", type=int, nargs="+", help="only what these processes hold")
-    parser.add_argument("--chip", metavar="CHIP", help="only what is on this chip")
+    add_pids(parser, "only what this process holds")
+    add_chip(parser, "only what is on this chip")
 
 
 def _seconds(text: str) -> int:
@@ -41,14 +42,29 @@ def _seconds(text: str) -> int:
     return int(match[1]) * _UNIT_SECONDS[match[2]]
 
 
+def _chip_id(args: argparse.Namespace) -> str:
+    """The id of the chip that a number, a PCI address or an id names."""
+    from ttmem.documents.unknown_rows import SCHEMA as snapshot_schema
+    from ttmem.show.chip_selector import UnknownChip, only
+
+    snapshot = get_document("/snapshot", snapshot_schema, socket_path=api_socket(args), timeout=_ANSWER_SECONDS)
+    with Answered("leaks"):
+        try:
+            return str(only(snapshot, [args.chip])["chips"][0]["chip"])
+        except UnknownChip as error:
+            raise CommandError(str(error)) from None
+
+
 def run(args: argparse.Namespace) -> int:
     query = {"older": str(args.older)}
-    if args.pid:
-        query["pid"] = ",".join(map(str, args.pid))
-    if args.chip is not None:
-        query["chip"] = args.chip
+    if args.pids:
+        query["pid"] = ",".join(flat(args.pids))
     try:
-        found = get_document(f"/leaks?{urlencode(query)}", SCHEMA, socket_path=args.api, timeout=_ANSWER_SECONDS)
+        if args.chip is not None:
+            query["chip"] = _chip_id(args)
+        found = get_document(
+            f"/leaks?{urlencode(query)}", SCHEMA, socket_path=api_socket(args), timeout=_ANSWER_SECONDS
+        )
     except ApiError as error:
         raise CommandError(str(error)) from None
     with Answered("leaks"):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.breakdown import Breakdown
-from ttmem.cli import CommandError, complain
+from ttmem.cli import CommandError, UsageError, complain
 from ttmem.documents.peaks import peaks
 from ttmem.documents.snapshot import take_snapshot
 from ttmem.ingest.clock import rfc3339
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", metavar="TIME", help=f"stop there: {_TIME_FORMS}")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--peaks", action="store_true", help="the peaks up to there instead, with what was live then")
-    what.add_argument("--by", choices=tuple(WORDS), help="what is live there instead, put together by this")
+    what.add_argument("--by", choices=tuple(WORDS), help="show live allocations at that time, grouped by this")
     parser.add_argument("--json", action="store_true", help="the snapshot, the peaks or the breakdown as data")
 
 
@@ -102,4 +102,4 @@ def _moment(text: str) -> float:
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except ValueError:
-        raise CommandError(f"--at takes {_TIME_FORMS}, not {text!r}") from None
+        raise UsageError(f"--at takes {_TIME_FORMS}, not {text!r}") from None

@@ -18,7 +18,7 @@ import json
 import os
 import socket
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError
@@ -33,12 +33,18 @@ from ttmem.run.launch import run as launch
 from ttmem.run.result import result_of
 from ttmem.run.session import Session
 from ttmem.show.run_text import render
+from ttmem.wire.endpoint import connect
 
-Json = Any
+if TYPE_CHECKING:
+    from ttmem.model.schema import Run
+
+_ANSWER_SECONDS = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", metavar="FILE", help='write everything as data, schema "ttmem.run/1"')
+    parser.add_argument(
+        "--json", metavar="FILE", help='write everything as data, schema "ttmem.run/1"; - is standard output'
+    )
     parser.add_argument(
         "--record", metavar="FILE", help="write all events, for `ttmem replay`, `l1 --file` and `explain`"
     )
@@ -69,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("there is no command to run; for example: ttmem run -- python model.py")
     if args.json and args.record and os.path.realpath(args.json) == os.path.realpath(args.record):
         raise UsageError(f"--json and --record name the same file, {args.json}")
+    if args.socket is not None:
+        _check_server(args.socket)
     out = _open_report(args.json) if args.json else None
     gc.set_threshold(10_000, 5, 1_000_000)  # as the server does, and for the same reason
     with _session(args.record) as session:
@@ -89,6 +97,17 @@ def run(args: argparse.Namespace) -> int:
     return verdicts.exit_code or (0 if written else 1)
 
 
+def _check_server(path: str) -> None:
+    """A server that is named must be there: the command may run for hours."""
+    try:
+        connect(path, _ANSWER_SECONDS, check=False).close()
+    except OSError as error:
+        raise CommandError(
+            f"no ttmem server answers on {path}: {error.strerror}; start one with `ttmem serve --socket {path}`, or "
+            "leave --socket out"
+        ) from None
+
+
 def _session(record: str | None) -> Session:
     try:
         return Session(_warn, record)
@@ -98,16 +117,19 @@ def _session(record: str | None) -> Session:
 
 def _open_report(path: str) -> int:
     """Open the file before the command runs for hours; its old content stays until the command has ended."""
+    if path == "-":
+        return os.dup(sys.stdout.fileno())
     try:
         return open_report(path, RUN_REPORT)
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _write(out: int, path: str, document: Json) -> bool:
+def _write(out: int, path: str, document: Run) -> bool:
     """Did it succeed? If not, as on a full disk, the exit code is still the command's."""
     try:
-        with overwrite(out) as file:
+        # What the command itself wrote there stays.
+        with open(out, "w", encoding="utf-8") if path == "-" else overwrite(out) as file:
             json.dump(document, file)
             file.write("\n")
     except OSError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from ttmem.cli import CommandError, complain
+from ttmem.cli import CommandError, UsageError, complain
 from ttmem.ingest.legacy_log import STYLES
 from ttmem.server.daemon import Options, ServeError, Server
 from ttmem.server.listen import ListenError
@@ -19,7 +19,6 @@ from ttmem.wire.endpoint import LEGACY_PATH, api_path, default_path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--socket", metavar="PATH", help="where events come in (default: $TTMEM_SOCKET, or by user and system)")
-    add("--api", metavar="PATH", help="where the HTTP API answers (default: beside the event socket)")
     add("--group", metavar="NAME", help="let this group connect; without it only the owner may")
     add("--no-legacy-path", action="store_true", help=f"do not also listen on {LEGACY_PATH}")
     add("--record", metavar="FILE", help="write every event to a file that `ttmem replay` folds again")
@@ -43,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     options = Options(
         socket=args.socket or default_path(),
-        api=args.api,
         group=args.group,
         legacy_path=None if args.no_legacy_path else LEGACY_PATH,
         record=args.record,
@@ -63,12 +61,12 @@ def run(args: argparse.Namespace) -> int:
 
 async def _serve(options: Options) -> None:
     server = Server(options)
-    api = options.api or api_path(options.socket)
+    api = api_path(options.socket)
     await server.run(lambda: complain(f"ttmem: serving {options.socket}, API {api}"))
 
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
-        raise CommandError(f"--metrics takes PORT or HOST:PORT, not {text!r}")
+        raise UsageError(f"--metrics takes PORT or HOST:PORT, not {text!r}")
     return host.strip("[]") or "127.0.0.1", int(port)

@@ -4,7 +4,7 @@
 With a server everything it knows, without one what the machine itself shows: telemetry, who has a chip open, and
 tt-metal's own counters. No chip is opened, and no job disturbed.
 
-Exit codes: 0 fine, 1 nothing to show (no chip and no process), 2 an error.
+Exit code: 0 done, 1 nothing to show (no chip and no process) or an error, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ import os
 import sys
 import time
 
-from ttmem.cli import Answered, CommandError, chip_names
+from ttmem.cli import Answered, CommandError, UsageError
+from ttmem.cli.options import add_chips, add_socket, add_style, api_socket, flat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from ttmem.documents.local_snapshot import LocalSnapshot
     from ttmem.model.machine_rows import MachineLook
+    from ttmem.model.schema import Snapshot
 
-    Json = Any
-
-ERROR = 2  # 1 is "nothing to show"
 _ANSWER_SECONDS = 2.0  # for a server that was found
 _RETRY_SECONDS = 10.0  # until one that did not answer is asked again
 _LEAST_REFRESH_MS = 100
@@ -43,23 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"refresh interval in ms, implies --watch (default {_REFRESH_MS})",
     )
     parser.add_argument("-n", metavar="N", dest="count", type=_count, help="end after N snapshots, implies --watch")
-    parser.add_argument(
-        "-d", type=chip_names, metavar="CHIP", dest="chips", action="append", default=[],
-        help="only this chip and who is on it: its number, PCI address or id; several with commas, or -d again",
-    )  # fmt: skip
+    add_chips(parser, "only this chip and the processes on it")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='as data, schema "ttmem.snapshot/1"; watched: one a line')
     form.add_argument("--csv", action="store_true", help="as a table of data, one row for each chip")
-    parser.add_argument(
-        "--ascii", action="store_true", help="nothing but ASCII (so also where the locale is not UTF-8)"
-    )
-    parser.add_argument("--no-color", action="store_true", help="no colours (so also with NO_COLOR, and in a pipe)")
+    add_style(parser)
     parser.add_argument(
         "--umd", nargs="?", const="idle", choices=("idle", "anyway"),
         help="also ask tt-umd, once: it OPENS the chips that nobody holds, or all of them (`anyway`), which has made "
         "running jobs slower or hang; shows remote chips and more telemetry",
     )  # fmt: skip
-    parser.add_argument("--api", metavar="PATH", help="the server's API socket (default: found like the server's own)")
+    add_socket(parser)
     parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # a machine that a test has laid out in a folder
 
 
@@ -79,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     view = _View(args)
     watched = args.watch or args.refresh or args.count
     if args.umd and watched:
-        raise CommandError("--umd opens the chips, so it looks once; leave out --umd, or -w, -r and -n")
+        raise UsageError("--umd opens the chips, so it looks once; leave out --umd, or -w, -r and -n")
     if not watched:
         view.emit()
     else:
@@ -92,8 +84,8 @@ class _View:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
-        self._wanted = [name for names in args.chips for name in names]
-        self._source = _SnapshotSource(args.api, args.root, args.umd)
+        self._wanted = flat(args.chips)
+        self._source = _SnapshotSource(api_socket(args), args.root, args.umd)
         self._printed = 0
         self.empty = False
 
@@ -120,7 +112,7 @@ class _View:
         style = style_of(sys.stdout, ascii=self._args.ascii, colour=not self._args.no_color)
         return self._shown(lambda snapshot: render(snapshot, style, in_full=bool(self._wanted)))
 
-    def _shown(self, form: Callable[[Json], str]) -> str:
+    def _shown(self, form: Callable[[Snapshot], str]) -> str:
         """A new snapshot in some form."""
         snapshot = self._source.snapshot()
         if not self._source.answered:
@@ -128,7 +120,7 @@ class _View:
         with Answered("smi"):
             return form(self._picked(snapshot))
 
-    def _picked(self, snapshot: Json) -> Json:
+    def _picked(self, snapshot: Snapshot) -> Snapshot:
         self.empty = not snapshot["chips"] and not snapshot["processes"]
         if not self._wanted:
             return snapshot
@@ -150,7 +142,7 @@ class _SnapshotSource:
         self.answered = False  # is the last snapshot a server's?
         self._absent = "", ""  # why there is no server, in a word and in a sentence
 
-    def snapshot(self) -> Json:
+    def snapshot(self) -> Snapshot:
         found = self._ask() if time.monotonic() >= self._asked_again else None
         self.answered = found is not None
         if found is None:
@@ -158,18 +150,13 @@ class _SnapshotSource:
         with Answered("smi"):
             return self._alone(found) if self._umd else found
 
-    def _ask(self) -> Json | None:
+    def _ask(self) -> Snapshot | None:
         from ttmem.documents.unknown_rows import SCHEMA
         from ttmem.wire.api_client import ApiError, NoServer, OutOfReach, get_document
 
-        if self._api is not None:
-            from ttmem.documents.local_snapshot import takes_events
-
-            if why := takes_events(self._api):
-                raise CommandError(why)
         try:
             path = "/snapshot?machine=0" if self._umd else "/snapshot"
-            found: Json = get_document(path, SCHEMA, socket_path=self._api, timeout=_ANSWER_SECONDS)
+            found: Snapshot = get_document(path, SCHEMA, socket_path=self._api, timeout=_ANSWER_SECONDS)
             return found
         except ApiError as error:
             if self._api is not None:
@@ -180,7 +167,7 @@ class _SnapshotSource:
                 self._asked_again = time.monotonic() + _RETRY_SECONDS
             return None
 
-    def _alone(self, account: Json | None) -> Json:
+    def _alone(self, account: Snapshot | None) -> Snapshot:
         """What we see of the machine ourselves, with a server's account if there is one."""
         from ttmem.documents.local_snapshot import LocalSnapshot, no_account
 

@@ -13,9 +13,9 @@ import argparse
 import os
 import sys
 
-from ttmem.cli import CommandError, chip_names
+from ttmem.cli import CommandError
+from ttmem.cli.options import add_chips, add_socket, api_socket, flat
 
-ERROR = 2
 _LEAST_INTERVAL_MS, _MOST_INTERVAL_MS = 100, 10_000
 _THEMES = ("dark", "light", "high-contrast", "mono")
 
@@ -25,11 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-r", metavar="MS", dest="refresh", type=_refresh,
         help="ms from snapshot to snapshot, 100 to 10000 (default: as last time, at first 500)",
     )  # fmt: skip
-    parser.add_argument(
-        "-d", type=chip_names, metavar="CHIP", dest="chips", action="append", default=[],
-        help="only this chip: its number, PCI address or id; several with commas, or -d again",
-    )  # fmt: skip
-    parser.add_argument("--socket", metavar="PATH", help="the server's socket (default: found like the server's own)")
+    add_chips(parser, "only this chip")
+    add_socket(parser)
     parser.add_argument("--readonly", action="store_true", help="nothing can be killed from here")
     parser.add_argument(
         "--ascii", action="store_true", help="nothing but ASCII (so also where the locale is not UTF-8)"
@@ -58,14 +55,11 @@ def run(args: argparse.Namespace) -> int:
     except ImportError:
         raise CommandError("the dashboard needs Textual; install it with: pip install 'ttmem[top]'") from None
     from ttmem.show.top.start import start
-    from ttmem.wire.endpoint import api_path
 
-    wanted = tuple(name for names in args.chips for name in names)
-    api = args.socket if args.socket is None or args.socket.endswith(".api.sock") else api_path(args.socket)
     return start(
-        api=api,
+        api=api_socket(args),
         root=args.root,
-        wanted=wanted,
+        wanted=tuple(flat(args.chips)),
         readonly=args.readonly,
         ascii=args.ascii,
         theme=args.theme,

@@ -14,12 +14,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 from ttmem.sim.driver import VARIABLE, Driver, has_driver
 from ttmem.sim.workloads import WorkerPart
 from ttmem.wire.api_client import ApiError, NoServer, get_json
 from ttmem.wire.endpoint import api_path
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import Snapshot
 
 _END_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
@@ -129,8 +132,8 @@ class DemoSession:
         except ApiError as error:
             raise DemoError(f"the server is gone: {error}") from None
 
-    def snapshot(self) -> dict[str, Any]:
-        found: dict[str, Any] = get_json("/snapshot", socket_path=api_path(self.path))
+    def snapshot(self) -> Snapshot:
+        found: Snapshot = get_json("/snapshot", socket_path=api_path(self.path))
         return found
 
     def start_workers(self, workload: str, devices: str, parts: int, rounds: int) -> None:

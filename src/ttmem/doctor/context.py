@@ -144,16 +144,15 @@ class DoctorContext:
     @cached_property
     def endpoints(self) -> list[Endpoint]:
         """Where a server may be, in the order in which clients look."""
-        chosen = self.api or self.env.get("TTMEM_API")
-        if chosen:
-            return [probe(None, chosen, named=self.api is not None)]
+        if self.api is not None:
+            return [probe(None, self.api, named=True)]
         path = self.env.get("TTMEM_SOCKET")
         return [probe(path, api_path(path))] if path else self._usual_endpoints()
 
     @cached_property
     def elsewhere(self) -> list[Endpoint]:
         """Other servers: on the default paths, where programs without our settings look."""
-        if not (self.api or self.env.get("TTMEM_API") or self.env.get("TTMEM_SOCKET")):
+        if not (self.api or self.env.get("TTMEM_SOCKET")):
             return []
         known = {endpoint.pid for endpoint in self.endpoints}
         answering = [endpoint for endpoint in self._usual_endpoints() if endpoint.health is not None]

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ttmem.doctor import elf
 from ttmem.doctor.findings import some
 from ttmem.doctor.required_symbols import BUFFER_FIELDS, RequiredSymbols, required_symbols
 
-SCHEMA = "ttmem.wheel/1"
+if TYPE_CHECKING:
+    from ttmem.model import schema
+
+SCHEMA: Final = "ttmem.wheel/1"
 THERE, IN_ITS_STEAD, MISSING, UNSEEN = "there", "stood in for", "missing", "not called"
 _OLD = "it is older than 0.75, and what it says of programs was never compared with anything"
 
@@ -48,14 +51,17 @@ class Coverage(NamedTuple):
         """The functions that are in that state."""
         return [function.name for function in self.functions if function.state == state]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> schema.Wheel:
         """As data, schema "ttmem.wheel/1"."""
         return {
             "schema": SCHEMA,
             "library": self.library,
             "kinds": [{"what": what, "tracked": reason is None, "reason": reason} for what, reason in self.kinds],
             "unknown": self.unknown,
-            "functions": [function._asdict() for function in self.functions],
+            "functions": [
+                {"name": name, "role": role, "state": state, "symbol": symbol}
+                for name, role, state, symbol in self.functions
+            ],
         }
 
 

@@ -42,7 +42,7 @@ def server(context: DoctorContext) -> Iterator[Message]:
         other = context.elsewhere[0].path
         yield warning(
             looked, f"no server answers there; one does on {other}, where you do not look",
-            "unset TTMEM_SOCKET and TTMEM_API, or leave --api out",
+            "unset TTMEM_SOCKET, or leave --socket out",
         )  # fmt: skip
     else:
         yield warning(

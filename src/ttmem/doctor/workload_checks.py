@@ -66,7 +66,7 @@ def _mute(user: User) -> str:
     if environ.get("TTMEM_AGENT") == "0":
         return "it was started with TTMEM_AGENT=0, which switches the agent off; start it without"
     if environ.get("TTMEM_SOCKET"):
-        return f"it reports to TTMEM_SOCKET={environ['TTMEM_SOCKET']}; ask that server (the same variable, or --api)"
+        return f"it reports to TTMEM_SOCKET={environ['TTMEM_SOCKET']}; ask that server (the same variable, or --socket)"
     return (
         "it finds another server or none that it trusts (see `sockets`), or its libraries are bound past LD_PRELOAD "
         "(RTLD_DEEPBIND)"

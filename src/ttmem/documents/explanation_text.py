@@ -70,8 +70,8 @@ def sentences(verdict: Verdict) -> list[tuple[str, list[str]]]:
     parts = [
         ("where", _where(verdict)),
         ("why", _why(verdict)),
-        ("who is there", _who(verdict)),
-        ("what would do", [advice_text(advice, verdict) for advice in verdict.advice]),
+        ("held by", _who(verdict)),
+        ("possible fixes", [advice_text(advice, verdict) for advice in verdict.advice]),
         ("not known", list(verdict.unknown)),
     ]
     return [(heading, lines) for heading, lines in parts if lines]

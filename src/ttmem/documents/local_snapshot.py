@@ -49,12 +49,3 @@ def no_account(state: str, why: str) -> Snapshot:
     snapshot = blank.snapshot(stamp, os.uname().nodename)
     snapshot["sources"] = [{"name": "server", "state": state, "detail": why}]
     return snapshot
-
-
-def takes_events(path: str) -> str | None:
-    """Why a path is not an API, or None: a server that reads events there would never answer a request."""
-    from ttmem.wire.endpoint import api_path
-
-    if path.endswith(".api.sock") or not os.path.exists(api_path(path)):
-        return None
-    return f"{path} is where a server takes events; its API is on {api_path(path)}"

@@ -3,21 +3,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 from ttmem.ingest.clock import rfc3339
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import counts_text
 from ttmem.sources import memory_reports
-from ttmem.sources.memory_reports import Amounts, Memory, MemoryReport, Reports, State
+from ttmem.sources.memory_reports import Amounts, Block, L1Space, Memory, MemoryReport, Reports, State
 
-SCHEMA = "ttmem.reports/1"
+if TYPE_CHECKING:
+    from ttmem.model import schema
 
-Json = dict[str, Any]
+SCHEMA: Final = "ttmem.reports/1"
 
 
-def document(found: Reports, folder: str, now: float, snapshot: Json | None, why_none: str = "") -> Json:
+def document(
+    found: Reports, folder: str, now: float, snapshot: schema.Snapshot | None, why_none: str = ""
+) -> schema.MemoryReports:
     """Everything in a folder. ``snapshot`` is a server's snapshot, or None, and ``why_none`` the reason."""
     amounts, doubt = tracked(snapshot) if snapshot is not None else ({}, why_none)
     return {
@@ -31,7 +34,7 @@ def document(found: Reports, folder: str, now: float, snapshot: Json | None, why
     }
 
 
-def tracked(snapshot: Json) -> tuple[dict[Kind, int | None], str | None]:
+def tracked(snapshot: schema.Snapshot) -> tuple[dict[Kind, int | None], str | None]:
     """What a server knows the allocator took, by kind, if a report can only be of that; else why it may not be.
 
     A report names neither its chip nor its process. With one process a chip, and the same amounts on all chips (as on
@@ -52,7 +55,7 @@ def tracked(snapshot: Json) -> tuple[dict[Kind, int | None], str | None]:
     return found[0], None
 
 
-def _reserved(memory: Json) -> dict[Kind, int | None]:
+def _reserved(memory: schema.MemoryRow) -> dict[Kind, int | None]:
     """As a report counts: without trace buffers, which are part of DRAM, and with L1_SMALL by itself."""
     dram, l1 = memory["dram"], memory["l1"]
     return {
@@ -80,7 +83,7 @@ def completeness(ours: int | None, theirs: int | None) -> float | None:
     return ours / theirs if theirs else None if ours else 1.0
 
 
-def _report(report: MemoryReport, now: float, amounts: dict[Kind, int | None]) -> Json:
+def _report(report: MemoryReport, now: float, amounts: dict[Kind, int | None]) -> schema.ReportRow:
     dump = next((state for state in report.states if state.program is None), None)
     return {
         "prefix": report.prefix,
@@ -93,30 +96,52 @@ def _report(report: MemoryReport, now: float, amounts: dict[Kind, int | None]) -
     }
 
 
-def _compared(memory: Memory, amounts: dict[Kind, int | None]) -> Json:
+def _compared(memory: Memory, amounts: dict[Kind, int | None]) -> schema.ReportShare:
     ours = amounts.get(memory.kind)
     theirs = memory.all_banks.allocated if memory.all_banks is not None else None
     return {"tracked": ours, "reported": theirs, "share": completeness(ours, theirs)}
 
 
-def _state(state: State) -> Json:
+def _state(state: State) -> schema.ReportState:
     return {
         "program": state.program,
         "memory": {memory.kind.label: _memory(memory) for memory in state.memories},
-        "l1_space": None if state.l1_space is None else state.l1_space._asdict(),
+        "l1_space": _l1_space(state.l1_space),
     }
 
 
-def _memory(memory: Memory) -> Json:
+def _memory(memory: Memory) -> schema.ReportMemory:
     amounts = memory.per_bank or memory.all_banks
     return {
         "banks": memory.banks,
         "per_bank": _amounts(memory.per_bank),
         "all_banks": _amounts(memory.all_banks),
         "fragmentation": amounts.fragmentation if amounts is not None else None,
-        "blocks": None if memory.blocks is None else [block._asdict() for block in memory.blocks],
+        "blocks": None if memory.blocks is None else [_block(block) for block in memory.blocks],
     }
 
 
-def _amounts(amounts: Amounts | None) -> Json | None:
-    return None if amounts is None else amounts._asdict()
+def _amounts(amounts: Amounts | None) -> schema.ReportAmounts | None:
+    if amounts is None:
+        return None
+    return {
+        "total": amounts.total,
+        "allocated": amounts.allocated,
+        "free": amounts.free,
+        "largest_free": amounts.largest_free,
+    }
+
+
+def _block(block: Block) -> schema.ReportBlock:
+    return {
+        "ident": block.ident,
+        "address": block.address,
+        "size": block.size,
+        "previous": block.previous,
+        "next": block.next,
+        "allocated": block.allocated,
+    }
+
+
+def _l1_space(space: L1Space | None) -> schema.ReportL1Space | None:
+    return None if space is None else {"largest_free": space.largest_free, "times_banks": space.times_banks}

@@ -113,14 +113,9 @@ def anomalies(counts: Mapping[str, int]) -> schema.Anomalies:
 
 
 def shown_chips(ledger: Ledger) -> list[Chip]:
-    """Every chip once: while somebody's "device N" is taken for machine chip N, that row stands for both.
-
-    An assumed chip that no live process uses is shown only where no real chip is known: there it is all there is.
-    """
-    real_known = any(not chip.assumed for chip in ledger.chips.values())
-    chips = [chip for chip in ledger.chips.values() if chip.holdings or not (chip.assumed and real_known)]
-    stood_for = {chip.info.kmd for chip in chips if chip.assumed}
-    shown = [c for c in chips if c.assumed or c.holdings or c.info.kmd not in stood_for or c.covered]
+    """Every chip once: while somebody's "device N" is taken for machine chip N, that row stands for both."""
+    stood_for = {chip.info.kmd for chip in ledger.chips.values() if chip.assumed}
+    shown = [c for c in ledger.chips.values() if c.assumed or c.holdings or c.info.kmd not in stood_for or c.covered]
     return sorted(shown, key=lambda c: (c.info.kmd is None, c.info.kmd, len(c.id), c.id))
 
 

@@ -48,7 +48,7 @@ def write(translation: EventTranslation, out: Path, name: str) -> tuple[Ledger, 
     return ledger, count
 
 
-def summary(translation: EventTranslation, ledger: Ledger, events: int) -> schema.Import:
+def summary(translation: EventTranslation, ledger: Ledger, events: int, file: str, output: str) -> schema.Import:
     """What was read, what was written, the peaks of each chip, and what the file cannot tell."""
     recording = translation.recording
     return {
@@ -70,6 +70,8 @@ def summary(translation: EventTranslation, ledger: Ledger, events: int) -> schem
         "lacks": translation.lacks(),
         "anomalies": dict(ledger.anomalies),
         "chips": [_chip(translation, chip) for chip in ledger.chips.values()],
+        "file": file,
+        "output": output,
     }
 
 

@@ -25,7 +25,7 @@ _GARBAGE_READ_BYTES = 16 * 1024  # looking for records in garbage is slow, so le
 _MAX_UNREAD_REPLY_BYTES = 64 * 1024
 _MAX_COMPLAINTS = 16
 _CREDENTIALS = struct.Struct("3i")
-_MOST_DESCRIPTORS = 4  # one is all an agent sends; room for those of somebody who sends more, to close them
+_MOST_DESCRIPTORS = 4  # an agent sends one; if a client sends more, they are received to be closed
 _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
 
 

@@ -154,17 +154,17 @@ class LegacyLog:
             if not came:
                 self._put(time, "unknown", (pid, event.device, event.address))
             return
-        said = event.kind
+        reported = event.kind
         kinds = allocation.holding.chip.kinds
-        if said in (Kind.CB, Kind.DFB, Kind.SCRATCHPAD):
-            self._put(time, "cb", (came, event.device, allocation.size, kinds[said].used))
-        elif said in KERNEL_KINDS:
+        if reported in (Kind.CB, Kind.DFB, Kind.SCRATCHPAD):
+            self._put(time, "cb", (came, event.device, allocation.size, kinds[reported].used))
+        elif reported in KERNEL_KINDS:
             total = sum(kinds[k].used for k in KERNEL_KINDS)
             self._put(time, "kernel", (came, allocation.kind, event.device, allocation.size, total))
         elif came:
             # As it was reported: a per-core write came as L1, whatever its address makes of it.
             self._put(
-                time, "allocated", (pid, allocation.size, said, event.device, allocation.address, allocation.refs)
+                time, "allocated", (pid, allocation.size, reported, event.device, allocation.address, allocation.refs)
             )
         else:
             self._put(time, "freed", (pid, allocation.size, event.device, allocation.address, allocation.refs))

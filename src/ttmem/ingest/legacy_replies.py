@@ -51,7 +51,7 @@ class LegacyAnswers:
         return next(here, None) or self._ledger.chips.get(assumed_chip_id(device))
 
     def _info(self, geometry: Geometry | None) -> DeviceInfo:
-        """A chip that only events told us of is there, its sizes are not known."""
+        """A chip that is known from events only is available, and its sizes are not known."""
         if geometry is None:
             return DeviceInfo(available=1)
         return DeviceInfo(

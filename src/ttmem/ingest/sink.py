@@ -23,7 +23,7 @@ def _ignore(text: str) -> None:
 class Sink:
     """The one way into an account.
 
-    ``now`` gives the time in seconds, ``warn`` reports something about the input to whoever runs the server.
+    ``now`` gives the time in seconds, ``warn`` reports a problem with the input to the user who runs ttmem.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Sink:
         self._observers = tuple(one for one in self._observers if one != observer)
 
     def plain(self, source: Source) -> bool:
-        """Does nobody want to see the events of this source? Then buffers may be applied to the ledger directly."""
+        """Are the events of this source neither observed nor logged? Then buffers may go to the ledger directly."""
         return not self._observers and (self._log is None or not self._log.wants(source))
 
     def apply(self, time: float, source: Source | None, event: Event) -> Allocation | None:

@@ -520,6 +520,21 @@ class ProcessDetail(ProcessRow, total=False):
 # -- health: GET /health ---------------------------------------------------------------------------------------------
 
 
+class ServerFigures(TypedDict):
+    """What the server knows of itself: /health, /metrics and the snapshot are made from it."""
+
+    status: str
+    parts: list[PartRow]
+    pid: int
+    since: float
+    version: str
+    clients: int
+    accepted: int
+    live_allocations: int
+    unread_replies: int
+    socket: str
+
+
 class Health(TypedDict):
     schema: Literal["ttmem.health/1"]
     status: str
@@ -1260,7 +1275,9 @@ class WheelFunction(TypedDict):
 # -- import: ttmem import --json -------------------------------------------------------------------------------------
 
 
-class Import(TypedDict):
+class ImportSummary(TypedDict):
+    """What was read, and the account it makes."""
+
     schema: Literal["ttmem.import/1"]
     form: str
     ttnn: str | None
@@ -1279,6 +1296,15 @@ class Import(TypedDict):
     lacks: list[str]
     anomalies: dict[str, int]
     chips: list[ImportChip]
+    file: str
+    output: str
+
+
+class Import(ImportSummary):
+    """With the names of what was read and of the event file."""
+
+    file: str
+    output: str
 
 
 class ImportChip(TypedDict):

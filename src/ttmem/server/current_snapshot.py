@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ttmem.account.ledger import Ledger
 from ttmem.documents import chip_matching as joins
@@ -26,7 +26,7 @@ from ttmem.sources.process_lookup import user
 
 if TYPE_CHECKING:
     from ttmem.model.machine_rows import DriverChip, MachineLook
-    from ttmem.model.schema import Snapshot, SourceState
+    from ttmem.model.schema import ServerFigures, Snapshot, SourceState
 
 _LATE_SECONDS = 5.0  # after the last look at the machine
 _SOURCES = ("sysfs", "processes", "shm")
@@ -36,7 +36,7 @@ class AccountSnapshots:
     """Captures the account of this moment."""
 
     def __init__(
-        self, ledger: Ledger, cores: Cores, feed: EventStream, clock: Clock, server: Callable[[], dict[str, Any]]
+        self, ledger: Ledger, cores: Cores, feed: EventStream, clock: Clock, server: Callable[[], ServerFigures]
     ) -> None:
         """``server`` gives the figures of the server itself."""
         self._ledger = ledger
@@ -79,7 +79,7 @@ class CurrentSnapshot:
     ) -> None:
         """``account`` captures the account for a user, ``catch_up`` brings it up to date.
 
-        Without ``machine`` there is nothing to merge, and nothing is said of it.
+        Without ``machine`` there is nothing to merge: a snapshot is the account alone.
         """
         self.account = account
         self._machine = machine

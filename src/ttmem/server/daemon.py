@@ -48,6 +48,7 @@ from ttmem.wire.legacy_records import Type
 
 if TYPE_CHECKING:
     from ttmem.model.machine_rows import DriverChip
+    from ttmem.model.schema import ServerFigures
 
 _TICK_SECONDS = 0.05
 _RINGS_SECONDS = 0.04  # of a tick, for agents' rings
@@ -62,7 +63,6 @@ class Options(NamedTuple):
     """What the command line decides."""
 
     socket: str
-    api: str | None = None
     group: str | None = None
     legacy_path: str | None = LEGACY_PATH
     record: str | None = None
@@ -140,7 +140,7 @@ class Server:
         for chip in machine:
             self.sink.apply(self.since, None, ChipFound(chip))
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> ServerFigures:
         return {
             "status": "ok" if self._guard.all_well else "degraded",
             "parts": self._guard.json(),
@@ -265,10 +265,10 @@ class Server:
     async def _listen(self) -> None:
         options = self.options
         group = group_id(options.group) if options.group is not None else None
-        events = claim(options.socket, group=group)
+        events = claim(options.socket, group=group, note=self.warn)
         self._claims.append(events)
         self.sockets.listen(events.sock)
-        api = claim(options.api or api_path(options.socket), group=group, locked=False)
+        api = claim(api_path(options.socket), group=group, locked=False)
         self._claims.append(api)
         await self._serve_http(self.api.handle, sock=api.sock)
         if options.legacy_path is not None and options.legacy_path != options.socket:

@@ -9,6 +9,7 @@ import grp
 import os
 import socket
 import stat
+from collections.abc import Callable
 
 from ttmem.recording.output_files import read_small
 from ttmem.wire.endpoint import beside
@@ -48,12 +49,18 @@ def group_id(name: str) -> int:
         raise ListenError(f"there is no group {name!r}; make it with `groupadd {name}` or name another") from None
 
 
-def claim(path: str, *, group: int | None = None, locked: bool = True) -> Claim:
-    """Listen on a path. Only the owner may connect, or the group if one is given."""
+def claim(
+    path: str, *, group: int | None = None, locked: bool = True, note: Callable[[str], None] = lambda text: None
+) -> Claim:
+    """Listen on a path. Only the owner may connect, or the group if one is given.
+
+    ``note`` is told of a folder that had to be made for it.
+    """
     if len(os.fsencode(path)) > 107:
         raise ListenError(f"the socket path {path!r} is longer than the 107 bytes Linux allows; choose a shorter one")
     folder = os.path.dirname(path) or "."
-    _prepare_folder(folder, group)
+    if _prepare_folder(folder, group):
+        note(f"created the folder {folder}")
     lock = _lock(beside(path, ".lock"), path) if locked else None
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     bound = False
@@ -83,8 +90,8 @@ def claim(path: str, *, group: int | None = None, locked: bool = True) -> Claim:
     return Claim(path, sock, lock)
 
 
-def _prepare_folder(folder: str, group: int | None) -> None:
-    """Make a private folder if there is none; refuse one that somebody else could swap our socket in."""
+def _prepare_folder(folder: str, group: int | None) -> bool:
+    """Make a private folder if there is none; refuse one that somebody else could swap our socket in. Was it made?"""
     try:
         made = not os.path.isdir(folder)
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -104,6 +111,7 @@ def _prepare_folder(folder: str, group: int | None) -> None:
             os.chmod(folder, 0o750)
         except OSError as error:
             raise ListenError(f"cannot give {folder} to group {group}: {error.strerror}; are you a member?") from error
+    return made
 
 
 def _lock(path: str, socket_path: str) -> int:

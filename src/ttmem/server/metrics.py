@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -21,7 +21,7 @@ from ttmem.model.uncertain_reasons import REASONS
 from ttmem.server.machine_metrics import MachineMetrics
 
 if TYPE_CHECKING:
-    from ttmem.model.schema import Snapshot
+    from ttmem.model.schema import ServerFigures, Snapshot
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -82,7 +82,7 @@ def _chip(chip: Chip) -> _Chip:
 class _Account(Collector):
     """The account of one moment; nothing is counted twice or kept in between."""
 
-    def __init__(self, totals: Totals, server: dict[str, Any], account: Snapshot) -> None:
+    def __init__(self, totals: Totals, server: ServerFigures, account: Snapshot) -> None:
         self._totals = totals
         self._server = server
         self._account = account
@@ -208,7 +208,7 @@ class _Account(Collector):
         yield build
 
 
-def page(totals: Totals, server: dict[str, Any], account: Snapshot, snapshot: Snapshot) -> bytes:
+def page(totals: Totals, server: ServerFigures, account: Snapshot, snapshot: Snapshot) -> bytes:
     """The metrics page. ``snapshot`` is ``account``, of the same moment, merged with what the machine shows."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Account(totals, server, account))

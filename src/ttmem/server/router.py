@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.account.ledger import Ledger
 from ttmem.documents.cores import Cores
@@ -19,6 +19,9 @@ from ttmem.server.http_server import HttpError, Request, Response
 from ttmem.server.routes_allocations import AllocationRoutes
 from ttmem.server.routes_history import HistoryRoutes
 from ttmem.server.routes_now import NowRoutes
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import ServerFigures
 
 # At once. Each of them has a turn of the loop in every round, and refers to everything that is live.
 _LISTINGS_PER_USER = 2
@@ -38,7 +41,7 @@ class Api:
         history: History,
         feed: EventStream,
         clock: Clock,
-        server: Callable[[], dict[str, Any]],
+        server: Callable[[], ServerFigures],
         catch_up: Callable[[], None],
     ) -> None:
         """``server`` gives the figures of the server itself; ``catch_up`` is called before each answer."""

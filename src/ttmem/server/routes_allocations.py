@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.ledger import Ledger
@@ -20,7 +20,7 @@ from ttmem.server.http_server import HttpError, Request, Response, json_response
 from ttmem.server.request import Route, sees
 
 if TYPE_CHECKING:
-    from ttmem.model.schema import Allocations
+    from ttmem.model.schema import Allocations, ServerFigures
 
 ALLOCATIONS_SCHEMA: Final = "ttmem.allocations/1"
 _FILTERS = ("chip", "device", "kind", "pid", "min_size", "tag")
@@ -34,7 +34,7 @@ _SORTS: dict[str, Callable[[Allocation], tuple[int, int]]] = {
 class AllocationRoutes:
     """What is held, allocation by allocation."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, dumps: Dumps, server: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, dumps: Dumps, server: Callable[[], ServerFigures]) -> None:
         self._ledger = ledger
         self._clock = clock
         self._dumps = dumps

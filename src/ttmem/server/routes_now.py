@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
@@ -37,7 +37,7 @@ class NowRoutes:
     """What there is now."""
 
     def __init__(
-        self, ledger: Ledger, cores: Cores, current: CurrentSnapshot, server: Callable[[], dict[str, Any]]
+        self, ledger: Ledger, cores: Cores, current: CurrentSnapshot, server: Callable[[], schema.ServerFigures]
     ) -> None:
         self._ledger = ledger
         self._cores = cores

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Literal, cast
 
 from ttmem.documents.common_text import short_line
 from ttmem.model.printable import printable, printable_data
 from ttmem.model.units import human
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import Breakdown, BreakdownRow
+
+By = Literal["op", "line", "stack", "shape", "kind", "program"]  # what allocations are summed by
 WORDS = {
     "op": "operation",
     "line": "line",
@@ -29,7 +32,7 @@ NONE = {
 }
 
 
-def rows(breakdown: Iterable[Json], by: str) -> Iterator[str]:
+def rows(breakdown: Iterable[BreakdownRow], by: By) -> Iterator[str]:
     """A line for each row, and for stacks one for each further frame."""
     for row in breakdown:
         key = row[by] and str(row[by])
@@ -42,9 +45,9 @@ def rows(breakdown: Iterable[Json], by: str) -> Iterator[str]:
         yield from (f"{'':22}{frame}" for frame in rest)
 
 
-def render(found: Json) -> str:
+def render(found: Breakdown) -> str:
     """An answer of GET /breakdown."""
-    by = found["by"]
+    by = cast("By", found["by"])
     if not found["rows"]:
         return "Nothing is allocated."
     lines = [f"{human(found['bytes'])} by {WORDS[by]}:", *rows(found["rows"], by)]

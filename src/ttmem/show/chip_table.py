@@ -9,11 +9,17 @@ from ttmem.show.text import BOLD, DIM, NONE, RED, YELLOW, Column, Style, table
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
+    from typing import TypedDict
 
+    from ttmem.model.schema import ChipRow, L1Row, Telemetry
     from ttmem.show.text import Cell
 
-    Json = dict[str, Any]
+    class UsedAndReserved(TypedDict):
+        """The keys that `level` reads: of a pool, or of a part of one."""
+
+        used: int | None
+        reserved: int | None
+
 
 _LONG_CHIP_ID_CHARACTERS = 12
 _WIDE_COLUMNS = 132  # from here on there is room for sizes with their whole units
@@ -26,10 +32,12 @@ class Names:
     those of one machine differ.
     """
 
-    def __init__(self, chips: list[Json], style: Style) -> None:
-        numbers = [chip["kmd"] for chip in chips if _numbered(chip)]
+    def __init__(self, chips: list[ChipRow], style: Style) -> None:
+        numbers = [_number(chip) for chip in chips]
         self._numbers = {
-            chip["chip"]: chip["kmd"] for chip in chips if _numbered(chip) and numbers.count(chip["kmd"]) == 1
+            chip["chip"]: number
+            for chip, number in zip(chips, numbers)
+            if number is not None and numbers.count(number) == 1
         }
         self._short = _shortened([chip["chip"] for chip in chips if chip["chip"] not in self._numbers], style)
         self._places = {chip["chip"]: _place(chip) for chip in chips}
@@ -68,11 +76,12 @@ class Names:
         return ", ".join(words + ends)
 
 
-def _numbered(chip: Json) -> bool:
-    return chip["kmd"] is not None and chip["identity"] == "known"
+def _number(chip: ChipRow) -> int | None:
+    """The driver's number of a chip, if it is certain that it is this chip's."""
+    return chip["kmd"] if chip["identity"] == "known" else None
 
 
-def _place(chip: Json) -> str:
+def _place(chip: ChipRow) -> str:
     place = chip["pci"] or ("" if chip["chip"] == f"kmd:{chip['kmd']}" else chip["chip"])
     return str(place[5:] if place.startswith("0000:") else place)
 
@@ -97,13 +106,12 @@ def _ranges(numbers: list[int]) -> list[str]:
     return out
 
 
-def level(pool: Json) -> int | None:
+def level(pool: UsedAndReserved) -> int | None:
     """What a bar shows of buffers: what the allocator took where that is known, else what was asked for."""
-    found: int | None = pool["reserved"] if pool["reserved"] is not None else pool["used"]
-    return found
+    return pool["reserved"] if pool["reserved"] is not None else pool["used"]
 
 
-def l1_buffers(l1: Json) -> Json:
+def l1_buffers(l1: L1Row) -> UsedAndReserved:
     """L1 buffers alone: what was taken, as it is part of what is in use at once."""
     return {"used": l1["buffers"], "reserved": l1["at_once_parts"]["l1"]}
 
@@ -137,16 +145,15 @@ def short_size(size: int | None) -> str:
     return f"{number:.1f}{unit[0]}" if number < 99.95 and unit != "B" else f"{number:.0f}{unit[0]}"
 
 
-def chip_table(chips: list[Json], names: Names, style: Style) -> list[str]:
+def chip_table(chips: list[ChipRow], names: Names, style: Style) -> list[str]:
     """A row for each chip: how it is, and how full."""
     wide = style.width >= _WIDE_COLUMNS
     telemetry = [_telemetry(chip["telemetry"], chip["remote"], style) for chip in chips]
     pools = [(chip["memory"]["dram"], chip["memory"]["l1"]) for chip in chips]
     drams = [(level(dram), dram["capacity"]) for dram, _ in pools]
     l1s = [(l1["at_once"], l1["capacity"]) for _, l1 in pools]
-    chip_ids = [
-        "" if chip.get("unique_id") in (None, names.full(chip["chip"])) else chip["unique_id"] for chip in chips
-    ]
+    unique = [(chip.get("unique_id") or "", names.full(chip["chip"])) for chip in chips]
+    chip_ids = ["" if unique_id == shown else unique_id for unique_id, shown in unique]
     columns = [
         Column("CHIP", [(names.full(chip["chip"]), BOLD) for chip in chips], 0, gap=2),
         Column("BOARD", [chip["board"] or "-" for chip in chips], 3, low=8),
@@ -161,7 +168,7 @@ def chip_table(chips: list[Json], names: Names, style: Style) -> list[str]:
     return table([column for column in columns if column.rank <= 0 or not _blank(column)], style)
 
 
-def _idle(chip: Json) -> bool:
+def _idle(chip: ChipRow) -> bool:
     """Is it known that nobody holds the chip?"""
     now = chip["telemetry"]
     return chip["held"] is False and now is not None and now["state"] in ("ok", "no files")
@@ -186,14 +193,12 @@ def _pool_columns(
     def bar(part: float | None) -> Callable[[int], Cell]:
         return lambda width: style.bar(part, width)
 
-    words: list[Any] = [
-        ("idle", DIM) if free and not part else (percent(part), NONE) for part, free in zip(parts, idle)
-    ]
+    words = [("idle", DIM) if free and not part else (percent(part), NONE) for part, free in zip(parts, idle)]
     text = human if wide else short_size
     size = max((len(text(capacity)) for _, capacity in pool), default=1)
     used_width = 10 if wide else 5
     slash = " / " if wide else "/"
-    pairs: list[Any] = []
+    pairs: list[Cell] = []
     for used, capacity in pool:
         over = used is not None and capacity is not None and used > capacity
         # What is more than there is cannot be there now: the note below the table says what it is.
@@ -208,13 +213,13 @@ def _pool_columns(
     ]
 
 
-def too_full(chips: list[Json], names: Names) -> list[str]:
+def too_full(chips: list[ChipRow], names: Names) -> list[str]:
     """Sentences on chips of which more is accounted for than they have."""
     out = []
     for chip in chips:
-        memory = chip["memory"]
-        for title, used in (("DRAM", level(memory["dram"])), ("L1", memory["l1"]["at_once"])):
-            size = memory[title.lower()]["capacity"]
+        dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
+        pools = ("DRAM", level(dram), dram["capacity"]), ("L1", l1["at_once"], l1["capacity"])
+        for title, used, size in pools:
             if used is not None and size is not None and used > size:
                 out.append(
                     f"! Chip {names.short(chip['chip'])}: {human(used)} of {title} are accounted for, and it has "
@@ -223,7 +228,7 @@ def too_full(chips: list[Json], names: Names) -> list[str]:
     return out
 
 
-def _telemetry(now: Json | None, remote: bool | None, style: Style) -> tuple[Cell, Cell, Cell]:
+def _telemetry(now: Telemetry | None, remote: bool | None, style: Style) -> tuple[Cell, Cell, Cell]:
     """Temperature, power and clock; of a chip that does not answer its state in words, and how old the rest is."""
     if now is None:
         return ("-", NONE), ("remote" if remote else "-", DIM if remote else NONE), ("-", NONE)
@@ -235,8 +240,9 @@ def _telemetry(now: Json | None, remote: bool | None, style: Style) -> tuple[Cel
         age = now["age_s"]
         old = "-" if age is None or temperature is None else f"{age:.0f}s ago"
         return (f"{text if temperature is not None else ''}!", RED), (now["state"], RED), (old, DIM)
-    hot = temperature is not None and limit is not None
-    colour = NONE if not hot else RED if temperature >= limit else YELLOW if temperature >= 0.9 * limit else NONE
+    colour = NONE
+    if temperature is not None and limit is not None:
+        colour = RED if temperature >= limit else YELLOW if temperature >= 0.9 * limit else NONE
     if now["alive"] is False:
         text, colour = f"{text}!", RED
     power, most, clock = now["power_w"], now["power_max_w"], now["aiclk_mhz"]

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.model.printable import printable
 
+if TYPE_CHECKING:
+    from ttmem.model.schema import Doctor, FindingRow, LevelCounts
+
 _PROBLEMS = ("broken", "warning")
 
-Json = Any
 
-
-def render(document: Json, *, verbose: bool = False) -> str:
+def render(document: Doctor, *, verbose: bool = False) -> str:
     """The text of a document with schema "ttmem.doctor/1"; ``verbose`` shows all findings in full."""
     found = document["findings"]
     lines: list[str] = []
@@ -28,14 +29,14 @@ def render(document: Json, *, verbose: bool = False) -> str:
     return "\n".join([*map(printable, lines), verdict_line(document["verdict"])])
 
 
-def verdict_line(counts: Json) -> str:
+def verdict_line(counts: LevelCounts) -> str:
     """How many findings there are of each level, in one line."""
     warnings = f"{counts['warning']} warning{'' if counts['warning'] == 1 else 's'}"
     missed = f", {counts['unknown']} not looked at" if counts["unknown"] else ""
     return f"ttmem doctor: {counts['broken']} broken, {warnings}, {counts['ok']} fine{missed}"
 
 
-def _in_full(finding: Json) -> list[str]:
+def _in_full(finding: FindingRow) -> list[str]:
     lines = [
         f"{finding['level'].upper():<8} {finding['check']}",
         f"    looked at: {finding['looked_at']}",
@@ -44,5 +45,5 @@ def _in_full(finding: Json) -> list[str]:
     return lines if finding["todo"] is None else [*lines, f"    to do:     {finding['todo']}"]
 
 
-def _in_short(finding: Json) -> str:
+def _in_short(finding: FindingRow) -> str:
     return f"{finding['level']:<8} {finding['check']:<18} {finding['found']}"

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.show.text import BOLD, Style, wrap
 
-_HEADING_COLUMNS = 14
+if TYPE_CHECKING:
+    from ttmem.model.schema import Explanation, VerdictRow
 
-Json = Any
+_HEADING_COLUMNS = 15
 
 
-def render(document: Json, style: Style) -> str:
+def render(document: Explanation, style: Style) -> str:
     """A document with at least one explanation; the last line is a summary to search for."""
     lines: list[str] = []
     explained, failures = document["explained"], document["failures"]
@@ -23,7 +24,7 @@ def render(document: Json, style: Style) -> str:
     return "\n".join([*lines, f"ttmem explain: {counted}{rest}; {style.clean(explained[-1]['headline'])}"])
 
 
-def block(where: str, verdict: Json, style: Style) -> list[str]:
+def block(where: str, verdict: VerdictRow, style: Style) -> list[str]:
     """One verdict."""
     headline = verdict["headline"]
     lines = wrap(style.clean(f"{where}: {headline}" if where else headline), style)

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import short_line
 from ttmem.model.units import human
 from ttmem.show.text import Column, Style, table, wrap
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import Import, ImportChip, ImportKind
 
 
-def render(found: Json, style: Style) -> str:
+def render(found: Import, style: Style) -> str:
     """The text of a document with schema "ttmem.import/1"."""
     found = style.clean(found)
     release = f" of ttnn {found['ttnn']}" if found["ttnn"] else ""
@@ -46,7 +47,7 @@ def render(found: Json, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _table(rows: list[tuple[Any, str, Any]], style: Style) -> list[str]:
+def _table(rows: list[tuple[ImportChip, str, ImportKind]], style: Style) -> list[str]:
     return table(
         [
             Column("CHIP", [chip["chip"] for chip, _, _ in rows], 0),
@@ -59,5 +60,5 @@ def _table(rows: list[tuple[Any, str, Any]], style: Style) -> list[str]:
     )
 
 
-def _made_in(total: Json) -> str:
+def _made_in(total: ImportKind) -> str:
     return ", ".join(filter(None, (total["peak_operation"], short_line(total["peak_line"])))) or "-"

@@ -10,9 +10,12 @@ from ttmem.show.text import BOLD, DIM, NONE, Style, cells, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Literal
 
-    Json = dict[str, Any]
+    from ttmem.model.schema import ChipRow, DramRow, L1Row, MemoryRow, ReporterRow, Snapshot
+    from ttmem.show.chip_table import UsedAndReserved
+
+    ProgramKind = Literal["cb", "dfb", "scratchpad", "kernel"]
 
 _BAR_COLUMNS = 10
 _UNSEEN_SHOWN = 3  # processes to name of which something is not known
@@ -33,14 +36,14 @@ _WORDS = {
 }
 
 
-def breakdowns(snapshot: Json, names: Names, style: Style, in_full: bool) -> list[str]:
+def breakdowns(snapshot: Snapshot, names: Names, style: Style, in_full: bool) -> list[str]:
     """All breakdowns; chips with the same figures share one, as replicas of a model have."""
     counted: dict[str, int] = {}  # by chip, the bytes that only tt-metal's own counters know of
     for process in snapshot["processes"]:
         for found in process["chips"] if process["state"] == "untracked" else ():
             if found.get("source") == "shm":
                 counted[found["chip"]] = counted.get(found["chip"], 0) + sum(found["kinds"].values())
-    groups: dict[tuple[str, ...], list[Json]] = {}
+    groups: dict[tuple[str, ...], list[ChipRow]] = {}
     for chip in snapshot["chips"]:
         groups.setdefault(tuple(_breakdown(chip, counted.get(chip["chip"]), style)), []).append(chip)
     shown = [(text, chips) for text, chips in groups.items() if text]
@@ -57,12 +60,12 @@ def breakdowns(snapshot: Json, names: Names, style: Style, in_full: bool) -> lis
     return lines
 
 
-def _fullness(chip: Json) -> float:
+def _fullness(chip: ChipRow) -> float:
     dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
     return max(share(level(dram), dram["capacity"]) or 0.0, share(l1["at_once"], l1["capacity"]) or 0.0)
 
 
-def _title(chips: list[Json], names: Names, style: Style) -> list[str]:
+def _title(chips: list[ChipRow], names: Names, style: Style) -> list[str]:
     board = {chip["board"] for chip in chips if chip["board"]}
     kind = f" {board.pop()}" if len(board) == 1 else ""
     if len(chips) == 1:
@@ -108,7 +111,7 @@ class _Rows:
         self.lines += [self._style.paint(line, DIM) for line in wrap(text, self._style, indent)]
 
 
-def _breakdown(chip: Json, counted: int | None, style: Style) -> list[str]:
+def _breakdown(chip: ChipRow, counted: int | None, style: Style) -> list[str]:
     """Nothing, if nothing is known."""
     memory = chip["memory"]
     dram, l1, system = memory["dram"], memory["l1"], memory["system"]
@@ -121,7 +124,7 @@ def _breakdown(chip: Json, counted: int | None, style: Style) -> list[str]:
     rows.add("DRAM total", level(dram), size, _of_dram(dram))
     parts, region, buffers = l1["at_once_parts"], l1["small"]["region"], l1_buffers(l1)
     rows.part("L1 buffers", level(buffers), core, ", ".join([*_asked(buffers, l1), *_of_buffers(l1)]))
-    small = {"used": l1["small"]["used"], "reserved": parts["l1_small"]}
+    small: UsedAndReserved = {"used": l1["small"]["used"], "reserved": parts["l1_small"]}
     aside = [f"of {human(region)} set aside"] if region else []
     rows.part("L1_SMALL", level(small), core, ", ".join([*aside, *_asked(small, l1["small"])]))
     for kind, (held, resident) in _programs(l1).items():
@@ -136,14 +139,15 @@ def _breakdown(chip: Json, counted: int | None, style: Style) -> list[str]:
     return rows.lines
 
 
-def _traces(rows: _Rows, dram: Json, size: int | None) -> None:
+def _traces(rows: _Rows, dram: DramRow, size: int | None) -> None:
     """What the total is made of, by its own measure: taken, or asked for."""
-    trace, measure = dram["trace"], "used" if dram["reserved"] is None else "reserved"
+    trace = dram["trace"]
+    measure: Literal["used", "reserved"] = "used" if dram["reserved"] is None else "reserved"
     rows.part("DRAM buffers", max(0, (dram[measure] or 0) - (trace[measure] or 0)), size)
     rows.part("traces", trace[measure], size, f"of {human(trace['region'])} set aside" if trace["region"] else "")
 
 
-def _programs(l1: Json) -> dict[str, tuple[int | None, int | None]]:
+def _programs(l1: L1Row) -> dict[ProgramKind, tuple[int | None, int | None]]:
     """By kind, what all cached programs hold, and of it what is resident."""
     return {
         "cb": (l1["cb"]["held"], l1["cb"]["resident"]),
@@ -175,7 +179,7 @@ def _cached(size: int | None, capacity: int | None) -> str:
     return "held by all cached programs, which share L1 in time" if over else ""
 
 
-def _asked(buffers: Json, pool: Json) -> list[str]:
+def _asked(buffers: UsedAndReserved, pool: UsedAndReserved) -> list[str]:
     """A tile in one bank costs all banks as much. What was taken may be known of one process and not of another."""
     if human(buffers["reserved"]) in (human(None), human(buffers["used"])):
         return []
@@ -189,18 +193,18 @@ def _peak(peak: int, now: int | None) -> str:
     return f"peak {human(peak)}{' asked for' if less else ''}"
 
 
-def _of_dram(dram: Json) -> str:
+def _of_dram(dram: DramRow) -> str:
     taken = dram["reserved_peak"] if dram["reserved"] is not None else None
     peak = dram["peak"] if taken is None else taken
     parts = [] if peak is None else [_peak(peak, level(dram))]
     return ", ".join([*_asked(dram, dram), *parts, *_sizes(dram)])
 
 
-def _of_l1(l1: Json) -> str:
+def _of_l1(l1: L1Row) -> str:
     """What all cached programs need may be more than there is, for they take turns."""
     parts, peak = l1["at_once_parts"], l1["peak"]
-    held = {kind: size for kind, (size, _) in _programs(l1).items() if size is not None and parts[kind] is not None}
-    absent = sum(size - parts[kind] for kind, size in held.items())
+    held = [(size, parts[kind]) for kind, (size, _) in _programs(l1).items()]
+    absent = sum(size - now for size, now in held if size is not None and now is not None)
     notes = []
     if absent > 0 and l1["at_once"] is not None:
         total = l1["at_once"] + absent
@@ -212,7 +216,7 @@ def _of_l1(l1: Json) -> str:
     return ", ".join([*notes, *_sizes(l1)])
 
 
-def _of_buffers(l1: Json) -> list[str]:
+def _of_buffers(l1: L1Row) -> list[str]:
     also = " with L1_SMALL" if l1["small"]["peak"] else ""
     notes = [] if l1["reserved_peak"] is None else [f"peak {human(l1['reserved_peak'])}{also}"]
     if l1["largest_free"] is None and l1["bank_free"] is not None:
@@ -220,7 +224,7 @@ def _of_buffers(l1: Json) -> list[str]:
     return notes
 
 
-def _sizes(pool: Json) -> list[str]:
+def _sizes(pool: DramRow | L1Row) -> list[str]:
     notes = []
     if pool["largest_free"] is not None:
         notes.append(f"largest free block {human(pool['largest_free'])} in a bank")
@@ -231,7 +235,7 @@ def _sizes(pool: Json) -> list[str]:
     return notes
 
 
-def _reporter(rows: _Rows, reported: Json, capacity: int | None) -> None:
+def _reporter(rows: _Rows, reported: ReporterRow, capacity: int | None) -> None:
     """L1 as reported by the allocators, if a process publishes it, and what the difference means."""
     if reported["total"] is None or not reported["inferred"]:
         return  # if nothing is inferred, all is tracked, and the line on completeness says so
@@ -240,11 +244,15 @@ def _reporter(rows: _Rows, reported: Json, capacity: int | None) -> None:
     rows.add("L1 inferred", reported["inferred"], capacity, "CB + kernels (inferred): what is not tracked")
 
 
-def _known(memory: Json, counted: int | None) -> str:
+def _known(memory: MemoryRow, counted: int | None) -> str:
     """How the numbers are known, and what is missing; ``counted`` bytes are known from tt-metal's counters alone."""
-    by = {**memory["confidence"]}
-    by["reported"] = max(0, by["reported"] - (counted or 0))
-    by["reported by tt-metal's own counters"] = counted
+    known = memory["confidence"]
+    by = {
+        "exact": known["exact"],
+        "reported": max(0, known["reported"] - (counted or 0)),
+        "estimated": known["estimated"],
+        "reported by tt-metal's own counters": counted,
+    }
     sizes = [f"{human(size)} {name}" for name, size in by.items() if size]
     # Who allocates in another thread than the one that opened the device counts for nothing there.
     nothing = "nothing allocated" if counted is None else "nothing by tt-metal's own counters, which miss other threads"

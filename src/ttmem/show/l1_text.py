@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ttmem.model.units import human
 from ttmem.show.chip_table import percent, share
 from ttmem.show.text import BOLD, DIM, GREEN, NONE, RED, YELLOW, Column, Style, table, wrap
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import CoreProgram, CoreRow, Cores, OwnerRow, SegmentRow, WorstProgram
+
+T = TypeVar("T")
 
 WORDS = {
     "firmware": "firmware",
@@ -43,31 +46,43 @@ def legend(ascii: bool) -> str:
     return f"{low} below 25%, {below_half} below 50%, {above_half} below 75%, {full} 75% used and more"
 
 
-def owner_text(owner: Json) -> str:
+def known(value: T | None) -> T:
+    """A value that is null only if nothing is known of the chip. An answer with a null elsewhere is malformed."""
+    if value is None:
+        raise ValueError("a value is null although the chip is known")
+    return value
+
+
+def owner_text(owner: OwnerRow) -> str:
     """Who owns an allocation: what it is called, and by which program of which process.
 
     >>> owner = {"tag": None, "operation": "ttnn::add", "program": 7, "pid": 42, "name": "python", "kind": "cb"}
     >>> owner_text(owner)
     'program 7 ttnn::add, pid 42 python'
     """
-    words = []
-    if owner["tag"]:
-        words.append(owner["tag"])
-    if owner["program"] is not None:
-        words.append(" ".join(filter(None, (f"program {owner['program']}", owner["operation"]))))
-    words.append(f"pid {owner['pid'] if owner['pid'] is not None else '-'} {owner['name'] or ''}".strip())
-    return ", ".join(words)
+    program = () if owner["program"] is None else (_program(owner["program"], owner["operation"]),)
+    return ", ".join(filter(None, (owner["tag"], *program, _process(owner["pid"], owner["name"]))))
 
 
-def program_text(program: Json | None) -> str:
+def program_text(program: CoreProgram | None) -> str:
     """
     >>> program_text({"operation": "ttnn::add", "program": 7, "pid": 42, "name": None})
     'program 7 ttnn::add, pid 42'
     """
-    return "-" if program is None else owner_text({**program, "tag": None})
+    if program is None:
+        return "-"
+    return f"{_program(program['program'], program['operation'])}, {_process(program['pid'], program['name'])}"
 
 
-def segment_text(segment: Json) -> str:
+def _program(number: int, operation: str | None) -> str:
+    return " ".join(filter(None, (f"program {number}", operation)))
+
+
+def _process(pid: int | None, name: str | None) -> str:
+    return f"pid {pid if pid is not None else '-'} {name or ''}".strip()
+
+
+def segment_text(segment: SegmentRow) -> str:
     """What lies in a segment: its owners, and what lies in them."""
     words = []
     for owner in segment["owners"]:
@@ -80,33 +95,33 @@ def segment_text(segment: Json) -> str:
     return overlap + "; ".join(words)
 
 
-def program_of(found: Json, number: int | None) -> Json | None:
+def program_of(found: Cores, number: int | None) -> CoreProgram | None:
     return None if number is None else found["programs"][number]
 
 
-def worst_core(found: Json) -> Json | None:
+def worst_core(found: Cores) -> CoreRow | None:
     """The core with the least headroom, the fullest of several; None if no headroom is known."""
-    known = [core for core in found["cores"] if core["headroom"] is not None]
-    return min(known, key=lambda core: (core["headroom"], -core["used"]), default=None)
+    cores = [core for core in found["cores"] if core["headroom"] is not None]
+    return min(cores, key=lambda core: (known(core["headroom"]), -known(core["used"])), default=None)
 
 
-def floor_text(found: Json) -> str:
+def floor_text(found: Cores) -> str:
     """The limit of programs: the lowest L1 buffer, or the end of L1."""
     owner = found["floor"]["owner"]
     return "the end of L1" if owner is None else f"L1 buffer of {human(owner['size'])}, {owner_text(owner)}"
 
 
-def at_least(found: Json) -> str:
+def at_least(found: Cores) -> str:
     """What stands before the sum of what is used, if there may be more."""
     return "at least " if any(core["unknown"] for core in found["cores"]) else ""
 
 
-def clashes(core: Json) -> bool:
+def clashes(core: CoreRow) -> bool:
     """Do allocations overlap there?"""
     return bool(core["overlap"]) or (core["headroom"] is not None and core["headroom"] < 0)
 
 
-def render(found: Json, name: str, style: Style) -> str:
+def render(found: Cores, name: str, style: Style) -> str:
     """The screen for one chip."""
     found = style.clean(found)
     lines = [*_head(found, style.clean(name), style)]
@@ -118,11 +133,11 @@ def render(found: Json, name: str, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _head(found: Json, name: str, style: Style) -> list[str]:
+def _head(found: Cores, name: str, style: Style) -> list[str]:
     grid = found["grid"]
     if grid is None:
         return wrap(f"Chip {name}: the size of its L1 is not known, {found['why']}.", style)
-    size = found["l1"]["size"]
+    size = known(found["l1"])["size"]
     capacity = grid["x"] * grid["y"] * size
     basis = "" if found["basis"] == "live" else ", by the board's table"
     title = f"Chip {name}: L1 of {grid['x']} x {grid['y']} cores, {human(size)} each{basis}"
@@ -130,7 +145,8 @@ def _head(found: Json, name: str, style: Style) -> list[str]:
     if found["why"] is not None:
         return [*lines, *wrap(f"Nothing is known of it: {found['why']}.", style)]
     used, fullest = found["used"], found["max_core"]
-    age = f", {found['age_s']:.1f} s ago" if found["age_s"] >= 0.1 else ""
+    seconds = known(found["age_s"])
+    age = f", {seconds:.1f} s ago" if seconds >= 0.1 else ""
     return [
         *lines,
         *wrap(
@@ -142,16 +158,17 @@ def _head(found: Json, name: str, style: Style) -> list[str]:
     ]
 
 
-def _grid(found: Json, style: Style) -> list[str]:
+def _grid(found: Cores, style: Style) -> list[str]:
     """A row for each row of cores: a shade and the percentage of the core that is used."""
-    size, grid = found["l1"]["size"], found["grid"]
+    size, grid = known(found["l1"])["size"], known(found["grid"])
     cores = {(core["x"], core["y"]): core for core in found["cores"]}
     dispatch = {(core["x"], core["y"]) for core in found["dispatch"]}
     columns = max([grid["x"], *(x + 1 for x, _ in dispatch)])
     rows = max([grid["y"], *(y + 1 for _, y in dispatch)])
     if columns * rows > MOST_CORES:
         raise ValueError(f"a grid of {columns} x {rows} cores")
-    chosen = found["core"] and (found["core"]["x"], found["core"]["y"])
+    detail = found["core"]
+    chosen = None if detail is None else (detail["x"], detail["y"])
     lines = [style.paint("    " + "".join(f"{x:^4}" for x in range(columns)).rstrip(), DIM)]
     for y in range(rows):
         cells = []
@@ -171,10 +188,10 @@ def _grid(found: Json, style: Style) -> list[str]:
     return [*lines, *(style.paint(line, DIM) for line in wrap("; ".join(signs), style, "    "))]
 
 
-def _cell(core: Json | None, dispatch: bool, size: int, chosen: bool, style: Style) -> str:
+def _cell(core: CoreRow | None, dispatch: bool, size: int, chosen: bool, style: Style) -> str:
     if core is None:
         return style.paint(" D  " if dispatch else "    ", DIM)
-    part = core["used"] / size
+    part = known(core["used"]) / size
     clash = clashes(core)
     sign = "!" if clash else "?" if core["unknown"] else " "
     text = f"{shade(part, style.ascii)}{min(99, round(100 * part)):>2}{sign}"
@@ -182,7 +199,7 @@ def _cell(core: Json | None, dispatch: bool, size: int, chosen: bool, style: Sty
     return style.paint(text, f"7;{colour}" if chosen else colour)
 
 
-def _wall(found: Json, style: Style) -> list[str]:
+def _wall(found: Cores, style: Style) -> list[str]:
     """The core where the two sides of L1 are nearest to each other, and whose they are."""
     worst = worst_core(found)
     reaches = [core["worst"] for core in found["cores"] if core["worst"] is not None]
@@ -190,7 +207,7 @@ def _wall(found: Json, style: Style) -> list[str]:
     if worst is None:
         lines = wrap("How close circular buffers are to L1 buffers is not known.", style)
         return lines if highest is None else [*lines, *_highest(found, highest, style)]
-    headroom = worst["headroom"]
+    headroom = known(worst["headroom"])
     distance = f"{human(headroom)} ({headroom} B)" if headroom >= 0 else f"a clash by {human(-headroom)}"
     same = sum(core["headroom"] == headroom for core in found["cores"])
     others = f", as on {same - 1} others" if same > 1 else ""
@@ -198,21 +215,21 @@ def _wall(found: Json, style: Style) -> list[str]:
     lines = [style.paint(line, RED if headroom < 0 else BOLD) for line in wrap(title, style)]
     program = program_of(found, worst["program"])
     below = "nothing above the base" if worst["end"] is None else program_text(program)
-    bottom = found["l1"]["base"] if worst["end"] is None else worst["end"]
+    bottom = known(found["l1"])["base"] if worst["end"] is None else worst["end"]
     lines += wrap(f"from {found['floor']['address']} up: {floor_text(found)}", style, "    ", "  ")
     lines += wrap(f"up to {bottom}: {below}", style, "    ", "  ")
     return lines if highest is None or highest["end"] <= bottom else [*lines, *_highest(found, highest, style)]
 
 
-def _highest(found: Json, cached: Json, style: Style) -> list[str]:
+def _highest(found: Cores, cached: WorstProgram, style: Style) -> list[str]:
     """The cached program that ends highest."""
     text = f"of all cached programs up to {cached['end']}: {program_text(program_of(found, cached['program']))}"
     return wrap(f"{text}, headroom {human(cached['headroom'])}", style, "    ", "  ")
 
 
-def core_lines(found: Json, style: Style) -> list[str]:
+def core_lines(found: Cores, style: Style) -> list[str]:
     """The map of one core, high addresses first."""
-    detail = found["core"]
+    detail = known(found["core"])
     core = next(core for core in found["cores"] if (core["x"], core["y"]) == (detail["x"], detail["y"]))
     free = f"free {human(core['free'])}, largest block {human(core['largest_free'])}"
     unknown = f", not known {human(core['unknown'])}" if core["unknown"] else ""
@@ -226,7 +243,7 @@ def core_lines(found: Json, style: Style) -> list[str]:
     shown = [*reversed(detail["segments"])]
     if detail["listed_to"] is not None:
         lines += wrap(f"above {detail['listed_to']} there is more, which is not listed", style, "    ", "  ")
-    size = found["l1"]["size"]
+    size = known(found["l1"])["size"]
     bars: list[Any] = [_bar((segment["end"] - segment["start"]) / size, segment["kind"], style) for segment in shown]
     colours = [DIM if segment["kind"] in ("free", "small_free", "firmware", "ring") else NONE for segment in shown]
     lines += table(
@@ -255,15 +272,15 @@ def _bar(part: float, kind: str, style: Style) -> Any:
     return draw
 
 
-def _doubts(found: Json, style: Style) -> list[str]:
+def _doubts(found: Cores, style: Style) -> list[str]:
     """Notes on allocations without a place in the map, and on overlaps."""
     lines: list[str] = []
     for one in found["unplaced"]:
         allocations = f"{one['allocations']} allocation{'s' if one['allocations'] != 1 else ''}"
         text = f"Not in the map: {allocations}, {human(one['bytes'])}: {one['why']}."
         lines += [style.paint(line, YELLOW) for line in wrap(text, style)]
-    for one in found["warnings"]:
-        lines += [style.paint(line, RED) for line in wrap(f"! {one[0].upper()}{one[1:]}.", style)]
+    for warning in found["warnings"]:
+        lines += [style.paint(line, RED) for line in wrap(f"! {warning[0].upper()}{warning[1:]}.", style)]
     for first, second in found["overlaps"]:
         text = (
             f"{WORDS[first['kind']]} at {first['address']} ({owner_text(first)}) and {WORDS[second['kind']]} at "

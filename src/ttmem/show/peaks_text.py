@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import short_line
 from ttmem.ingest.clock import rfc3339
@@ -11,16 +11,18 @@ from ttmem.model.kinds import KERNEL_KINDS
 from ttmem.model.units import human
 from ttmem.show.text import Style, wrap
 
-Json = Any
+if TYPE_CHECKING:
+    from ttmem.model.schema import PeakRow
 
 _ALLOCATIONS_SHOWN = 5
 _IN_THE_RING = {kind.label for kind in KERNEL_KINDS}  # their address is that of the kernel ring
 
 
-def render(found: list[Json], style: Style) -> str:
+def render(found: list[PeakRow], style: Style) -> str:
     """Each peak of a kind, with its largest allocations."""
+    found = style.clean(found)
     lines = []
-    for one in style.clean(found):
+    for one in found:
         if "kind" not in one:  # those of a pool have the same allocations again
             continue
         title = f"chip {one['chip']} {one['kind']}: {human(one['bytes'])} at {rfc3339(one['time'], 6)}"

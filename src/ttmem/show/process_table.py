@@ -9,15 +9,18 @@ from ttmem.show.text import DIM, NONE, YELLOW, Column, Style, table, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Literal
 
-    Json = dict[str, Any]
-    Row = tuple[Json, str, list[tuple[int | None, bool]]]  # process, chips, sizes and whether they are shared in time
+    from ttmem.model.schema import ChipRow, ChipShare, CountedKind, ProcessRow, Snapshot
+
+    SizeName = Literal["dram", "l1", "peak_dram", "peak_l1"]
+    Sizes = tuple[tuple[int | None, bool], ...]  # in the order of _SIZES, each with whether it is shared in time
+    Row = tuple[ProcessRow, str, list[tuple[int | None, bool]]]  # process, chips, sizes as above
 
 _EXITED_SHOWN = 5
 _CHIPS_SHOWN = 8
 _CHIPS_CHARACTERS = 12  # characters of chips' names that have room nearly always
-_SIZES = ("dram", "l1", "peak_dram", "peak_l1")
+_SIZES: tuple[SizeName, ...] = ("dram", "l1", "peak_dram", "peak_l1")
 NOBODY = "No process uses a chip, and none has reported anything."
 _TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1")
 _COLOURS = {"untracked": YELLOW, "stale": DIM, "exited": DIM}
@@ -27,7 +30,7 @@ MEANINGS = {
 }
 
 
-def nobody(snapshot: Json) -> str:
+def nobody(snapshot: Snapshot) -> str:
     """What an empty list of processes means."""
     state = next((source["state"] for source in snapshot["sources"] if source["name"] == "processes"), "ok")
     if state in ("ok", "absent"):
@@ -36,7 +39,7 @@ def nobody(snapshot: Json) -> str:
 
 
 def process_table(
-    processes: list[Json], chips: list[Json], names: Names, style: Style, otherwise: str = NOBODY
+    processes: list[ProcessRow], chips: list[ChipRow], names: Names, style: Style, otherwise: str = NOBODY
 ) -> list[str]:
     """A row for each process and each group of chips on which it holds the same."""
     if not processes:
@@ -77,14 +80,14 @@ def process_table(
     return lines + [line for sentence in _meanings(shown, hidden, rows) for line in wrap(sentence, style, "  ")]
 
 
-def _state(process: Json) -> str:
+def _state(process: ProcessRow) -> str:
     return f"{process['state']} !" if process["uncertain"] else str(process["state"])
 
 
-def _chosen(processes: list[Json], names: Names) -> tuple[list[Json], int]:
+def _chosen(processes: list[ProcessRow], names: Names) -> tuple[list[ProcessRow], int]:
     """The live ones in the order of their chips, the last few that exited, and how many of those are not shown."""
 
-    def place(process: Json) -> tuple[int, int]:
+    def place(process: ProcessRow) -> tuple[int, int]:
         chip_ids = [share["chip"] for share in process["chips"]] + process.get("holds", [])
         held = sum(share["dram"] or 0 for share in process["chips"])
         return min(map(names.order, chip_ids), default=1 << 30), -held
@@ -97,9 +100,9 @@ def _chosen(processes: list[Json], names: Names) -> tuple[list[Json], int]:
     return shown, max(0, len(exited) - _EXITED_SHOWN)
 
 
-def _rows(process: Json, chips: dict[str, Json], names: Names) -> list[Row]:
+def _rows(process: ProcessRow, chips: dict[str, ChipRow], names: Names) -> list[Row]:
     """Chips of which it holds equal amounts share a row."""
-    groups: dict[tuple[tuple[int | None, bool], ...], list[str]] = {}
+    groups: dict[Sizes, list[str]] = {}
     for share in process["chips"]:
         sizes = [size_of(share, pool, process["state"]) for pool in _SIZES]
         chip, state = chips.get(share["chip"]), process["state"]
@@ -123,7 +126,7 @@ def _chips(chip_ids: list[str], names: Names) -> str:
     return f"{found} each" if len(found) <= _CHIPS_CHARACTERS else f"each of {found}"
 
 
-def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:
+def _fullest(process: ProcessRow, groups: list[tuple[Sizes, list[str]]], names: Names) -> list[Row]:
     """Of many chips with different amounts the fullest, the sum of the others, and those of which nothing is known."""
     known = [group for group in groups if any(size is not None for size, _ in group[0])]
     by_size = sorted(known, key=lambda group: -sum(size or 0 for size, _ in group[0][:2]))
@@ -141,17 +144,16 @@ def _fullest(process: Json, groups: list[Any], names: Names) -> list[Row]:
     ]
 
 
-def size_of(share: Json, name: str, state: str) -> int | None:
+def size_of(share: ChipShare, name: SizeName, state: str) -> int | None:
     """What a share has of a pool; of one that died only tt-metal's counters tell."""
     counted = share.get("shm")
     if state == "stale" and counted and not name.startswith("peak"):
-        kinds = ("dram", "trace") if name == "dram" else ("l1", "l1_small", "cb")
+        kinds: tuple[CountedKind, ...] = ("dram", "trace") if name == "dram" else ("l1", "l1_small", "cb")
         return sum(int(counted[kind]) for kind in kinds)
-    found: int | None = share[name]
-    return found
+    return share[name]
 
 
-def in_turns(name: str, size: int | None, chip: Json | None, state: str) -> bool:
+def in_turns(name: str, size: int | None, chip: ChipRow | None, state: str) -> bool:
     """Is this more L1 than is in use at once, because cached programs take turns in it?"""
     if not name.endswith("l1") or size is None or chip is None:
         return False
@@ -172,11 +174,11 @@ def _command(text: str) -> str:
     return program.rpartition("/")[2] + space + rest
 
 
-def user_of(process: Json) -> str:
+def user_of(process: ProcessRow) -> str:
     return str(process["user"] or (process["user_id"] if process["user_id"] is not None else "-"))
 
 
-def _meanings(shown: list[Json], hidden: int, rows: list[Row]) -> list[str]:
+def _meanings(shown: list[ProcessRow], hidden: int, rows: list[Row]) -> list[str]:
     """What the reader has to know about the rows."""
     out = [f"and {hidden} more that exited"] if hidden else []
     if any(marked for _, _, sizes in rows for _, marked in sizes):

@@ -3,20 +3,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.model.kinds import Kind
 from ttmem.model.printable import printable_data
 from ttmem.model.units import complete, human
 
+if TYPE_CHECKING:
+    from ttmem.model.schema import MemoryReports, ReportBlock, ReportMemory, ReportRow, ReportShare, ReportState
+
 _BLOCKS_SHOWN = 5
 _PROGRAMS_SHOWN = 20
 _PROGRAM_COLUMNS = (Kind.DRAM.label, Kind.L1.label, Kind.L1_SMALL.label)
 
-Json = dict[str, Any]
 
-
-def render(data: Json) -> str:
+def render(data: MemoryReports) -> str:
     """The text of a document with schema "ttmem.reports/1"; the caller prints its problems."""
     data = printable_data(data)
     lines = [f"Memory reports in {data['folder']}"]
@@ -30,7 +31,7 @@ def render(data: Json) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _render_report(report: Json) -> list[str]:
+def _render_report(report: ReportRow) -> list[str]:
     lines = [f"{report['prefix'] or '(no prefix)'}  {_written([file['age_s'] for file in report['files']])}"]
     if not report["states"]:
         lines.append("  nothing in it could be read")
@@ -49,7 +50,7 @@ def _written(ages: list[float]) -> str:
     return f"{_count(len(ages), 'file')}, written {span} ago"
 
 
-def _render_state(state: Json) -> list[str]:
+def _render_state(state: ReportState) -> list[str]:
     memories, space = state["memory"], state["l1_space"]
     titles = f"{'TOTAL':>12}{'ALLOCATED':>12}{'FREE':>12}{'LARGEST FREE':>14}{'FRAGMENTED':>12}"
     lines = [f"  {'KIND':<9}{'BANKS':<12}{titles}"] if memories else []
@@ -63,21 +64,22 @@ def _render_state(state: Json) -> list[str]:
     return lines
 
 
-def _render_memory(kind: str, memory: Json) -> list[str]:
+def _render_memory(kind: str, memory: ReportMemory) -> list[str]:
     share = memory["fragmentation"]
     fragmented = "-" if share is None else f"{100 * share:.1f}%"
     banks = memory["banks"]
     lines = []
     for name, amounts in (("each of ", memory["per_bank"]), ("all ", memory["all_banks"])):
         if amounts is not None:
-            sizes = [human(amounts[key]) for key in ("total", "allocated", "free", "largest_free")]
+            sizes = [human(amounts["total"]), human(amounts["allocated"]), human(amounts["free"])]
+            largest = human(amounts["largest_free"])
             row = f"  {kind:<9}{name + ('?' if banks is None else str(banks)):<12}"
-            lines.append(row + f"{sizes[0]:>12}{sizes[1]:>12}{sizes[2]:>12}{sizes[3]:>14}{fragmented:>12}")
+            lines.append(row + f"{sizes[0]:>12}{sizes[1]:>12}{sizes[2]:>12}{largest:>14}{fragmented:>12}")
             kind = fragmented = ""
     return lines
 
 
-def _render_blocks(kind: str, blocks: list[Json] | None) -> list[str]:
+def _render_blocks(kind: str, blocks: list[ReportBlock] | None) -> list[str]:
     if blocks is None:
         return [f"  {kind}: its blocks are not known"]
     used = sorted((block for block in blocks if block["allocated"]), key=lambda block: -block["size"])
@@ -88,7 +90,7 @@ def _render_blocks(kind: str, blocks: list[Json] | None) -> list[str]:
     return [f"{title}; in each bank, from its allocator's base: {shown}{', ...' if len(used) > _BLOCKS_SHOWN else ''}"]
 
 
-def _render_programs(states: list[Json]) -> list[str]:
+def _render_programs(states: list[ReportState]) -> list[str]:
     """One line a program, of the last ones."""
     lines = [f"  {'PROGRAM':<10}{'DRAM ALLOCATED':>16}{'L1 ALLOCATED':>16}{'L1_SMALL':>12}{'L1 LARGEST FREE':>18}"]
     if len(states) > _PROGRAMS_SHOWN:
@@ -100,11 +102,11 @@ def _render_programs(states: list[Json]) -> list[str]:
     return [*lines, "  allocated: when the program was compiled, in all banks; largest free: in each bank"]
 
 
-def _allocated(memory: Json | None) -> str:
+def _allocated(memory: ReportMemory | None) -> str:
     return human(memory["all_banks"]["allocated"] if memory and memory["all_banks"] else None)
 
 
-def _render_completeness(shares: Json) -> str:
+def _render_completeness(shares: dict[str, ReportShare]) -> str:
     parts = [f"{kind} {_percent(found['share'])} ({human(found['tracked'])} tracked)" for kind, found in shares.items()]
     return f"  completeness: {', '.join(parts)}; what the server tracks now, by what the report says"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import anomaly_line, short_line
 from ttmem.model.kinds import KINDS, Kind
@@ -17,6 +17,13 @@ from ttmem.show.breakdown_table import WORDS, rows
 from ttmem.show.chip_table import percent
 from ttmem.show.explain_text import block
 from ttmem.show.text import cells, style_of, wrap
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from ttmem.model.schema import AllocationRow, KindPeak, LeftRow, MainPool, PeakRow, ReservedPeak, Run, RunChip
+
+    By = Literal["op", "line", "shape", "kind", "program"]
 
 _LARGEST_SHOWN = 5
 _BREAKDOWN_ROWS = 8
@@ -40,16 +47,14 @@ _OF_PROGRAMS = {kind.label for kind in (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind
 # Kinds that the runtime has for itself differ from chip to chip of a mesh: there is a router for each link.
 _OF_RUNTIME = {kind.label for kind in (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)}
 _WITHOUT_ADDRESS = {Kind.KERNEL.label, *_OF_RUNTIME}
-_POOLS = (("dram", "DRAM taken"), ("l1", "L1 taken by buffers"))
+_POOLS: tuple[tuple[MainPool, str], ...] = (("dram", "DRAM taken"), ("l1", "L1 taken by buffers"))
 _OVERLAP = (
     "That is more than there is: a mesh and each part of it have an allocator of their own, which gives out the same "
     "addresses. Two buffers in one place overwrite each other."
 )
 
-Json = Any
 
-
-def render(run: Json, by: str = "op") -> str:
+def render(run: Run, by: By = "op") -> str:
     """The text of a document with schema "ttmem.run/1"; ``by`` names the breakdown of the peak to show."""
     lines = ["", _headline(run)]
     if not run["chips"]:
@@ -65,7 +70,7 @@ def render(run: Json, by: str = "op") -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _headline(run: Json) -> str:
+def _headline(run: Run) -> str:
     lost = f"{run['dropped']:,} lost" if run["dropped"] else "none lost"
     share = "not audited" if run["completeness"] is None else f"{complete(run['completeness'])} complete"
     if run["uncertain"]:
@@ -77,38 +82,38 @@ def _headline(run: Json) -> str:
     )
 
 
-def _nothing(run: Json) -> list[str]:
+def _nothing(run: Run) -> list[str]:
     if run["unseen"] or run["trouble"]:
         return ["Nothing was seen of the devices that were used."]
     return ["No process of this command was seen to open a device."]
 
 
-def _alike(run: Json) -> list[tuple[list[Json], list[str]]]:
+def _alike(run: Run) -> list[tuple[list[RunChip], list[str]]]:
     """Chips with the same figures, and these figures: the chips of a mesh are in lock step and shown once."""
     peaks = {(peak["chip"], peak["kind"]): peak for peak in run["peaks"] if "kind" in peak}
     largest = {chip["chip"]: _at_peaks(run, chip, peaks) for chip in run["chips"]}
     own = [label for label in _LABELS if label not in _OF_RUNTIME]
-    found: dict[tuple[str, ...], list[Json]] = {}
+    found: dict[tuple[str, ...], list[RunChip]] = {}
     for chip in run["chips"]:
         found.setdefault((_board(chip), *_figures([chip], own), *largest[chip["chip"]]), []).append(chip)
     return [(alike, [*_figures(alike, _LABELS), *largest[alike[0]["chip"]]]) for alike in found.values()]
 
 
-def _heading(chips: Sequence[Json]) -> list[str]:
+def _heading(chips: Sequence[RunChip]) -> list[str]:
     if len(chips) == 1:
         return [f"chip {chips[0]['chip']}  {_board(chips[0])}"]
     chip_ids = ", ".join(chip["chip"] for chip in chips)
     return wrap(f"{len(chips)} chips  {_board(chips[0])}, the same on each: {chip_ids}", style_of(sys.stderr), "  ", "")
 
 
-def _board(chip: Json) -> str:
+def _board(chip: RunChip) -> str:
     return chip["board"] or chip["arch"] or ""
 
 
-def _figures(chips: Sequence[Json], kinds: Sequence[str]) -> list[str]:
+def _figures(chips: Sequence[RunChip], kinds: Sequence[str]) -> list[str]:
     """The table of chips that differ in nothing but what the runtime has for itself; of that the highest is shown."""
     lines = [f"  {'':22} {'peak':>11} {'at the end':>11}"]
-    none = {"peak": 0, "end": 0}
+    none: KindPeak = {"peak": 0, "end": 0}
     for kind in kinds:
         found = [chip["kinds"].get(kind, none) for chip in chips]
         peaks = [figure["peak"] for figure in found]
@@ -123,7 +128,7 @@ def _figures(chips: Sequence[Json], kinds: Sequence[str]) -> list[str]:
     return lines
 
 
-def _taken(figure: Json, name: str) -> list[str]:
+def _taken(figure: ReservedPeak, name: str) -> list[str]:
     capacity, taken = figure["buffer_capacity"], figure["reserved_peak"]
     if capacity is None:
         return []
@@ -139,7 +144,7 @@ def _part(size: int, capacity: int) -> str:
     return f"{100 * part:.2g} %" if part < 0.0995 else f"{percent(part)[:-1]} %"
 
 
-def _at_peaks(run: Json, chip: Json, peaks: dict[tuple[str, str], Json]) -> list[str]:
+def _at_peaks(run: Run, chip: RunChip, peaks: dict[tuple[str, str], PeakRow]) -> list[str]:
     """What the peak of each pool's buffers was made of; they rarely come at the same time."""
     lines = []
     for kind in (Kind.DRAM.label, Kind.L1.label):
@@ -151,12 +156,12 @@ def _at_peaks(run: Json, chip: Json, peaks: dict[tuple[str, str], Json]) -> list
     return lines
 
 
-def _after(run: Json, time: float | None) -> float:
+def _after(run: Run, time: float | None) -> float:
     """Seconds from the start of the run to a moment of it."""
     return max(0.0, time - run["started"]) if time is not None else 0.0
 
 
-def _breakdown(run: Json, by: str) -> list[str]:
+def _breakdown(run: Run, by: By) -> list[str]:
     """Who made what was live at the peak of all buffers, over all chips."""
     found = run["breakdown"][by]
     if not found or all(row[by] is None for row in found):
@@ -179,7 +184,7 @@ def _breakdown(run: Json, by: str) -> list[str]:
     return lines
 
 
-def _sizing(run: Json) -> list[str]:
+def _sizing(run: Run) -> list[str]:
     """Which sizes would have been enough, and how close programs came to the L1 buffers."""
     lines: list[str] = []
     for advice in run["sizing"][:_MESHES_SHOWN]:
@@ -193,7 +198,7 @@ def _sizing(run: Json) -> list[str]:
     return lines
 
 
-def _failed(run: Json) -> list[str]:
+def _failed(run: Run) -> list[str]:
     """The last failure, explained, if the command did not end well; else that there were some."""
     if not run["failures"]:
         return []
@@ -202,9 +207,9 @@ def _failed(run: Json) -> list[str]:
     if not run["exit_code"]:
         times, which = _times(run["failed"]), "" if run["failed"] == 1 else "The last: "
         headline = last["verdict"]["headline"]
-        text = f"Memory was refused {times}, and the command went on; --json has why. {which}{headline}"
+        text = f"An allocation failed {times}, and the command went on; --json has why. {which}{headline}"
         return ["", *wrap(printable(text), style_of(sys.stderr))]
-    lines = ["", *block(f"Memory was refused, {before:.1f} s before the end", last["verdict"], style_of(sys.stderr))]
+    lines = ["", *block(f"An allocation failed, {before:.1f} s before the end", last["verdict"], style_of(sys.stderr))]
     earlier, kept = run["failed"] - 1, len(run["failures"]) - 1
     if earlier:
         which = f"the last {kept}" if earlier > kept else "them"
@@ -216,14 +221,14 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
-def _left(run: Json) -> list[str]:
+def _left(run: Run) -> list[str]:
     if not run["left_known"]:
         return ["left at the end: not known; devices were closed among the records that were lost"]
     left, lines = run["left"], _left_earlier(run)
     if not left:
         return [*lines, f"left at the end: nothing{_doubt(run)}"]
     lines.append(f"left at the end: {_size(left)} in {_count(left)}{_doubt(run)}")
-    causes: dict[str, list[Json]] = {}
+    causes: dict[str, list[LeftRow]] = {}
     for allocation in left:
         causes.setdefault(allocation["cause"], []).append(allocation)
     for cause, allocations in sorted(causes.items(), key=lambda item: item[0] != "tensor"):
@@ -239,33 +244,32 @@ def _left(run: Json) -> list[str]:
     return lines
 
 
-def _doubt(run: Json) -> str:
+def _doubt(run: Run) -> str:
     """To stand beside a number that the agent's counters make uncertain."""
     return f" (uncertain: {counts_text(run['uncertain'])})" if run["uncertain"] else ""
 
 
-def _added(allocation: Json) -> int:
+def _added(allocation: AllocationRow) -> int:
     """The bytes that an allocation adds: none if it lies inside an L1 buffer, which is counted."""
-    size: int = allocation["size"]
-    return 0 if allocation["shared"] else size
+    return 0 if allocation["shared"] else allocation["size"]
 
 
-def _size(allocations: Sequence[Json]) -> str:
+def _size(allocations: Sequence[AllocationRow]) -> str:
     return human(sum(map(_added, allocations)))
 
 
-def _count(allocations: Sequence[Json]) -> str:
+def _count(allocations: Sequence[AllocationRow]) -> str:
     return f"{len(allocations):,} allocation{'' if len(allocations) == 1 else 's'}"
 
 
-def _left_earlier(run: Json) -> list[str]:
+def _left_earlier(run: Run) -> list[str]:
     count, size = run["left_earlier"]["tensors"], run["left_earlier"]["bytes"]
     return [f"left when devices were closed before that: {count:,} tensors, {human(size)}"] if count else []
 
 
-def _largest(allocations: Sequence[Json], indent: str = "") -> list[str]:
+def _largest(allocations: Sequence[AllocationRow], indent: str = "") -> list[str]:
     """A row for all that differ in nothing but their address: what leaks in a loop, what is on each chip."""
-    found: dict[tuple[object, ...], list[Json]] = {}
+    found: dict[tuple[object, ...], list[AllocationRow]] = {}
     for allocation in sorted(allocations, key=lambda allocation: allocation["since"]):
         source = allocation["pid"], allocation["source"]
         found.setdefault((source, allocation["kind"], _added(allocation), _made(allocation)), []).append(allocation)
@@ -277,7 +281,7 @@ def _largest(allocations: Sequence[Json], indent: str = "") -> list[str]:
     return lines
 
 
-def _line_of(alike: Sequence[Json]) -> str:
+def _line_of(alike: Sequence[AllocationRow]) -> str:
     """Several that are the same; on each chip of a mesh, if there are as many on each."""
     chips = Counter(allocation["chip"] for allocation in alike)
     each = len(chips) if len(set(chips.values())) == 1 else 1
@@ -287,7 +291,7 @@ def _line_of(alike: Sequence[Json]) -> str:
     return f"{line}  on each of {each} chips" if each > 1 else line
 
 
-def _line(allocation: Json) -> str:
+def _line(allocation: AllocationRow) -> str:
     address = "" if allocation["kind"] in _WITHOUT_ADDRESS else f"{allocation['address']:#x}"
     return _row(allocation["size"], allocation["kind"], address, _made(allocation))
 
@@ -296,14 +300,14 @@ def _row(size: int, kind: str, which: str, made: str) -> str:
     return f"{human(size):>10}  {_NAME_OF[kind].removesuffix('s'):<16} {which:<10} {made}"
 
 
-def _made(allocation: Json) -> str:
+def _made(allocation: AllocationRow) -> str:
     """What made an allocation: its tag, its program, its line."""
     program = f"  program {allocation['program']}" if allocation["program"] else ""
     line = short_line(allocation["line"])
     return f"{allocation['tag'] or ''}{program}" + (f"  {line}" if line else "")
 
 
-def _warnings(run: Json) -> list[str]:
+def _warnings(run: Run) -> list[str]:
     lines = [anomaly_line(run["anomalies"])]
     if run["dropped"]:
         lines.append(f"{run['dropped']:,} records were overwritten before they could be read: peaks may be too low.")

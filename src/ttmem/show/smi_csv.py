@@ -7,9 +7,10 @@ from ttmem.model.printable import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-    Json = dict[str, Any]
+    from ttmem.model.schema import ChipRow, MemoryRow, ProcessRow, Snapshot
 
 _CHIP = ("chip", "kmd", "pci", "board", "arch", "remote", "identity", "unique_id")
 _TELEMETRY = (
@@ -56,16 +57,16 @@ COLUMNS = (
 
 
 def header() -> str:
-    return _line(list(COLUMNS))
+    return _line([*COLUMNS])
 
 
-def rows(snapshot: Json) -> str:
+def rows(snapshot: Snapshot) -> str:
     """All rows, each with its end."""
     return "".join(_line(_values(chip, snapshot)) for chip in snapshot["chips"])
 
 
-def _values(chip: Json, snapshot: Json) -> list[Any]:
-    telemetry = chip["telemetry"] or {}
+def _values(chip: ChipRow, snapshot: Snapshot) -> list[object]:
+    telemetry: Mapping[str, object] = chip["telemetry"] or {}
     live = [process for process in snapshot["processes"] if process["state"] in ("tracked", "untracked")]
     here = [process["state"] for process in live if _is_on(process, chip["chip"])]
     seen = chip["held"] is not None
@@ -78,22 +79,22 @@ def _values(chip: Json, snapshot: Json) -> list[Any]:
     ]
 
 
-def _is_on(process: Json, chip_id: str) -> bool:
+def _is_on(process: ProcessRow, chip_id: str) -> bool:
     return chip_id in process.get("holds", []) or any(share["chip"] == chip_id for share in process["chips"])
 
 
-def _at(memory: Json, path: str) -> Any:
+def _at(memory: MemoryRow, path: str) -> object:
     value: Any = memory
     for key in path.split("."):
         value = value[key]
     return value
 
 
-def _line(values: list[Any]) -> str:
+def _line(values: list[object]) -> str:
     return ",".join(map(_field, values)) + "\r\n"
 
 
-def _field(value: Any) -> str:
+def _field(value: object) -> str:
     """
     >>> _field(None), _field(True), _field(0), _field('a "b", c')
     ('', 'true', '0', '"a ""b"", c"')

@@ -17,9 +17,8 @@ from ttmem.show.text import BOLD, DIM, YELLOW, Style, cells, fit_line, one_line,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
-    Json = dict[str, Any]
+    from ttmem.model.schema import Note, ProcessRow, Snapshot, SourceState
 
 _NOTES_SHOWN = 12
 _PIDS_SHOWN = 4
@@ -27,7 +26,7 @@ _SUMS_FROM_COLUMNS = 80
 _ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may be made of all chips at once
 
 
-def render(snapshot: Json, style: Style | None = None, *, in_full: bool = False) -> str:
+def render(snapshot: Snapshot, style: Style | None = None, *, in_full: bool = False) -> str:
     """The screen; ``in_full`` shows the breakdown of every chip, however many they are."""
     style = style or Style()
     snapshot = style.clean(snapshot)
@@ -49,22 +48,24 @@ def render(snapshot: Json, style: Style | None = None, *, in_full: bool = False)
     return "\n".join(fit_line(line.rstrip(), style.width) for line in lines).rstrip("\n")
 
 
-def _no_chip(snapshot: Json) -> str:
+def _no_chip(snapshot: Snapshot) -> str:
     """Why there is none, as far as anybody looked: of an event file nobody asks the driver."""
     driver = snapshot.get("driver")
     looked = "" if driver is None else f"the driver {'shows none' if driver['loaded'] else 'is not loaded'}, and "
     return f"No chip is known: {looked}no process has reported one."
 
 
-def _has_sums(snapshot: Json) -> bool:
+def _has_sums(snapshot: Snapshot) -> bool:
     """Is there a sum that no row of one chip or one process says already? An older server knows of none."""
-    found = snapshot.get("sums") or {"boards": [], "jobs": []}
+    found = snapshot.get("sums")
+    if not found:
+        return False
     boards = [len(board["chips"]) for board in found["boards"] if board["serial"] is not None]
     jobs = [job["processes"] for job in found["jobs"] if job["id"] is not None]
     return (len(boards) > 1 and max(boards) > 1) or max(jobs, default=0) > 1
 
 
-def _header(snapshot: Json, style: Style) -> list[str]:
+def _header(snapshot: Snapshot, style: Style) -> list[str]:
     server, driver = snapshot["server"], snapshot.get("driver")
     words = [f"ttmem {server['version'] if server else __version__}", snapshot["host"], _time(snapshot["time"])]
     if driver:
@@ -81,7 +82,7 @@ def _header(snapshot: Json, style: Style) -> list[str]:
     return lines
 
 
-def _absent_server(snapshot: Json) -> Json | None:
+def _absent_server(snapshot: Snapshot) -> SourceState | None:
     """The server that is not there, as a source; None if there is one, or none was looked for."""
     return next((s for s in snapshot["sources"] if s["name"] == "server" and s["state"] != "ok"), None)
 
@@ -101,7 +102,7 @@ def _joined(words: list[str], between: str, style: Style) -> list[str]:
     return lines
 
 
-def _footer(snapshot: Json, names: Names, style: Style) -> Iterator[str]:
+def _footer(snapshot: Snapshot, names: Names, style: Style) -> Iterator[str]:
     """Warnings, notes and hints below the tables."""
     if snapshot["server"] or any(snapshot["anomalies"].values()):
         bad = any(snapshot["anomalies"].values())
@@ -120,7 +121,7 @@ def _footer(snapshot: Json, names: Names, style: Style) -> Iterator[str]:
         yield from wrap(f"Hint: {hint}", style, "  ", "")
 
 
-def _matters(source: Json, snapshot: Json) -> bool:
+def _matters(source: SourceState, snapshot: Snapshot) -> bool:
     """Is there more to say of a source than its state? Not that there is nothing, if there is enough without it."""
     if source["name"] == "server":
         return False  # there is a hint on it
@@ -129,7 +130,7 @@ def _matters(source: Json, snapshot: Json) -> bool:
     return not any(note["what"] == f"{source['name']}-{source['state']}" for note in snapshot["notes"])
 
 
-def _grouped(notes: list[Json]) -> list[str]:
+def _grouped(notes: list[Note]) -> list[str]:
     """Notes that are the same for many chips are shown once: a job on 32 chips leaves 32 files behind."""
     groups: dict[object, list[str]] = {}
     for number, note in enumerate(notes):
@@ -143,7 +144,7 @@ def _grouped(notes: list[Json]) -> list[str]:
     ]
 
 
-def _troubles(processes: list[Json]) -> dict[str, list[str]]:
+def _troubles(processes: list[ProcessRow]) -> dict[str, list[str]]:
     """What sources cannot see, and in which processes: the workers of one job have the same."""
     found: dict[str, list[str]] = {}
     for process in processes:
@@ -157,7 +158,7 @@ def _painted(text: str, style: Style, colour: str) -> list[str]:
     return [style.paint(line, colour) for line in wrap(text, style, "  ", "")]
 
 
-def _hints(snapshot: Json, names: Names) -> Iterator[str]:
+def _hints(snapshot: Snapshot, names: Names) -> Iterator[str]:
     by_order = [chip["chip"] for chip in snapshot["chips"] if chip.get("joined_by") == "order"]
     if by_order:
         chips = f"{'are' if len(by_order) > 1 else 'is'} the driver's {names.several(by_order)}"

@@ -9,7 +9,7 @@ from ttmem.model.printable import printable_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any, TextIO
 
     Cell = tuple[str, str]  # text, colour
@@ -176,7 +176,7 @@ class Column:
     def __init__(
         self,
         title: str,
-        cells_: list[str | Cell | Callable[[int], Cell]],
+        cells_: Sequence[str | Cell | Callable[[int], Cell]],
         rank: int,
         *,
         low: int | None = None,

@@ -9,13 +9,13 @@ from ttmem.show.text import Column, table, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Literal
 
+    from ttmem.model.schema import ChipRow, HostSum, JobSum, Snapshot
     from ttmem.show.chip_table import Names
     from ttmem.show.text import Style
 
-    Json = Any
-    Row = tuple[str, Json, str, str]  # what is summed, the sum, DRAM, L1
+    Row = tuple[str, HostSum | JobSum, int | None, str, str]  # what is summed, the sum, size of DRAM, DRAM, L1
 
 _SHOWN = 8
 _IN_PART = "?"
@@ -26,9 +26,11 @@ _MEANINGS = {
 }
 
 
-def sums_table(snapshot: Json, names: Names, style: Style) -> list[str]:
+def sums_table(snapshot: Snapshot, names: Names, style: Style) -> list[str]:
     """What would only repeat the row of one chip or of one process is not summed."""
     found = snapshot["sums"]
+    if found is None:
+        return []
     chips = {chip["chip"]: chip for chip in snapshot["chips"]}
     boards = [board for board in found["boards"] if board["serial"] is not None and len(board["chips"]) > 1]
     jobs = [job for job in found["jobs"] if job["id"] is not None and job["processes"] > 1]
@@ -37,36 +39,38 @@ def sums_table(snapshot: Json, names: Names, style: Style) -> list[str]:
     rows += (_of_chips(f"board {board['board'] or '-'} {board['serial']}", board, chips) for board in boards[:_SHOWN])
     rows += (_of_job(job, chips) for job in jobs[:_SHOWN])
     columns = [
-        Column("SUM OF", [title for title, _, _, _ in rows], 0, low=16, high=48),
-        Column("CHIPS", [names.several(row["chips"]) for _, row, _, _ in rows], 2, low=5, high=24),
-        Column("PROCESSES", [str(row["processes"]) for _, row, _, _ in rows], 1, right=True),
-        Column("DRAM ", [dram for _, _, dram, _ in rows], 0, right=True),
-        Column("SIZE", [human(row["dram"].get("capacity"), "") for _, row, _, _ in rows], 3, right=True),
+        Column("SUM OF", [title for title, *_ in rows], 0, low=16, high=48),
+        Column("CHIPS", [names.several(row["chips"]) for _, row, *_ in rows], 2, low=5, high=24),
+        Column("PROCESSES", [str(row["processes"]) for _, row, *_ in rows], 1, right=True),
+        Column("DRAM ", [dram for *_, dram, _ in rows], 0, right=True),
+        Column("SIZE", [human(size, "") for _, _, size, _, _ in rows], 3, right=True),
         Column("L1 ", [l1 for *_, l1 in rows], 0, right=True),
     ]
     lines = table(columns, style)
     more = [f"{len(some) - _SHOWN} more {what}" for some, what in ((boards, "boards"), (jobs, "jobs")) if some[_SHOWN:]]
     sentences = [f"and {' and '.join(more)}; --json has them all"] if more else []
-    marks = {text[-1] for _, _, *texts in rows for text in texts}
+    marks = {text[-1] for *_, dram, l1 in rows for text in (dram, l1)}
     sentences += (meaning for mark, meaning in _MEANINGS.items() if mark in marks)
     return lines + [line for sentence in sentences for line in wrap(sentence, style, "  ")]
 
 
-def _of_chips(title: str, row: Json, chips: dict[str, Json]) -> Row:
+def _of_chips(title: str, row: HostSum, chips: dict[str, ChipRow]) -> Row:
     """Of a chip that nobody holds nothing is missing."""
     held = [chips[chip_id] for chip_id in row["chips"] if chips[chip_id]["held"] is not False]
     taken = row["dram"]["used"] is not None and row["dram"]["reserved_on"] == row["dram"]["used_on"]
-    wanted: Any = ("dram", "reserved" if taken else "used"), ("l1", "at_once")
-    dram, l1 = (_marked(row[pool][name], not all(is_known(chip, pool, name) for chip in held)) for pool, name in wanted)
-    return title, row, dram, l1
+    name: Literal["reserved", "used"] = "reserved" if taken else "used"
+    dram = _marked(row["dram"][name], not all(is_known(chip, "dram", name) for chip in held))
+    l1 = _marked(row["l1"]["at_once"], not all(is_known(chip, "l1", "at_once") for chip in held))
+    return title, row, row["dram"]["capacity"], dram, l1
 
 
-def _of_job(row: Json, chips: dict[str, Json]) -> Row:
-    dram, l1 = (_marked(row[pool]["used"], row[pool]["used_on"] < len(row["chips"])) for pool in ("dram", "l1"))
+def _of_job(row: JobSum, chips: dict[str, ChipRow]) -> Row:
+    dram, l1 = (_marked(pool["used"], pool["used_on"] < len(row["chips"])) for pool in (row["dram"], row["l1"]))
     at_once = [chips[chip_id]["memory"]["l1"]["at_once"] for chip_id in row["chips"] if chip_id in chips]
-    if None not in at_once and (row["l1"]["used"] or 0) > sum(at_once):
+    known = [size for size in at_once if size is not None]
+    if len(known) == len(at_once) and (row["l1"]["used"] or 0) > sum(known):
         l1 = l1[:-1] + _IN_TURNS
-    return f"{row['id']} {row['name'] or ''}".rstrip(), row, dram, l1
+    return f"{row['id']} {row['name'] or ''}".rstrip(), row, None, dram, l1
 
 
 def _marked(size: int | None, in_part: bool) -> str:

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.model.printable import printable
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import Wheel
 
 _ROLES = {"hook": "the agent stands in for", "call": "the agent calls"}
 _STATES = {
@@ -15,10 +18,8 @@ _STATES = {
     "not called": "there, but not called by the library itself in a way that can be seen",
 }
 
-Json = dict[str, Any]
 
-
-def render(document: Json, *, verbose: bool = False) -> str:
+def render(document: Wheel, *, verbose: bool = False) -> str:
     """The text of a document with schema "ttmem.wheel/1"; ``verbose`` adds the functions' symbols."""
     lines = [document["library"]]
     for kinds in document["kinds"]:
@@ -35,7 +36,7 @@ def render(document: Json, *, verbose: bool = False) -> str:
     return "\n".join(map(printable, [*lines, "", verdict_line(document)]))
 
 
-def verdict_line(document: Json) -> str:
+def verdict_line(document: Wheel) -> str:
     """How many kinds of memory are tracked, in one line."""
     tracked = [kinds["what"] for kinds in document["kinds"] if kinds["tracked"]]
     return (

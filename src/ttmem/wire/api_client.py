@@ -30,9 +30,8 @@ class OutOfReach(ApiError):
 
 
 def api_paths(env: Mapping[str, str] = os.environ) -> list[str]:
-    """Where the API may be; TTMEM_API names one place, else it is beside the event socket."""
-    chosen = env.get("TTMEM_API")
-    return [chosen] if chosen else [api_path(path) for path in search_paths(env)]
+    """Where the API of a server may be: beside its event socket."""
+    return [api_path(path) for path in search_paths(env)]
 
 
 def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, method: str = "GET") -> bytes:

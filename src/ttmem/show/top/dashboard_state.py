@@ -3,20 +3,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ttmem.show.chip_selector import UnknownChip, only
 from ttmem.show.top.parts.chip_history import ChipHistory
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import ChipRow, ProcessRow, Snapshot, SourceState
 
 _KEPT_SECONDS = 10.0
 
 
 class Answer(NamedTuple):
-    """What the API said when it was last asked: data, or why there is none. ``time`` is monotonic."""
+    """What the API answered when it was last asked: data, or why there is none. ``time`` is monotonic."""
 
-    data: Json | None
+    data: Any  # the document of the path that was asked; None if there is none
     trouble: str | None
     time: float
 
@@ -29,8 +30,8 @@ class Model:
         self.readonly = readonly
         self._hidden = hidden  # pid that is no part of the snapshot: our own
         self.past = ChipHistory()
-        self._unfiltered: Json | None = None  # the snapshot before chips were picked
-        self.snapshot: Json | None = None
+        self._unfiltered: Snapshot | None = None  # the snapshot before chips were picked
+        self.snapshot: Snapshot | None = None
         self.trouble: str | None = None  # why the snapshot is old, or comes from the machine alone
         self.now = 0.0  # monotonic, when the snapshot was made
         self.until = 0.0  # the same in seconds since 1970: up to then the past is drawn
@@ -41,7 +42,7 @@ class Model:
         self._missed: Any = None  # the chip that was chosen and is gone, and the one that stands in until it is back
         self.message: str | None = None  # one line for the user, until the next key
 
-    def take(self, snapshot: Json, time: float, now: float) -> None:
+    def take(self, snapshot: Snapshot, time: float, now: float) -> None:
         """A new snapshot; ``time`` is seconds since 1970. While paused it only becomes part of the past."""
         self.past.add(time, snapshot, self.interval)
         if self.paused and self.snapshot is not None:
@@ -64,11 +65,12 @@ class Model:
     def pick(self, wanted: tuple[str, ...]) -> None:
         """Show these chips only, or all of them."""
         self.wanted = wanted
-        if self._unfiltered is not None:
-            self._pick()
+        self._pick()
 
     def _pick(self) -> None:
-        snapshot = self._unfiltered or {}
+        snapshot = self._unfiltered
+        if snapshot is None:
+            return
         if self._hidden is not None and any(process["pid"] == self._hidden for process in snapshot["processes"]):
             others = [process for process in snapshot["processes"] if process["pid"] != self._hidden]
             snapshot = {**snapshot, "processes": others}
@@ -87,15 +89,15 @@ class Model:
             self._missed = None  # the user has chosen another one
 
     @property
-    def chips(self) -> list[Json]:
+    def chips(self) -> list[ChipRow]:
         return [] if self.snapshot is None else self.snapshot["chips"]
 
     @property
-    def processes(self) -> list[Json]:
+    def processes(self) -> list[ProcessRow]:
         return [] if self.snapshot is None else self.snapshot["processes"]
 
     @property
-    def sources(self) -> list[Json]:
+    def sources(self) -> list[SourceState]:
         """Those that there may be something to say of, but the server, which has words of its own.
 
         That there is nothing to read in one is worth a word only if nothing is known otherwise, or if somebody asked
@@ -106,7 +108,7 @@ class Model:
         unused = [one["name"] for one in found if enough and one["state"] == "absent" and one["name"] != "umd"]
         return [one for one in found if one["name"] not in ("server", *unused)]
 
-    def chip(self) -> Json | None:
+    def chip(self) -> ChipRow | None:
         """The chip that was chosen."""
         return next((chip for chip in self.chips if chip["chip"] == self.selected), None)
 
@@ -118,7 +120,7 @@ class Model:
             self.selected = chip_ids[max(0, min(len(chip_ids) - 1, place + step))]
 
 
-def _is_here(name: str, snapshot: Json) -> bool:
+def _is_here(name: str, snapshot: Snapshot) -> bool:
     try:
         only(snapshot, [name])
     except UnknownChip:

@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ttmem.show.text import Style, cells
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.rows import Characters, Row, Size, Span, View, fitted, width_of
-
-Json = dict[str, Any]
 
 COMMON = (
     ("1 to 6", "the views; so does a click on their names"),

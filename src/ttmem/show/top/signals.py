@@ -6,20 +6,21 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.sources.process_lookup import is_dead, stat
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import ProcessRow
 
 
 class Refused(Exception):
     """Nothing was sent; the text is for the user."""
 
 
-def check(process: Json, *, readonly: bool) -> None:
-    """May this process be asked for at all?"""
-    pid, state = process["pid"], process["state"]
+def check(process: ProcessRow, *, readonly: bool) -> tuple[int, int]:
+    """The pid and start of a process that may be signalled; else Refused."""
+    pid, start, state = process["pid"], process["start"], process["state"]
     if readonly:
         raise Refused("no signals: ttmem top was started with --readonly")
     if pid is None:
@@ -32,8 +33,9 @@ def check(process: Json, *, readonly: bool) -> None:
         raise Refused(f"pid {pid} keeps the machine running; ttmem does not end it")
     if pid == os.getpid():
         raise Refused(f"pid {pid} is this dashboard; q ends it")
-    if process["start"] is None:
+    if start is None:
         raise Refused(f"pid {pid}: its start time is not known, so it cannot be told from another with that pid")
+    return pid, start
 
 
 def send(pid: int, start: int, number: signal.Signals, root: str = "/") -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.model.units import human
 from ttmem.show.chip_table import Names, short_size
@@ -13,7 +13,8 @@ from ttmem.show.top.parts.event_list import kind_style
 from ttmem.show.top.parts.listing import WIDE_COLUMNS, Column, Placed, age, line
 from ttmem.show.top.parts.rows import Row, Span
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import AllocationRow, ProcessRow
 
 _LEGEND = {
     "x": "x not counted, see below",
@@ -42,7 +43,7 @@ def columns(wide: bool, chip: int, kind: int) -> tuple[Column, ...]:
     )
 
 
-def key(allocation: Json) -> Hashable:
+def key(allocation: AllocationRow) -> Hashable:
     """What makes it this allocation, and no other that is in its place after it."""
     return (
         allocation["pid"],
@@ -66,7 +67,7 @@ class Writer:
     def legend(self) -> str:
         return "   ".join(text for mark, text in _LEGEND.items() if mark in self._marks)
 
-    def row(self, allocation: Json) -> Row:
+    def row(self, allocation: AllocationRow) -> Row:
         style = "" if allocation["counted"] else "dim"
         spans: list[Span] = []
         for one in self._placed:
@@ -75,7 +76,7 @@ class Writer:
             spans.append((self._text(name, allocation), own))
         return line(spans, self._placed, self._style.width, self._style)
 
-    def _text(self, name: str, allocation: Json) -> str:
+    def _text(self, name: str, allocation: AllocationRow) -> str:
         if name == "size":
             mark = "x" if not allocation["counted"] else "=" if allocation["shared"] else " "
             mark = "~" if mark == " " and allocation["confidence"] == "estimated" else mark
@@ -95,7 +96,7 @@ class Writer:
         return "-" if value is None else str(self._style.clean(str(value)))
 
 
-def cores(allocation: Json) -> str:
+def cores(allocation: AllocationRow) -> str:
     """How many cores, or which."""
     core = allocation["core"]
     if core is not None:
@@ -103,12 +104,12 @@ def cores(allocation: Json) -> str:
     return str(allocation.get("core_count") or allocation["cores"] or "-")
 
 
-def title(allocation: Json, processes: list[Json]) -> str:
+def title(allocation: AllocationRow, processes: list[ProcessRow]) -> str:
     name = next((process["name"] for process in processes if process["pid"] == allocation["pid"]), None)
     return f"{allocation['kind']} {allocation['id']} of pid {allocation['pid'] or '?'}{f' {name}' if name else ''}"
 
 
-def details(allocation: Json, names: Names) -> Iterator[str]:
+def details(allocation: AllocationRow, names: Names) -> Iterator[str]:
     """Sentences on one allocation, the most important first."""
     words = [f"{allocation['size']:,} bytes"]
     if allocation["reserved"] is not None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from ttmem.documents.common_text import short_line
@@ -15,11 +15,13 @@ from ttmem.show.top.parts.listing import Column, Cursor, arrange, chosen, counte
 from ttmem.show.top.parts.rows import Characters, FineBars, Row, Size
 
 if TYPE_CHECKING:
+    from typing import Literal
+
+    from ttmem.model.schema import Breakdown, BreakdownRow
+    from ttmem.show.breakdown_table import By
     from ttmem.show.top.dashboard_state import Model
 
-Json = dict[str, Any]
-
-BY = ("", "op", "line", "shape", "program", "kind")
+BY: tuple[By | Literal[""], ...] = ("", "op", "line", "shape", "program", "kind")
 _MOST_ROWS = 500
 _BAR_COLUMNS = 16
 
@@ -29,14 +31,14 @@ class BreakdownList:
 
     def __init__(self) -> None:
         self.cursor = Cursor()
-        self.shown: list[Json] = []
+        self.shown: list[BreakdownRow] = []
         self.seen = range(0)
-        self._answer: Json | None = None
+        self._answer: Breakdown | None = None
 
-    def path(self, by: str, wanted: EventFilter) -> str:
+    def path(self, by: By, wanted: EventFilter) -> str:
         return f"/breakdown?{urlencode({'by': by, **wanted.query(), 'limit': _MOST_ROWS})}"
 
-    def look(self, model: Model, by: str, wanted: EventFilter) -> tuple[str, str | None]:
+    def look(self, model: Model, by: By, wanted: EventFilter) -> tuple[str, str | None]:
         """Takes what is answered. What it sums up to, in words, and what is wrong."""
         answer = model.answers.get(self.path(by, wanted))
         if answer is not None and answer.data is not None:
@@ -50,7 +52,7 @@ class BreakdownList:
         count += f", the {len(self.shown)} largest below" if self._answer["count"] > len(self.shown) else ""
         return f"{human(self._answer['bytes'])} by {WORDS[by]}, {count}", trouble
 
-    def rows(self, by: str, size: Size, signs: Characters, style: Style) -> list[Row]:
+    def rows(self, by: By, size: Size, signs: Characters, style: Style) -> list[Row]:
         """The head of the list and as much of it as fits."""
         total = (self._answer["bytes"] if self._answer else 0) or 1
         self.seen = self.cursor.look([row[by] for row in self.shown], max(1, size.height - 1))
@@ -70,7 +72,7 @@ class BreakdownList:
             out.append(chosen(row) if place == self.cursor.place else row)
         return out
 
-    def _texts(self, row: Json, by: str, total: int, style: Style) -> dict[str, tuple[str, str]]:
+    def _texts(self, row: BreakdownRow, by: By, total: int, style: Style) -> dict[str, tuple[str, str]]:
         key = short_line(row[by]) if by == "line" else row[by]
         part = row["bytes"] / total
         bar = FineBars(ascii=style.ascii).bar(part, _BAR_COLUMNS)[0].rstrip("░.") or ("#" if part else "")

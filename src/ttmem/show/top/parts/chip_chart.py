@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ttmem.show.chip_table import Names, percent, share, short_size
 from ttmem.show.text import Style
@@ -15,8 +15,12 @@ from ttmem.show.top.parts.chip_history import NAMES, ColumnCache, Columns, value
 from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, width_of
 from ttmem.show.top.parts.time_axis import phase_bars
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from typing import Literal
 
+    from ttmem.model.schema import ChipRow
+
+    Limit = Literal["temperature_max_c", "power_max_w", "aiclk_max_mhz"]
 
 _MOST_MARKS = 8  # of a phase: one that begins at every step would hide the lines
 _WORDY_COLUMNS = (9, 22, 30)  # cells from which on it is worth trying to say more of a value
@@ -45,7 +49,11 @@ METRICS = {
     "power": (Quantity("power_w", "power", "power", "*", "W"),),
     "clock": (Quantity("aiclk_mhz", "AI clock", "clock", "*", "MHz"),),
 }
-_LIMITS = {"temperature_c": "temperature_max_c", "power_w": "power_max_w", "aiclk_mhz": "aiclk_max_mhz"}
+_LIMITS: dict[str, Limit] = {
+    "temperature_c": "temperature_max_c",
+    "power_w": "power_max_w",
+    "aiclk_mhz": "aiclk_max_mhz",
+}
 
 
 class ChipPainter:
@@ -60,15 +68,15 @@ class ChipPainter:
         self.style = Style(ascii=signs.ascii)
         self.names = Names(model.chips, self.style)
 
-    def tile(self, chip: Json, quantities: Sequence[Quantity], size: Size, charts: bool, phases: bool) -> list[Row]:
+    def tile(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size, charts: bool, phases: bool) -> list[Row]:
         """A chip in a grid: its name and what is used now, above a chart or a few rows."""
         return self.chart(chip, quantities, size, phases) if charts else self.sparks(chip, quantities, size)
 
-    def chart(self, chip: Json, quantities: Sequence[Quantity], size: Size, phases: bool = True) -> list[Row]:
+    def chart(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size, phases: bool = True) -> list[Row]:
         """All quantities in one chart."""
         return self._titled(chip, quantities, (), size, _percents if _known(chip, quantities) else None, phases)
 
-    def zoom(self, chip: Json, quantities: Sequence[Quantity], size: Size) -> list[Row]:
+    def zoom(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size) -> list[Row]:
         """A chip alone: a chart for each quantity with its parts, and its phases."""
         strip = self._strip(chip, size) if size.height >= 14 else []
         height = size.height - len(strip)
@@ -80,18 +88,18 @@ class ChipPainter:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _columns(self, chip: Json, name: str, count: int) -> Columns:
+    def _columns(self, chip: ChipRow, name: str, count: int) -> Columns:
         """What is drawn in so many cells, and the column before."""
         across = plot.dots(self.signs)[0]
         width = self.window / (count * across)
         end = (int(self.until // (width * across)) + 1) * across
         return self.past.columns(chip["chip"], name, width, end - count * across - 1, end)
 
-    def _kept(self, chip: Json, name: str) -> ColumnCache[Any]:
+    def _kept(self, chip: ChipRow, name: str) -> ColumnCache[Any]:
         found: ColumnCache[Any] = self.kept.setdefault((chip["chip"], name), ColumnCache())
         return found
 
-    def _same(self, chip: Json, name: str, look: object, make: Callable[[], list[Row]]) -> list[Row]:
+    def _same(self, chip: ChipRow, name: str, look: object, make: Callable[[], list[Row]]) -> list[Row]:
         """What was drawn before, as long as all that it depends on is the same."""
         before = self.kept.get((chip["chip"], name))
         if before is None or before[0] != look:
@@ -101,7 +109,7 @@ class ChipPainter:
 
     def _titled(
         self,
-        chip: Json,
+        chip: ChipRow,
         quantities: Sequence[Quantity],
         parts: Sequence[Quantity],
         size: Size,
@@ -138,7 +146,7 @@ class ChipPainter:
         rows = self._same(chip, f"{quantities[0].name} chart", look, make)
         return [self._title(chip, values, size.width), *rows]
 
-    def _title(self, chip: Json, values: list[tuple[Quantity, float | None, float | None]], width: int) -> Row:
+    def _title(self, chip: ChipRow, values: list[tuple[Quantity, float | None, float | None]], width: int) -> Row:
         """The chip's name, then as many words on its values as there is room for."""
         chip_id = chip["chip"]
         name = self.style.clean(f"{self.names.full(chip_id)} {chip['board'] or ''}".strip())
@@ -158,7 +166,7 @@ class ChipPainter:
                     return [(head, look), (" " * room, ""), *texts]
         return fitted([(short, look)], width)
 
-    def sparks(self, chip: Json, quantities: Sequence[Quantity], size: Size) -> list[Row]:
+    def sparks(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size) -> list[Row]:
         """The chip in a few rows, each a line filled down to the ground."""
         now = dict(zip(NAMES, values_of(chip)))
         name = self.style.cut(self.style.clean(self.names.full(chip["chip"])), size.width)
@@ -179,7 +187,7 @@ class ChipPainter:
         return self._same(chip, "sparks", (name, self._look(chip), quantities, size, self.signs, lines), make)
 
     def _spark(
-        self, chip: Json, quantity: Quantity, value: float | None, columns: Columns, count: int, letters: int
+        self, chip: ChipRow, quantity: Quantity, value: float | None, columns: Columns, count: int, letters: int
     ) -> Row:
         top, _ = _top(chip, quantity.name, value, columns)
         known = quantity.unit or _capacity(chip, quantity.name) is not None
@@ -192,10 +200,10 @@ class ChipPainter:
             (f"{text:>{words}}"[:words], _alarm(chip, quantity, value)),
         ]
 
-    def _look(self, chip: Json) -> str:
+    def _look(self, chip: ChipRow) -> str:
         return "bold select" if chip["chip"] == self.selected else "bold"
 
-    def _strip(self, chip: Json, size: Size) -> list[Row]:
+    def _strip(self, chip: ChipRow, size: Size) -> list[Row]:
         """The phases of the chip's processes as bars: those on top in the first row, those within them below."""
         axis, inner, ends = plot.plot_width(size.width, size.height // 2)
         columns = self._columns(chip, "dram", inner)
@@ -211,31 +219,34 @@ class ChipPainter:
         return out
 
 
-def _capacity(chip: Json, name: str) -> int | None:
-    found: int | None = chip["memory"]["dram" if name in ("dram", "trace") else "l1"]["capacity"]
-    return found or None
+def _capacity(chip: ChipRow, name: str) -> int | None:
+    memory = chip["memory"]
+    return (memory["dram"]["capacity"] if name in ("dram", "trace") else memory["l1"]["capacity"]) or None
 
 
-def _sizes(chip: Json, quantities: Sequence[Quantity], now: Json) -> list[tuple[int | None, int | None]]:
-    return [(now[one.name], _capacity(chip, one.name)) for one in quantities if not one.unit]
+def _sizes(
+    chip: ChipRow, quantities: Sequence[Quantity], now: dict[str, float | None]
+) -> list[tuple[int | None, int | None]]:
+    used = [(now[one.name], _capacity(chip, one.name)) for one in quantities if not one.unit]
+    return [(None if size is None else int(size), capacity) for size, capacity in used]
 
 
-def _known(chip: Json, quantities: Sequence[Quantity]) -> bool:
+def _known(chip: ChipRow, quantities: Sequence[Quantity]) -> bool:
     """Have both memories a size, so that one axis in percent does for both?"""
     return all(not quantity.unit and _capacity(chip, quantity.name) for quantity in quantities)
 
 
-def _limit(chip: Json, name: str) -> float | None:
-    now = chip["telemetry"] or {}
-    return now.get(_LIMITS[name]) or None
+def _limit(chip: ChipRow, name: str) -> float | None:
+    now = chip["telemetry"]
+    return None if now is None else now.get(_LIMITS[name]) or None
 
 
-def _reference(chip: Json, name: str) -> float | None:
+def _reference(chip: ChipRow, name: str) -> float | None:
     """The value that counts as 100 %: the limit of a reading, the capacity of a memory."""
     return _limit(chip, name) if name in _LIMITS else _capacity(chip, name)
 
 
-def _top(chip: Json, name: str, now: float | None, columns: Columns) -> tuple[float, float | None]:
+def _top(chip: ChipRow, name: str, now: float | None, columns: Columns) -> tuple[float, float | None]:
     """The value at the top of the axis, and the part of it at which there is a limit below the top."""
     if name not in _LIMITS and (capacity := _capacity(chip, name)) is not None:
         return float(capacity), None
@@ -275,7 +286,7 @@ def _number(quantity: Quantity, value: float | None, signs: Characters) -> str:
 
 
 def _value_text(
-    chip: Json, quantity: Quantity, now: float | None, peak: float | None, wordy: int, signs: Characters
+    chip: ChipRow, quantity: Quantity, now: float | None, peak: float | None, wordy: int, signs: Characters
 ) -> Row:
     """A value in words: with its part of the whole, its size and the highest, or less of that."""
     alarm = _alarm(chip, quantity, now)
@@ -299,7 +310,7 @@ def _value_text(
     return row
 
 
-def _alarm(chip: Json, quantity: Quantity, value: float | None) -> str:
+def _alarm(chip: ChipRow, quantity: Quantity, value: float | None) -> str:
     """The style that warns, as bars do."""
     name = quantity.name
     if name == "aiclk_mhz" or value is None:

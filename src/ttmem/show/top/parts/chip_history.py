@@ -17,7 +17,8 @@ from ttmem.show.chip_table import l1_buffers, level
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Json = dict[str, Any]
+    from ttmem.model.schema import ChipRow, History, Phases, Snapshot
+
 Range = tuple[float, float]  # lowest, highest
 T = TypeVar("T")
 
@@ -176,7 +177,7 @@ class ChipHistory:
         self._keys: dict[str, str] = {}
         self._phases: dict[tuple[Any, ...], Phase] = {}
 
-    def add(self, time: float, snapshot: Json, interval: float = 1.0) -> None:
+    def add(self, time: float, snapshot: Snapshot, interval: float = 1.0) -> None:
         """Remember what a snapshot says; ``interval`` is how often there is one."""
         if time < self.newest - _SET_BACK_SECONDS:
             self._series.clear()  # the clock was set back: what was seen before would lie in the future
@@ -207,7 +208,7 @@ class ChipHistory:
         end = int(until // width) + 1
         return self.columns(chip_id, name, width, end - points, end).ranges
 
-    def fill(self, chip_id: str, history: Json, shift: float = 0.0) -> None:
+    def fill(self, chip_id: str, history: History, shift: float = 0.0) -> None:
         """Take in what the server remembers of a chip (GET /history); ``shift`` is what our clock is ahead of its."""
         key, step = self._keys.get(chip_id, chip_id), history["step"]
         found = {one["kind"]: one for one in history["series"]}
@@ -217,11 +218,13 @@ class ChipHistory:
         ):
             seen: dict[float, Range] = {}
             for kind in kinds:
-                one = found.get(kind, {"time": (), "last": (), "max": ()})
-                for time, last, high in zip(one["time"], one["last"], one["max"]):
-                    low, most = seen.get(time, (0.0, 0.0))
+                one = found.get(kind)
+                if one is None:
+                    continue
+                for second, last, high in zip(one["time"], one["last"], one["max"]):
+                    low, most = seen.get(second, (0.0, 0.0))
                     # Two kinds need not be highest at the same moment: as if only one of them had moved.
-                    seen[time] = (low + last, max(most + last, low + high))
+                    seen[second] = (low + last, max(most + last, low + high))
             if seen:
                 rows: list[tuple[float, float, float, float]] = []
                 for time in sorted(seen):
@@ -231,7 +234,7 @@ class ChipHistory:
                     rows.append((begin, begin + step, low, high))
                 (self._series.get((key, name)) or self._series.setdefault((key, name), _Series())).fill(step, rows)
 
-    def take_phases(self, answer: Json, time: float) -> None:
+    def take_phases(self, answer: Phases, time: float) -> None:
         """Note the phases that are open (GET /phases), the last run of those that ended, and what ended meanwhile."""
         now = set()
         for process in answer["processes"]:
@@ -240,11 +243,11 @@ class ChipHistory:
                 now.add(key)
                 chips = frozenset(row["chip"] for row in phase["rows"])
                 self._phases[key] = Phase(process["pid"], phase["path"], phase["since"], None, chips)
-            for phase in process["ended"]:
-                key = (process["pid"], process["start"], phase["path"], phase["since"])
+            for ended in process["ended"]:
+                key = (process["pid"], process["start"], ended["path"], ended["since"])
                 now.add(key)
-                chips = frozenset(row["chip"] for row in phase["rows"])
-                self._phases[key] = Phase(process["pid"], phase["path"], phase["since"], phase["until"], chips)
+                chips = frozenset(row["chip"] for row in ended["rows"])
+                self._phases[key] = Phase(process["pid"], ended["path"], ended["since"], ended["until"], chips)
         for key, known in self._phases.items():
             if known.until is None and key not in now:
                 self._phases[key] = known._replace(until=max(time, known.since))
@@ -257,7 +260,7 @@ class ChipHistory:
         return sorted(found, key=lambda phase: (phase.since, phase.path or ""))
 
 
-def values_of(chip: Json) -> tuple[float | None, ...]:
+def values_of(chip: ChipRow) -> tuple[float | None, ...]:
     """What a snapshot says of a chip, in the order of NAMES; None is not known."""
     dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
     cb = l1["cb"]["held"] if l1["cb"]["resident"] is None else l1["cb"]["resident"]

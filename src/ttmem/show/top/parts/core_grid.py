@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.model.units import human
-from ttmem.show.l1_text import WORDS, segment_text
+from ttmem.show.l1_text import WORDS, known, segment_text
 from ttmem.show.text import Style
 from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, shortened
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import CoreDetail, CoreRow, Cores, SegmentRow
 
 # The sign of a kind in the strip, with block elements and in ASCII, and its style.
 _SIGNS = {
@@ -27,7 +28,7 @@ _SIGNS = {
 }
 
 
-def strip(segments: list[Json], size: int, width: int, signs: Characters) -> Row:
+def strip(segments: list[SegmentRow], size: int, width: int, signs: Characters) -> Row:
     """All of L1 from its first byte to its last in one row; a cell shows what has most of it."""
     row: Row = []
     place = 0
@@ -52,16 +53,17 @@ def strip(segments: list[Json], size: int, width: int, signs: Characters) -> Row
     return row
 
 
-def snapshot(segments: list[Json], core: Json, data: Json, size: Size, signs: Characters) -> list[Row]:
+def snapshot(segments: list[SegmentRow], core: CoreRow, data: Cores, size: Size, signs: Characters) -> list[Row]:
     """The strip, higher where there is room, and below it the gap between the program and the wall, to scale."""
-    l1_size = data["l1"]["size"]
+    layout = known(data["l1"])
+    l1_size = layout["size"]
     row = strip(segments, l1_size, size.width, signs)
     high = 3 if size.height >= 24 else 2 if size.height >= 18 else 1
     rows = [row] * high
     headroom, floor = core["headroom"], data["floor"]["address"]
     if headroom is None or floor is None or size.height < 8:
         return rows
-    end = data["l1"]["base"] if core["end"] is None else core["end"]
+    end = layout["base"] if core["end"] is None else core["end"]
     low, top = sorted((end, floor))
     first, last = low * size.width // l1_size, max(low * size.width // l1_size + 1, top * size.width // l1_size - 1)
     what = f" headroom {human(headroom)} " if headroom >= 0 else f" CLASH by {human(-headroom)} "
@@ -80,15 +82,16 @@ def snapshot(segments: list[Json], core: Json, data: Json, size: Size, signs: Ch
     return [*rows, fitted(row, size.width)]
 
 
-def headroom_style(headroom: int | None, data: Json) -> str:
+def headroom_style(headroom: int | None, data: Cores) -> str:
     """How much the reader is to worry about it."""
     if headroom is None:
         return "dim"
-    part = headroom / max(1, data["l1"]["size"] - data["l1"]["base"])
+    layout = known(data["l1"])
+    part = headroom / max(1, layout["size"] - layout["base"])
     return "bad" if part < 0.02 else "warn" if part < 0.1 else "good"
 
 
-def map_rows(detail: Json, floor: int | None, style: Style, room: int) -> tuple[list[Row], int]:
+def map_rows(detail: CoreDetail, floor: int | None, style: Style, room: int) -> tuple[list[Row], int]:
     """A row for each segment, high addresses first, and which of them is just below the floor.
 
     Where there are more segments than rows, neighbours of a kind are one.
@@ -107,7 +110,7 @@ def map_rows(detail: Json, floor: int | None, style: Style, room: int) -> tuple[
     return rows, gap
 
 
-def _row(group: list[Json], style: Style) -> Row:
+def _row(group: list[SegmentRow], style: Style) -> Row:
     first, last = group[0], group[-1]
     kind = first["kind"]
     what = WORDS[kind] if len(group) == 1 else f"{len(group)} x {WORDS[kind]}"
@@ -120,8 +123,8 @@ def _row(group: list[Json], style: Style) -> Row:
     return [(head, "dim"), (shortened(text, max(0, style.width - len(head)), style), name)]
 
 
-def _joined(found: list[list[Json]]) -> list[list[Json]]:
-    out: list[list[Json]] = []
+def _joined(found: list[list[SegmentRow]]) -> list[list[SegmentRow]]:
+    out: list[list[SegmentRow]] = []
     for group in found:
         if out and out[-1][0]["kind"] == group[0]["kind"]:
             out[-1] = [*out[-1], *group]

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from ttmem.documents import unknown_rows as blank
@@ -20,7 +20,8 @@ from ttmem.show.top.dashboard_state import Answer
 from ttmem.wire.api_client import ApiError, NoServer, api_paths, get
 from ttmem.wire.endpoint import connect_any
 
-Json = Any
+if TYPE_CHECKING:
+    from ttmem.model.schema import Snapshot
 
 EVENTS = "/events"
 _ANSWER_SECONDS = 2.0  # for a server
@@ -35,7 +36,7 @@ _ESCAPE = re.compile(rb'\\[^"\\/]')  # in JSON, of something that may have no pl
 class FeedUpdate(NamedTuple):
     """What one round has brought; ``snapshot`` is None if there is no newer one. Times as in the model."""
 
-    snapshot: Json | None
+    snapshot: Snapshot | None
     trouble: str | None
     answers: dict[str, Answer]
     time: float
@@ -96,7 +97,7 @@ class DataFeed:
         """Ask for everything once."""
         trouble = None
         try:
-            snapshot: Json | None = self._ask("/snapshot", _ANSWER_SECONDS)
+            snapshot: Snapshot | None = self._ask("/snapshot", _ANSWER_SECONDS)
             if snapshot is None or snapshot.get("schema") != blank.SCHEMA:
                 raise ApiError(f"what answers /snapshot does not speak {blank.SCHEMA}")
             self._answered = True
@@ -109,8 +110,9 @@ class DataFeed:
         stamp = time.time(), time.monotonic()
         return FeedUpdate(snapshot, trouble and printable(trouble), {} if trouble else self._answers(), *stamp)
 
-    def _alone(self, state: str, why: str) -> Json:
-        return self._clean(self._look.snapshot(no_account(state, why)))
+    def _alone(self, state: str, why: str) -> Snapshot:
+        found: Snapshot = self._clean(self._look.snapshot(no_account(state, why)))
+        return found
 
     def _answers(self) -> dict[str, Answer]:
         answers = {}
@@ -134,11 +136,11 @@ class DataFeed:
             self._stream = None
         return answers
 
-    def _events(self) -> Json:
+    def _events(self) -> dict[str, Any]:
         self._stream = self._stream or _Stream(self._api, self._clean)
         return self._stream.answer()
 
-    def _ask(self, path: str, patience: float) -> Json:
+    def _ask(self, path: str, patience: float) -> Any:
         body = get(self._asked(path), socket_path=self._api, timeout=patience)
         try:
             found = json.loads(body)
@@ -159,12 +161,11 @@ class DataFeed:
             return path
         return f"{route}?{urlencode([(name, self._chip_ids.get(value, value)) for name, value in parse_qsl(query)])}"
 
-    def _clean(self, found: Json) -> Json:
-        cleaned: Json = self._style.clean(found)
-        return cleaned
+    def _clean(self, found: Any) -> Any:
+        return self._style.clean(found)
 
 
-def _odd_chip_ids(snapshot: Json) -> dict[str, str]:
+def _odd_chip_ids(snapshot: dict[str, Any]) -> dict[str, str]:
     """As they are shown, and as they are."""
     chips = snapshot.get("chips")
     chip_ids = [chip.get("chip") for chip in chips if isinstance(chip, dict)] if isinstance(chips, list) else []
@@ -176,16 +177,16 @@ def _odd_chip_ids(snapshot: Json) -> dict[str, str]:
 class _Stream:
     """Reads the server's events in a thread of its own, and keeps the last of them."""
 
-    def __init__(self, api: str | None, clean: Callable[[Json], Json]) -> None:
+    def __init__(self, api: str | None, clean: Callable[[Any], Any]) -> None:
         self._api, self._clean = api, clean
-        self._events: deque[Json] = deque(maxlen=_KEPT_EVENTS)
+        self._events: deque[Any] = deque(maxlen=_KEPT_EVENTS)
         self._lost = 0
         self._since: float | None = None  # seconds since 1970
         self._sock: Any = None
         self._closed = threading.Event()
         threading.Thread(target=self._run, daemon=True, name="events").start()
 
-    def answer(self) -> Json:
+    def answer(self) -> dict[str, Any]:
         return {"events": list(self._events), "lost": self._lost, "since": self._since}
 
     def close(self) -> None:

@@ -14,8 +14,6 @@ from ttmem.show.text import Style
 from ttmem.show.top.parts.listing import WIDE_COLUMNS, Column, Cursor, Placed, line
 from ttmem.show.top.parts.rows import STYLES, Row, Span
 
-Json = dict[str, Any]
-
 _RATE_SECONDS = 10.0  # that a rate is the mean of
 _LEAST_SECONDS = 1.0  # of fewer a rate says nothing
 _MANY_EVENTS = 500  # from here on older ones may have been dropped for newer ones
@@ -41,13 +39,13 @@ class EventFilter(NamedTuple):
     least: int = 0
     text: str = ""
 
-    def query(self) -> Json:
+    def query(self) -> dict[str, Any]:
         """As parameters of /allocations and /breakdown."""
         named = {"chip": ",".join(self.chips), "kind": self.kind, "pid": self.pid, "tag": self.text}
-        query: Json = {name: value for name, value in named.items() if value not in (None, "")}
+        query: dict[str, Any] = {name: value for name, value in named.items() if value not in (None, "")}
         return query | ({"min_size": self.least} if self.least else {})
 
-    def fits(self, event: Json) -> bool:
+    def fits(self, event: dict[str, Any]) -> bool:
         return (
             (self.kind is None or event.get("kind") == self.kind)
             and (not self.chips or event.get("chip") in self.chips)
@@ -62,14 +60,16 @@ class EventFollower:
 
     def __init__(self) -> None:
         self.cursor = Cursor()
-        self._held: list[Json] | None = None
-        self._last: list[Json] = []
+        self._held: list[dict[str, Any]] | None = None
+        self._last: list[dict[str, Any]] = []
 
     @property
     def follows(self) -> bool:
         return self._held is None
 
-    def look(self, events: list[Json], wanted: EventFilter, height: int) -> tuple[list[Json], range]:
+    def look(
+        self, events: list[dict[str, Any]], wanted: EventFilter, height: int
+    ) -> tuple[list[dict[str, Any]], range]:
         """What fits, and which part of it is seen."""
         self._last = events
         source = events if self._held is None else self._held
@@ -110,7 +110,7 @@ def columns(wide: bool, chip: int) -> tuple[Column, ...]:
     )
 
 
-def row(event: Json, placed: Sequence[Placed], names: Names, style: Style) -> Row:
+def row(event: dict[str, Any], placed: Sequence[Placed], names: Names, style: Style) -> Row:
     kind = event.get("kind")
     loud = _LOUD.get(event.get("event", ""), "")
     texts: dict[str, str] = {
@@ -130,7 +130,7 @@ def row(event: Json, placed: Sequence[Placed], names: Names, style: Style) -> Ro
     return line(spans, placed, style.width, style)
 
 
-def rest(event: Json) -> str:
+def rest(event: dict[str, Any]) -> str:
     """What an event says that has no column: words first, then fields by name.
 
     >>> rest({"event": "Allocated", "tag": "ttnn.add", "refs": 1, "program": None, "size": 5})
@@ -161,7 +161,7 @@ def kind_style(kind: str | None) -> str:
     return name if name in STYLES else ""
 
 
-def rates(events: list[Json], now: float | None, since: float | None = None) -> list[tuple[str, float]]:
+def rates(events: list[dict[str, Any]], now: float | None, since: float | None = None) -> list[tuple[str, float]]:
     """Events a second by type, the most frequent first, over the last ten seconds or what was heard of them.
 
     ``since`` is when somebody began to listen.

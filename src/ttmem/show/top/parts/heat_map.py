@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ttmem.show.chip_table import short_size
-from ttmem.show.l1_text import clashes, shade
+from ttmem.show.l1_text import clashes, known, shade
 from ttmem.show.top.parts.rows import HEAT, Characters, Row, Size
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import CoreRow, Cores
 
 USED, HEADROOM = "used", "headroom"
 MARGIN_COLUMNS = 4  # numbers of the rows, left of the grid
@@ -41,7 +42,7 @@ class Form(NamedTuple):
         return (x - MARGIN_COLUMNS) // self.cell.width, y // self.cell.height
 
 
-def form_of(data: Json, room: Size) -> Form:
+def form_of(data: Cores, room: Size) -> Form:
     """The largest cells with which the grid fits, about as high as they are wide; the least, if it does not fit."""
     places = [(core["x"], core["y"]) for core in (*data["cores"], *data["dispatch"])]
     columns, lines = max(x for x, _ in places) + 1, max(y for _, y in places) + 1
@@ -50,7 +51,7 @@ def form_of(data: Json, room: Size) -> Form:
     return Form(columns, lines, Size(width, height))
 
 
-def grid_rows(data: Json, heat: str, chosen: tuple[int, int], form: Form, signs: Characters) -> list[Row]:
+def grid_rows(data: Cores, heat: str, chosen: tuple[int, int], form: Form, signs: Characters) -> list[Row]:
     """Numbers of the columns, then all cores."""
     cores = {(core["x"], core["y"]): core for core in data["cores"]}
     dispatch = {(core["x"], core["y"]) for core in data["dispatch"]}
@@ -87,15 +88,16 @@ def _bracketed(text: str) -> str:
     return f"[{text[1:-1]}]" if text[0] == text[-1] == " " else text
 
 
-def _writer(data: Json, heat: str, cell: Size, signs: Characters) -> Callable[[Json], tuple[str, str, str]]:
+def _writer(data: Cores, heat: str, cell: Size, signs: Characters) -> Callable[[CoreRow], tuple[str, str, str]]:
     """What writes a core: its percentage, what stands below that, and its style."""
-    size, base = data["l1"]["size"], data["l1"]["base"]
+    layout = known(data["l1"])
+    size, base = layout["size"], layout["base"]
     width, both = cell.width, cell.height >= _TWO_NUMBERS_SIZE[0] and cell.width >= _TWO_NUMBERS_SIZE[1]
     blank = " " * width
     steps = _STEPS[heat]
     written: dict[Any, tuple[str, str, str]] = {}  # many cores are alike
 
-    def write(core: Json) -> tuple[str, str, str]:
+    def write(core: CoreRow) -> tuple[str, str, str]:
         headroom, clash = core["headroom"], clashes(core)
         look = (core["used"], headroom, clash, bool(core["unknown"]))
         found = written.get(look)
@@ -104,7 +106,7 @@ def _writer(data: Json, heat: str, cell: Size, signs: Characters) -> Callable[[J
         sign = "!" if clash else "?" if core["unknown"] else " " if width < 6 else "%"
         if heat == HEADROOM and headroom is None:
             return f"{'-' + sign.replace('%', ' '):^{width}}", blank, "dim"
-        part = max(0.0, headroom / max(1, size - base)) if heat == HEADROOM else core["used"] / size
+        part = max(0.0, known(headroom) / max(1, size - base)) if heat == HEADROOM else known(core["used"]) / size
         number = min(99, int(100 * part) if heat == HEADROOM else round(100 * part))
         hot = 1 - part if heat == HEADROOM else part
         name = HEAT[5 if clash else sum(hot >= step for step in steps)]
@@ -124,7 +126,7 @@ def key_row(heat: str, width: int, signs: Characters) -> list[Row]:
     return [[(f"{text:^6}", name) for text, name in zip(_KEY[heat], HEAT)]]
 
 
-def legend(data: Json, heat: str, form: Form) -> str:
+def legend(data: Cores, heat: str, form: Form) -> str:
     """What the numbers and signs mean."""
     both = form.cell.height >= _TWO_NUMBERS_SIZE[0] and form.cell.width >= _TWO_NUMBERS_SIZE[1]
     if heat == USED:

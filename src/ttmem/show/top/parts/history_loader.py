@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 if TYPE_CHECKING:
+    from ttmem.model.schema import ChipRow
     from ttmem.show.top.dashboard_state import Answer, Model
-
-Json = dict[str, Any]
 
 _FINE_SECONDS = 3600  # for which the server has a sample of each second
 _REFRESH_SECONDS = 20.0  # after which it is asked for what was too short for our own samples
@@ -27,9 +26,9 @@ class HistoryLoader:
         self._asking: dict[tuple[str, str, int], str] = {}  # paths; they are not to change until there is an answer
         self._answered: dict[tuple[str, str], float] = {}  # server, chip: when, by our clock
 
-    def wants(self, model: Model, chips: list[Json], window: int) -> list[str]:
+    def wants(self, model: Model, chips: list[ChipRow], window: int) -> list[str]:
         """The next few answers that are missing; those that are there are taken in."""
-        found = (model.snapshot or {}).get("server")
+        found = None if model.snapshot is None else model.snapshot.get("server")
         if not found or model.paused:
             return []
         server, newest = str(found.get("since")), model.past.newest
@@ -56,7 +55,7 @@ class HistoryLoader:
                     return out
         return out
 
-    def _take(self, model: Model, chip: Json, server: str, name: str, answer: Answer) -> None:
+    def _take(self, model: Model, chip: ChipRow, server: str, name: str, answer: Answer) -> None:
         newest = model.past.newest
         self._answered[server, name] = newest
         if answer.data is not None:

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ttmem.model.units import human
+from ttmem.show.l1_text import known
 from ttmem.show.process_table import in_turns
 from ttmem.show.text import Style, cells
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.event_list import kind_style
 from ttmem.show.top.parts.rows import Row, fitted, spans
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import ChipHeadroom, ChipRow, ProcessRow, ProgramHeadroom
 
 NOW, WORST = "L1 headroom now", "L1 headroom worst"
 WORDS = {
@@ -42,11 +44,11 @@ def wall_rows(model: Model, style: Style) -> list[Row]:
     answers = [model.answers[path] for path in path_of(model) if path in model.answers]
     if not answers or answers[0].data is None:
         return []
-    found = [chip for chip in answers[0].data["chips"] if chip["chip"] == model.selected]
+    found: list[ChipHeadroom] = [chip for chip in answers[0].data["chips"] if chip["chip"] == model.selected]
     if not found or found[0]["floor"] is None:
         return []
     headroom = found[0]
-    launched = min(headroom["launched"], key=lambda program: program["headroom"], default=None)
+    launched = min(headroom["launched"], key=lambda program: known(program["headroom"]), default=None)
     holder = headroom["floor_holder"]
     what = f"{holder['tag'] or holder['kind']} of pid {holder['pid'] or '?'}" if holder else "the end of L1"
     rows = [_row(NOW, launched, headroom, (f"to the wall: {what}", f"to {what}"), style)] if launched else []
@@ -57,9 +59,9 @@ def wall_rows(model: Model, style: Style) -> list[Row]:
     return rows
 
 
-def _row(name: str, program: Json, headroom: Json, rests: tuple[str, str], style: Style) -> Row:
+def _row(name: str, program: ProgramHeadroom, headroom: ChipHeadroom, rests: tuple[str, str], style: Style) -> Row:
     """Like a row of the breakdown, but of one core: what a program leaves below the lowest buffer."""
-    floor, left = headroom["floor"], program["headroom"]
+    floor, left = known(headroom["floor"]), known(program["headroom"])
     part = program["end"] / floor if floor else 1.0
     bar, warning = style.bar(part, _BAR_COLUMNS)
     word = "left" if left >= 0 else "TOO MUCH"
@@ -73,7 +75,7 @@ def _row(name: str, program: Json, headroom: Json, rests: tuple[str, str], style
     return fitted([*row, (style.cut(rest, max(0, room)), "")], style.width)
 
 
-def holder_rows(chip: Json, processes: list[Json], style: Style) -> list[Row]:
+def holder_rows(chip: ChipRow, processes: list[ProcessRow], style: Style) -> list[Row]:
     """Who has L1 of a chip, the most first, each with what it is, in the colours of kinds.
 
     What all cached programs hold, more than is there at once, has the mark that the table of processes explains.

@@ -240,16 +240,18 @@ def age(seconds: float | None) -> str:
 
 def time_of(model: Model) -> float | None:
     """When the snapshot was made, in seconds since 1970."""
+    if model.snapshot is None:
+        return None
     try:
-        return datetime.fromisoformat((model.snapshot or {})["time"].replace("Z", "+00:00")).timestamp()
+        return datetime.fromisoformat(model.snapshot["time"].replace("Z", "+00:00")).timestamp()
     except (KeyError, ValueError):
         return None
 
 
 def no_server(model: Model) -> str | None:
     """Why there is no server, and what to do; None if there is one."""
-    snapshot = model.snapshot or {"server": None, "sources": []}
-    if snapshot["server"]:
+    if model.snapshot is not None and model.snapshot["server"]:
         return None
-    details = (source["detail"] for source in snapshot["sources"] if source["name"] == "server")
+    sources = [] if model.snapshot is None else model.snapshot["sources"]
+    details = (source["detail"] for source in sources if source["name"] == "server")
     return next((text for text in details if text), None) or model.trouble or "start a server with `ttmem serve`"

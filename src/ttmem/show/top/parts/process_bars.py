@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF
 from ttmem.model.units import human
@@ -15,9 +15,10 @@ from ttmem.show.top.parts.event_list import kind_style
 from ttmem.show.top.parts.process_rows import parts
 from ttmem.show.top.parts.rows import Row, fitted, width_of
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import ChipRow, MainPool, ProcessRow
 
-_POOLS = {"dram": "DRAM", "l1": "L1"}
+_POOLS: dict[MainPool, str] = {"dram": "DRAM", "l1": "L1"}
 _BAR_COLUMNS = (10, 48)  # at least and at most
 _WORDS_COLUMNS = 80  # left for words where there is room
 _BLOCKS = {"trace": "▓", "kernel": "▒", "firmware": "▒", "l1": "▓", "l1_small": "▓"}  # the others are full
@@ -25,7 +26,7 @@ _LETTERS = {"dram": "#", "trace": "t", "l1": "L", "l1_small": "s", "cb": "C", "d
 _SMALL = {"kernel": "k", "firmware": "f"}
 
 
-def bar_rows(process: Json, chips: list[Json], names: Names, style: Style) -> list[Row]:
+def bar_rows(process: ProcessRow, chips: list[ChipRow], names: Names, style: Style) -> list[Row]:
     """Two rows for each group of chips: DRAM and L1, a bar and what it is made of."""
     known = {chip["chip"]: chip for chip in chips}
     groups = [entry for entry in parts(None, process, names) if entry.share is not None and entry.kind is None]
@@ -54,10 +55,10 @@ def pool_of(kind: str) -> str | None:
     return None if known is None else POOL_OF[known].label
 
 
-def _row(row: Row, kinds: list[tuple[str, int]], pool: str, chip: Json | None, state: str, style: Style) -> Row:
+def _row(row: Row, kinds: list[tuple[str, int]], pool: MainPool, chip: ChipRow | None, state: str, style: Style) -> Row:
     """A bar behind what it is of, its size, and as many of its kinds as there is room for, the largest first."""
     total = sum(size for _, size in kinds)
-    capacity: int | None = None if chip is None else chip["memory"][pool]["capacity"]
+    capacity = None if chip is None else chip["memory"][pool]["capacity"]
     full_bar = max(total, capacity or 0)
     width = max(_BAR_COLUMNS[0], min(_BAR_COLUMNS[1], style.width - width_of(row) - _WORDS_COLUMNS))
     done = drawn = 0

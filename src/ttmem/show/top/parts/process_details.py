@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ttmem.documents.common_text import anomaly_line
 from ttmem.model.units import human
@@ -15,28 +15,29 @@ from ttmem.show.text import Style, one_line, wrap
 from ttmem.show.top.parts.listing import age
 from ttmem.show.top.parts.rows import Row
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import Note, ProcessRow
+
 Said = tuple[str, str]  # sentence, style
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PEAKS_SHOWN = 3
 
 
-def born(process: Json, booted: float) -> float | None:
+def born(process: ProcessRow, booted: float) -> float | None:
     """When it started, in seconds since 1970; if that is not known, when it was first heard."""
     if process["start"] is not None:
         return float(booted + process["start"] / _TICKS)
-    seen: float | None = process["seen"]
-    return seen
+    return process["seen"]
 
 
-def process_age(process: Json, now: float | None, booted: float) -> float | None:
+def process_age(process: ProcessRow, now: float | None, booted: float) -> float | None:
     """How old it is; of one that exited, how old it became."""
     start = born(process, booted)
     end = now if process["exited"] is None else process["exited"]
     return None if start is None or end is None else end - start
 
 
-def title(process: Json) -> str:
+def title(process: ProcessRow) -> str:
     """
     >>> title({"pid": 4711, "name": "python", "user": "ann"})
     'pid 4711 python (ann)'
@@ -47,7 +48,7 @@ def title(process: Json) -> str:
 
 
 def details(
-    process: Json, notes: list[Json], names: Names, now: float | None, booted: float, style: Style
+    process: ProcessRow, notes: list[Note], names: Names, now: float | None, booted: float, style: Style
 ) -> list[Row]:
     """Rows on one process, the most important first."""
     sentences = [*_self(process, now, booted), *_memory(process, names), *_trouble(process)]
@@ -55,7 +56,7 @@ def details(
     return [[(row, name)] for text, name in sentences for row in wrap(style.clean(text), style, "  ", " ")]
 
 
-def _self(process: Json, now: float | None, booted: float) -> Iterator[Said]:
+def _self(process: ProcessRow, now: float | None, booted: float) -> Iterator[Said]:
     yield process["command"] or "its command line is not known, or not ours to see", "" if process["command"] else "dim"
     words = [process["state"], f"age {age(process_age(process, now, booted))}"]
     if process["exited"] is not None and now is not None:
@@ -74,7 +75,7 @@ def _self(process: Json, now: float | None, booted: float) -> Iterator[Said]:
         yield MEANINGS[process["state"]], "dim"
 
 
-def _memory(process: Json, names: Names) -> Iterator[Said]:
+def _memory(process: ProcessRow, names: Names) -> Iterator[Said]:
     shares = process["chips"]
     kinds: dict[str, int] = {}
     for share in shares:
@@ -104,7 +105,7 @@ def _more(listed: list[Any]) -> str:
     return f"{count} more chip{'s' if count > 1 else ''}"
 
 
-def _trouble(process: Json) -> Iterator[Said]:
+def _trouble(process: ProcessRow) -> Iterator[Said]:
     for source in process["sources"]:
         if source["trouble"]:
             yield f"{source['name']}: {one_line(source['trouble'])}", "warn"

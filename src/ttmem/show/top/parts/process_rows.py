@@ -16,11 +16,15 @@ from ttmem.show.top.parts.process_details import born, process_age
 from ttmem.show.top.parts.rows import Row, Span
 
 if TYPE_CHECKING:
+    from typing import Literal
+
+    from ttmem.model.schema import ChipShare, ProcessRow
+    from ttmem.show.process_table import SizeName
     from ttmem.show.top.dashboard_state import Model
 
-Json = dict[str, Any]
-
-_POOLS = ("dram", "l1", "peak_dram", "peak_l1")
+_POOLS: tuple[SizeName, ...] = ("dram", "l1", "peak_dram", "peak_l1")
+_POOL_OF_COLUMN: dict[str, SizeName] = {name: name for name in _POOLS}
+_OFTEN_BLANK: tuple[Literal["container", "command"], ...] = ("container", "command")
 _TREE_COLUMNS = 9  # that a tree takes before names: three below each other
 _STATES = {"untracked": "warn", "stale": "dim", "exited": "dim"}
 _LEGEND = {
@@ -35,17 +39,17 @@ class Entry(NamedTuple):
     """A row of the list: a process, what it has of some chips (the same of each), or one kind of that."""
 
     key: Hashable
-    process: Json
+    process: ProcessRow
     branch: str = ""
-    share: Json | None = None
+    share: ChipShare | None = None
     chip_ids: tuple[str, ...] = ()
     kind: str | None = None
     below: Hashable = None  # the key of the process it belongs to, if it is a part of one
 
 
-def columns(width: int, processes: list[Json], names: Names, branches: bool) -> list[Column]:
+def columns(width: int, processes: list[ProcessRow], names: Names, branches: bool) -> list[Column]:
     """The columns that have something to say, none wider than what is in it."""
-    blank = [name for name in ("container", "command") if not any(process[name] for process in processes)]
+    blank = [name for name in _OFTEN_BLANK if not any(process[name] for process in processes)]
     # Most have one of a few users and sets of chips.
     chips = {names.several(chip_ids) for chip_ids in {tuple(chips_of(process)) for process in processes}}
     users = {user_of(process) for process in processes}
@@ -82,13 +86,13 @@ def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: 
 DOWN = {column.name: column.down for column in _columns(wide=False)}
 
 
-def matches(process: Json, text: str) -> bool:
+def matches(process: ProcessRow, text: str) -> bool:
     """Does a text in lower case occur in what a process is known by?"""
     named = (process["pid"], process["user"], process["name"], process["command"], process["container"])
     return any(text in str(value).lower() for value in named if value is not None)
 
 
-def sizes(process: Json, pool: str) -> list[int | None]:
+def sizes(process: ProcessRow, pool: SizeName) -> list[int | None]:
     """What it has of a pool on each of its chips."""
     if process["state"] == "stale":
         return [size_of(share, pool, "stale") for share in process["chips"]]
@@ -101,34 +105,37 @@ def total(found: list[int | None]) -> int | None:
     return sum(known) if known else None  # type: ignore[arg-type]
 
 
-def sorter(column: str, names: Names, booted: float) -> Callable[[Json], Any]:
+def sorter(column: str, names: Names, booted: float) -> Callable[[ProcessRow], Any]:
     """What a process is sorted by, None if that is not known."""
-    if column in _POOLS:
-        return lambda process: total(sizes(process, column))
+    pool = _POOL_OF_COLUMN.get(column)
+    if pool is not None:
+        return lambda process: total(sizes(process, pool))
     if column == "age":
         return lambda process: None if (start := born(process, booted)) is None else -start
     if column == "anomalies":
-        return lambda process: sum(process["anomalies"].values())
+        return _anomalies
     if column == "sources":
         return lambda process: _sources(process) or None
     if column == "chips":
         return lambda process: min(map(names.order, chips_of(process)), default=None)
     if column == "user":
         return user_of
-    if column in ("name", "command"):
-        return lambda process: None if process[column] is None else process[column].lower()
-    return lambda process: process[column]
+    if column == "name":
+        return lambda process: None if process["name"] is None else process["name"].lower()
+    if column == "command":
+        return lambda process: None if process["command"] is None else process["command"].lower()
+    return lambda process: process.get(column)
 
 
-def chips_of(process: Json) -> list[str]:
+def chips_of(process: ProcessRow) -> list[str]:
     used = [share["chip"] for share in process["chips"]]
     holds = process.get("holds")
     return used + [chip_id for chip_id in holds if chip_id not in used] if holds else used
 
 
-def parts(key: Hashable, process: Json, names: Names) -> Iterator[Entry]:
+def parts(key: Hashable, process: ProcessRow, names: Names) -> Iterator[Entry]:
     """What a process has of each chip, and of each kind there; chips of which it has the same share a row."""
-    groups: dict[Hashable, list[Json]] = {}
+    groups: dict[Hashable, list[ChipShare]] = {}
     for share in sorted(process["chips"], key=lambda share: names.order(share["chip"])):
         alike = (*(share[pool] for pool in _POOLS), tuple(share["kinds"].items()), share["source"])
         groups.setdefault(alike, []).append(share)
@@ -140,7 +147,11 @@ def parts(key: Hashable, process: Json, names: Names) -> Iterator[Entry]:
                 yield Entry((key, number, kind), process, "", shares[0], chip_ids, kind, key)
 
 
-def _sources(process: Json) -> str:
+def _anomalies(process: ProcessRow) -> int:
+    return sum(count for count in process["anomalies"].values() if isinstance(count, int))
+
+
+def _sources(process: ProcessRow) -> str:
     return ",".join(source["name"] for source in process["sources"])
 
 
@@ -170,9 +181,10 @@ class ProcessRows:
         spans = [self._cell(one.column.name, entry, process, style, chip_ids) for one in self._placed]
         return line(spans, self._placed, self._style.width, self._style)
 
-    def _cell(self, name: str, entry: Entry, process: Json, style: str, chip_ids: list[str]) -> Span:
-        if name in _POOLS:
-            return self._sum(process, name, chip_ids), style
+    def _cell(self, name: str, entry: Entry, process: ProcessRow, style: str, chip_ids: list[str]) -> Span:
+        pool = _POOL_OF_COLUMN.get(name)
+        if pool is not None:
+            return self._sum(process, pool, chip_ids), style
         if name == "pid":
             return str(process["pid"] or "?"), style
         if name == "user":
@@ -187,18 +199,18 @@ class ProcessRows:
         if name == "allocations":
             return "-" if process["allocations"] is None else f"{process['allocations']:,}", style
         if name == "anomalies":
-            odd = sum(process["anomalies"].values())
+            odd = _anomalies(process)
             known = bool(process["sources"])
             return (f"{odd:,}", "warn") if odd else ("0" if known else "-", style)
         if name == "sources":
             return self._style.clean(_sources(process)) or "-", style
-        return entry.branch * (name == "name") + (self._style.clean(process[name]) or "-"), style
+        return entry.branch * (name == "name") + (self._style.clean(process.get(name)) or "-"), style
 
     def _mark(self, mark: str) -> str:
         self._marks.add(mark.strip())
         return mark
 
-    def _sum(self, process: Json, pool: str, chip_ids: list[str]) -> str:
+    def _sum(self, process: ProcessRow, pool: SizeName, chip_ids: list[str]) -> str:
         found = sizes(process, pool)
         size = total(found)
         if size is None:
@@ -212,13 +224,13 @@ class ProcessRows:
         )
         return self._size(size) + self._mark("*" if turns else " " if all_known else "+")
 
-    def _part(self, entry: Entry, share: Json) -> Row:
+    def _part(self, entry: Entry, share: ChipShare) -> Row:
         spans: list[Span] = []
         each = " each" if len(entry.chip_ids) > 1 else ""
         label = f"{'':9}chip {self._names.several(entry.chip_ids)}{each}"
         if share["source"] == "shm":
             label += ", as tt-metal counts"
-        found = {pool: size_of(share, pool, entry.process["state"]) for pool in _POOLS}
+        found: dict[str, int | None] = {pool: size_of(share, pool, entry.process["state"]) for pool in _POOLS}
         if entry.kind is not None:
             size = share["kinds"][entry.kind]
             kind = KIND_BY_LABEL.get(entry.kind)

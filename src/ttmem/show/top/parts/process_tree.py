@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.sources.process_lookup import read
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import ProcessRow
 
 
 def parent(pid: int, root: str = "/") -> int | None:
@@ -29,7 +30,7 @@ class Parents:
         self._root = root
         self._known: dict[tuple[int, int | None], int | None] = {}
 
-    def of(self, processes: list[Json]) -> dict[int, int]:
+    def of(self, processes: list[ProcessRow]) -> dict[int, int]:
         """The place of a process's parent in the list by its own place, where the parent is in the list."""
         places: dict[int, int] = {}
         for place, process in enumerate(processes):
@@ -52,7 +53,7 @@ class Parents:
         return found
 
 
-def _older(parent: Json, child: Json) -> bool:
+def _older(parent: ProcessRow, child: ProcessRow) -> bool:
     """A parent that is younger than its child is somebody else with the parent's old pid."""
     return parent["start"] is None or child["start"] is None or parent["start"] <= child["start"]
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.chip_chart import METRICS, ChipPainter, Quantity
@@ -12,7 +12,8 @@ from ttmem.show.top.parts.chip_history import NAMES, values_of
 from ttmem.show.top.parts.history_loader import HistoryLoader
 from ttmem.show.top.parts.rows import Characters, Row, Size
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import ChipRow
 
 MEMORY = METRICS["memory"]
 L1 = MEMORY[1:]
@@ -52,7 +53,7 @@ class RecentHistory:
         return self._rows
 
     def _made(
-        self, model: Model, chip: Json, quantities: Sequence[Quantity], size: Size, signs: Characters, until: float
+        self, model: Model, chip: ChipRow, quantities: Sequence[Quantity], size: Size, signs: Characters, until: float
     ) -> list[Row]:
         now = dict(zip(NAMES, values_of(chip)))
         if all(now[quantity.name] is None for quantity in quantities):

@@ -31,9 +31,11 @@ from ttmem.show.top.parts.listing import (
 from ttmem.show.top.parts.rows import Characters, Row, Size
 
 if TYPE_CHECKING:
-    from ttmem.show.top.dashboard_state import Model
+    from typing import Literal
 
-Json = dict[str, Any]
+    from ttmem.model import schema
+    from ttmem.show.breakdown_table import By
+    from ttmem.show.top.dashboard_state import Model
 
 EVENTS = "/events"
 _SORTS = {"size": ("size", True), "newest": ("age", False), "oldest": ("age", True)}  # column, largest first
@@ -76,9 +78,9 @@ class Allocations:
         self._asks_size = False
         self._cursor = Cursor()
         self._follower = EventFollower()
-        self._answer: Json | None = None  # the last that fitted, until the next one is there
+        self._answer: schema.Allocations | None = None  # the last that fitted, until the next one is there
         self._placed: list[Placed] = []
-        self._shown: dict[int, Json] = {}  # what is in which place
+        self._shown: dict[int, schema.AllocationRow | dict[str, Any]] = {}  # the allocation or event at each place
         self._seen = range(0)
 
     # -- what is asked ---------------------------------------------------------------------------------------------
@@ -88,10 +90,11 @@ class Allocations:
             return []
         if self.events:
             return [EVENTS]
-        return [self._breakdown.path(self._by(), self._wanted(model))] if self._by() else [self._path(model)]
+        by = self._by()
+        return [self._breakdown.path(by, self._wanted(model))] if by else [self._path(model)]
 
-    def _by(self) -> str:
-        return self.by if self.by in BY and not self.events else ""
+    def _by(self) -> By | Literal[""]:
+        return "" if self.events else next((by for by in BY if by == self.by), "")
 
     def _wanted(self, model: Model) -> EventFilter:
         here = (model.selected,) if self._one_chip and model.selected is not None else _shown(model)
@@ -119,8 +122,8 @@ class Allocations:
         if why is not None:
             return finished([self._status(model, [], names, style), [], *_wrapped(why, style=style)], size)
         longest = min(12, max((cells(names.short(chip["chip"])) for chip in model.chips), default=1))
-        if self._by():
-            return finished(self._breakdown_rows(model, size, signs, style, names), size)
+        if by := self._by():
+            return finished(self._breakdown_rows(by, model, size, signs, style, names), size)
         make = self._event_rows if self.events else self._allocation_rows
         return finished(make(model, size, signs, style, names, longest), size)
 
@@ -130,16 +133,16 @@ class Allocations:
         answer = model.answers.get(self._path(model))
         if answer is not None and answer.data is not None:
             self._answer = answer.data
-        data = self._answer or {"matched": None, "bytes": None, "offset": 0, "allocations": []}
-        allocations, first = data["allocations"], data["offset"]
-        head: Row = [(_sum(data, self._all(model), self._filtered(model)), "bold")]
+        data = self._answer or None  # an answer without keys says nothing
+        head: Row = [("" if data is None else _sum(data, self._all(model), self._filtered(model)), "bold")]
         if answer is None:
             head.append(("  asking...", "dim"))
         status = self._status(model, head, names, style)
         if answer is not None and answer.trouble:
             return [status, [], *_wrapped(answer.trouble, style=style, name="warn")]
-        if not data["matched"] or not allocations:
+        if data is None or not data["matched"] or not data["allocations"]:
             return [status, [], *([] if answer is None else _wrapped(self._nothing(model), style=style))]
+        allocations, first = data["allocations"], data["offset"]
         panel = 6 if size.height >= 16 else 0
         height = max(1, size.height - 3 - panel)
         total = min(data["matched"], _MOST_OFFSET)
@@ -151,26 +154,30 @@ class Allocations:
         column, down = _SORTS[self._order()]
         rows = [status, heading(self._placed, size.width, signs, column, down)]
         writer = allocation_rows.Writer(self._placed, names, time_of(model), style)
+        current: schema.AllocationRow | None = None
         for place in self._seen:
             if not 0 <= place - first < len(allocations):
                 rows.append([(" ...", "dim")])
                 continue
             allocation = self._shown[place] = allocations[place - first]
             row = writer.row(allocation)
-            rows.append(chosen(row) if place == self._cursor.place else row)
+            if place == self._cursor.place:
+                current, row = allocation, chosen(row)
+            rows.append(row)
         rows.append([(f" {self._left_out(data)}", "dim"), (f"   {writer.legend()}", "dim")])
-        current = self._shown.get(self._cursor.place)
         if panel and current is not None:
             rows.append(rule(style.clean(allocation_rows.title(current, model.processes)), size.width, signs))
             rows += _wrapped(*allocation_rows.details(current, names), style=style)
         return rows
 
-    def _breakdown_rows(self, model: Model, size: Size, signs: Characters, style: Style, names: Names) -> list[Row]:
-        summary, trouble = self._breakdown.look(model, self._by(), self._wanted(model))
+    def _breakdown_rows(
+        self, by: By, model: Model, size: Size, signs: Characters, style: Style, names: Names
+    ) -> list[Row]:
+        summary, trouble = self._breakdown.look(model, by, self._wanted(model))
         status = self._status(model, [(summary, "bold")], names, style)
         if trouble:
             return [status, [], *_wrapped(trouble, style=style, name="warn")]
-        rows = self._breakdown.rows(self._by(), Size(size.width, size.height - 1), signs, style)
+        rows = self._breakdown.rows(by, Size(size.width, size.height - 1), signs, style)
         self._seen = self._breakdown.seen
         return [status, *rows]
 
@@ -178,7 +185,7 @@ class Allocations:
         self, model: Model, size: Size, signs: Characters, style: Style, names: Names, chip: int
     ) -> list[Row]:
         answer = model.answers.get(EVENTS)
-        data: Json = (answer.data if answer is not None else None) or {"events": [], "lost": 0}
+        data: dict[str, Any] = (answer.data if answer is not None else None) or {"events": [], "lost": 0}
         events, lost = data["events"], data["lost"]
         found = eventlist.rates(events, time_of(model), data.get("since"))
         each = ", ".join(f"{name} {eventlist.number(rate)}" for name, rate in found[:5])
@@ -228,7 +235,7 @@ class Allocations:
             return "Nothing that is allocated fits the filters; escape clears them."
         return "Nothing is allocated: no process that reports holds anything. `ttmem run -- COMMAND` tracks a program."
 
-    def _left_out(self, data: Json) -> str:
+    def _left_out(self, data: schema.Allocations) -> str:
         """How much of what fits is on the screen, and how much is not."""
         size = sum(allocation["size"] for allocation in self._shown.values())
         count, more = len(self._shown), data["matched"] - len(self._shown)
@@ -281,7 +288,11 @@ class Allocations:
     def _open_row(self, model: Model) -> None:
         """The allocations of the chosen row, where there is a filter that means them."""
         by, breakdown = self._by(), self._breakdown
-        key = breakdown.shown[breakdown.cursor.place][by] if breakdown.cursor.place < len(breakdown.shown) else None
+        key = (
+            breakdown.shown[breakdown.cursor.place][by]
+            if by and breakdown.cursor.place < len(breakdown.shown)
+            else None
+        )
         if by == "kind" and key is not None:
             self._kind, self.by = key, ""
         elif by == "op" and key is not None:
@@ -345,8 +356,6 @@ def _wrapped(*sentences: str, style: Style, name: str = "") -> list[Row]:
     return [[(row, name)] for text in sentences for row in wrap(style.clean(text), style, "  ", " ")]
 
 
-def _sum(data: Json, every: int, filtered: bool) -> str:
-    if data["matched"] is None:
-        return ""
+def _sum(data: schema.Allocations, every: int, filtered: bool) -> str:
     of = f" of {every:,}" if filtered and every >= data["matched"] else ""
     return f"{counted(data['matched'], 'allocation', 'allocations')}{of}, {human(data['bytes'])}"

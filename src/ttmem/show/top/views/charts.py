@@ -11,8 +11,6 @@ from ttmem.show.top.parts.chip_chart import METRICS, ChipPainter, Quantity
 from ttmem.show.top.parts.history_loader import HistoryLoader
 from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, width_of
 
-Json = dict[str, Any]
-
 WINDOWS_SECONDS = (30, 60, 300, 900, 3600, 21600, 86400)
 _WINDOW_WORDS = ("30 seconds", "minute", "5 minutes", "15 minutes", "hour", "6 hours", "24 hours")
 _FEW_CHIPS = 4  # so few may have their phases drawn in the grid

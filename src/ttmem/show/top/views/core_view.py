@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from ttmem.model.units import human
 from ttmem.show.chip_table import Names, percent, share
-from ttmem.show.l1_text import MOST_CORES, at_least, floor_text, program_of, program_text, worst_core
+from ttmem.show.l1_text import MOST_CORES, at_least, floor_text, known, program_of, program_text, worst_core
 from ttmem.show.text import Style, wrap
 from ttmem.show.top.parts.core_grid import headroom_style, map_rows, snapshot
 from ttmem.show.top.parts.heat_map import HEADROOM, USED, Form, form_of, grid_rows, key_row, legend
@@ -18,9 +18,8 @@ from ttmem.show.top.parts.recent_history import L1, RecentHistory
 from ttmem.show.top.parts.rows import Characters, Row, Size, Span, fitted, shortened, width_of
 
 if TYPE_CHECKING:
+    from ttmem.model import schema
     from ttmem.show.top.dashboard_state import Model
-
-Json = dict[str, Any]
 
 _STEPS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "k": (0, -1), "down": (0, 1), "j": (0, 1)}
 _PAGE_ROWS = 5
@@ -45,7 +44,7 @@ class Cores:
         self.heat = USED
         self._core = (0, 0)
         self._top: int | None = None  # rows of the map above what is seen; None: so that the gap is seen
-        self._answer: Json | None = None  # the last one, until the next is there
+        self._answer: schema.Cores | None = None  # the last one, until the next is there
         self._grid_row = 0  # where the first row of cores was drawn
         self._form: Form | None = None  # and how
         self._shown = 0  # as _top was when it was drawn
@@ -63,7 +62,7 @@ class Cores:
         query = {"chip": model.selected, **({"core": "{},{}".format(*self._core)} if core else {})}
         return f"/cores?{urlencode(query)}"
 
-    def _data(self, model: Model) -> Json | None:
+    def _data(self, model: Model) -> schema.Cores | None:
         """What is known of the chosen chip, with the chosen core if it is there."""
         for core in (True, False):
             answer = model.answers.get(self._path(model, core=core))
@@ -131,26 +130,28 @@ class Cores:
     def _name(self, model: Model, style: Style) -> str:
         return Names(model.chips, style).full(str(model.selected)).strip()
 
-    def _status(self, model: Model, data: Json, style: Style) -> Row:
-        chip = model.chip() or {"board": None}
-        grid, size = data["grid"], data["l1"]["size"]
+    def _status(self, model: Model, data: schema.Cores, style: Style) -> Row:
+        chip = model.chip()
+        board = chip["board"] if chip is not None else None
+        grid, size = known(data["grid"]), known(data["l1"])["size"]
         capacity = grid["x"] * grid["y"] * size
         headroom, used = data["headroom_min"], data["used"]
         row: Row = [
-            (f"Chip {self._name(model, style)} {chip['board'] or ''}".rstrip(), "title"),
+            (f"Chip {self._name(model, style)} {board or ''}".rstrip(), "title"),
             ("  least headroom ", ""),
             (human(headroom), headroom_style(headroom, data)),
             (f"  used {at_least(data)}{human(used)} of {human(capacity)}, {percent(share(used, capacity))}", ""),
             (f"  fullest core {percent(share(data['max_core'], size))}", ""),
             ("  with firmware and kernel ring", "dim"),
         ]
-        if data["age_s"] >= 1:
-            row.insert(3, (f"  {data['age_s']:.0f} s old", "warn"))
+        seconds = known(data["age_s"])
+        if seconds >= 1:
+            row.insert(3, (f"  {seconds:.0f} s old", "warn"))
         while len(row) > 3 and width_of(row) > style.width:  # the last are those that matter least
             row.pop()
         return row
 
-    def _warnings(self, data: Json, style: Style) -> list[Row]:
+    def _warnings(self, data: schema.Cores, style: Style) -> list[Row]:
         rows: list[Row] = [[(f"! {text}", "bad")] for text in data["warnings"]]
         missing = sum(one["allocations"] for one in data["unplaced"])
         if missing:
@@ -159,7 +160,7 @@ class Cores:
             rows.append([(f"? {counted(missing, 'allocation', 'allocations')} {are} not in the map: {why}", "warn")])
         return [[(style.cut(text, style.width), name) for text, name in row] for row in rows]
 
-    def _chosen(self, data: Json, size: Size, signs: Characters) -> list[Row]:
+    def _chosen(self, data: schema.Cores, size: Size, signs: Characters) -> list[Row]:
         """The chosen core: its numbers, who is on both sides of its gap, and its map."""
         x, y = self._core
         core = next((core for core in data["cores"] if (core["x"], core["y"]) == (x, y)), None)
@@ -216,9 +217,9 @@ class Cores:
             self._top = None
 
 
-def _numbers(core: Json, data: Json, style: Style) -> list[Row]:
+def _numbers(core: schema.CoreRow, data: schema.Cores, style: Style) -> list[Row]:
     """What is used and free, and who owns both sides of the gap."""
-    size = data["l1"]["size"]
+    size = known(data["l1"])["size"]
     first: Span = (f"headroom {human(core['headroom'])}", headroom_style(core["headroom"], data))
     parts = [
         f"largest block {human(core['largest_free'])}",

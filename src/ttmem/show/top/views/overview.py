@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import anomaly_line
 from ttmem.show.chip_table import Names, chip_table, too_full
@@ -16,7 +16,8 @@ from ttmem.show.top.parts.listing import no_server
 from ttmem.show.top.parts.recent_history import MEMORY, RecentHistory
 from ttmem.show.top.parts.rows import Characters, FineBars, Row, Size, fitted, over, spans, text_of, within
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import ChipRow, ProcessRow, Snapshot
 
 _TABLE_COLUMNS = 101  # that the table has to itself before the chosen chip stands beside it
 _DETAILS_COLUMNS = (90, 110)  # that one takes there, at least and at most
@@ -88,8 +89,8 @@ class Overview:
         self._width = style.width
         if not chips:
             self._shown = []
-            here = (model.snapshot or {}).get("driver") or {"loaded": True}
-            why = "the driver shows none" if here["loaded"] else "the driver is not loaded"
+            driver = None if model.snapshot is None else model.snapshot.get("driver")
+            why = "the driver shows none" if not driver or driver["loaded"] else "the driver is not loaded"
             return [[(f"No chip is known: {why}, and no process has reported one.", "warn")]]
         count = max(1, room - 1)
         chosen = next((place for place, chip in enumerate(chips) if chip["chip"] == model.selected), 0)
@@ -192,7 +193,7 @@ def _side_by_side(left: list[Row], right: list[Row], width: int) -> list[Row]:
     return rows
 
 
-def _details(model: Model, chip: Json, names: Names, style: Style) -> list[Row]:
+def _details(model: Model, chip: ChipRow, names: Names, style: Style) -> list[Row]:
     """Where the memory of a chip goes, how close its wall is, and who holds it."""
     assert model.snapshot is not None
     lines = breakdowns({**model.snapshot, "chips": [chip]}, names, style, in_full=True)[1:]
@@ -219,16 +220,16 @@ def _coloured(row: Row) -> Row:
     ]
 
 
-def _local(chip: Json) -> Json:
+def _local(chip: ChipRow) -> ChipRow:
     """A chip for the table; R is what a board's remote chip is called, which has no telemetry of its own."""
     if not chip["remote"] or chip["telemetry"] is not None:
         return chip
     return {**chip, "remote": None, "board": f"{chip['board'] or '-'} R"}
 
 
-def _on(chip: Json, processes: list[Json]) -> list[Json]:
+def _on(chip: ChipRow, processes: list[ProcessRow]) -> list[ProcessRow]:
     """Those that have something of a chip, with nothing but that."""
-    found = []
+    found: list[ProcessRow] = []
     for process in processes:
         shares = [share for share in process["chips"] if share["chip"] == chip["chip"]]
         holds = [chip_id for chip_id in process["holds"] if chip_id == chip["chip"]]
@@ -237,7 +238,7 @@ def _on(chip: Json, processes: list[Json]) -> list[Json]:
     return found
 
 
-def _note(model: Model, snapshot: Json, names: Names, style: Style) -> list[Row]:
+def _note(model: Model, snapshot: Snapshot, names: Names, style: Style) -> list[Row]:
     """The most pressing of what is to be known, in one row, and how much more there is."""
     notes: list[tuple[str, str]] = [(text, "bad") for text in too_full(snapshot["chips"], names)]
     notes += [(note["text"], "warn") for note in snapshot["notes"]]

@@ -31,10 +31,10 @@ from ttmem.show.top.parts.rows import Characters, Row, Size
 from ttmem.show.top.signals import Refused, check, send
 
 if TYPE_CHECKING:
+    from ttmem.model.schema import ProcessRow
     from ttmem.show.top.dashboard_state import Model
 
-Json = dict[str, Any]
-Who = tuple[int | None, int | None]
+Who = tuple[int, int]  # pid, start
 
 _LAST = {"stale": 1, "exited": 2}  # what they had is in nobody's way: below the others, however much it was
 
@@ -42,7 +42,9 @@ _LAST = {"stale": 1, "exited": 2}  # what they had is in nobody's way: below the
 class Confirmation(NamedTuple):
     """A signal that waits for the user's word."""
 
-    process: Json
+    process: ProcessRow
+    pid: int
+    start: int
     number: signal.Signals
 
 
@@ -105,7 +107,7 @@ class Processes:
         rows.append([(f" {shown.legend()}", "dim")])
         process = self._entries[self._cursor.place].process
         if panel:
-            notes = (model.snapshot or {}).get("notes", [])
+            notes = [] if model.snapshot is None else model.snapshot.get("notes", [])
             rows.append(rule(style.clean(title(process)), size.width, signs))
             rows += details(process, notes, names, shown.now, self._booted, style)
             if len(rows) + 1 < size.height:
@@ -114,8 +116,8 @@ class Processes:
 
     def _status(self, model: Model, listed: int, width: int, style: Style) -> Row:
         if self._question is not None:
-            process, number = self._question
-            return [(f"send {number.name} to {style.clean(title(process))}? y/n", "bad")]
+            who = style.clean(title(self._question.process))
+            return [(f"send {self._question.number.name} to {who}? y/n", "bad")]
         if self._prompt is not None:
             return self._prompt.row(width, style)
         counts = Counter(process["state"] for process in model.processes)
@@ -125,7 +127,7 @@ class Processes:
             row.append((f"  {listed} match {style.clean(self._filter)!r}", "warn"))
         return [*row, ("  tree", "key")] if self.tree else row
 
-    def _listed(self, processes: list[Json], names: Names, signs: Characters) -> Iterator[Entry]:
+    def _listed(self, processes: list[ProcessRow], names: Names, signs: Characters) -> Iterator[Entry]:
         """Every row there is, in order."""
         ordered = self._sorted(processes, names)
         places = tree(len(ordered), self._parents.of(ordered), signs.ascii) if self.tree else _flat(len(ordered))
@@ -143,12 +145,12 @@ class Processes:
     def _down(self) -> bool:
         return DOWN[self.sort] is not bool(self.turned)
 
-    def _sorted(self, processes: list[Json], names: Names) -> list[Json]:
+    def _sorted(self, processes: list[ProcessRow], names: Names) -> list[ProcessRow]:
         """Those that are alive first, and what is not known last, whichever way round the rest is."""
         value, down = sorter(self.sort, names, self._booted), self._down()
         sign = -1 if down else 1
 
-        def place(process: Json) -> tuple[int, bool, Any]:
+        def place(process: ProcessRow) -> tuple[int, bool, Any]:
             found = value(process)
             return sign * _LAST.get(process["state"], 0), (found is None) is not down, 0 if found is None else found
 
@@ -216,25 +218,25 @@ class Processes:
             return
         process = entry.process
         try:
-            check(process, readonly=model.readonly)
+            pid, start = check(process, readonly=model.readonly)
         except Refused as why:
             model.message = str(why)
             return
-        warned = (process["pid"], process["start"]) in self._warned
-        self._question = Confirmation(process, signal.SIGKILL if warned else signal.SIGTERM)
+        warned = (pid, start) in self._warned
+        self._question = Confirmation(process, pid, start, signal.SIGKILL if warned else signal.SIGTERM)
 
     def _answer(self, key: str, model: Model) -> None:
         assert self._question is not None
-        (process, number), self._question = self._question, None
+        (process, pid, start, number), self._question = self._question, None
         if key != "y":
             model.message = "nothing was sent"
             return
         try:
-            send(process["pid"], process["start"], number, self._root)
+            send(pid, start, number, self._root)
         except Refused as why:
             model.message = str(why)
             return
-        self._warned.add((process["pid"], process["start"]))
+        self._warned.add((pid, start))
         model.message = f"{number.name} was sent to {title(process)}"
         if number is signal.SIGTERM:
             model.message += "; if it does not end, K again offers SIGKILL"

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ttmem.show.chip_table import Names
 from ttmem.show.text import BOLD, DIM, NONE, RED, YELLOW, Column, Style, cells, table, wrap
@@ -11,7 +12,9 @@ from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.recent_history import SENSORS, RecentHistory
 from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, over, spans, within
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from ttmem.model.schema import ChipRow
+
 Cell = tuple[str, str]
 
 _NAME_COLUMNS = 20  # for the name of a reading
@@ -175,13 +178,13 @@ def _painted(cell: Cell) -> Any:
     return cell[0], colours.get(cell[1], NONE)
 
 
-def _readings(chip: Json, style: Style) -> dict[str, Cell]:
+def _readings(chip: ChipRow, style: Style) -> dict[str, Cell]:
     """What the chip says of itself now, by the names of READINGS."""
     now = chip["telemetry"]
     return {one.name: ("-", "") if now is None else _reading(one, now, style) for one in READINGS}
 
 
-def _reading(one: Reading, now: Json, style: Style) -> Cell:
+def _reading(one: Reading, now: Mapping[str, Any], style: Style) -> Cell:
     value, most = now.get(one.key), None if one.most is None else now.get(one.most)
     if one.key in (now.get("implausible") or {}):
         return "not believed", "warn"
@@ -199,14 +202,14 @@ def _reading(one: Reading, now: Json, style: Style) -> Cell:
     return text, "" if not near else "bad" if one.key == "temperature_c" and value >= most else "warn"
 
 
-def _state(chip: Json) -> Cell:
+def _state(chip: ChipRow) -> Cell:
     now = chip["telemetry"]
     if now is None:
         return "remote" if chip["remote"] else "-", "dim"
     return now["state"], "" if now["state"] == "ok" else "dim" if now["state"] == "no files" else "bad"
 
 
-def _age(chip: Json) -> Cell:
+def _age(chip: ChipRow) -> Cell:
     age = None if chip["telemetry"] is None else chip["telemetry"].get("age_s")
     return (
         ("-", "")
@@ -215,9 +218,9 @@ def _age(chip: Json) -> Cell:
     )
 
 
-def _all_of(chip: Json, style: Style) -> dict[str, Cell]:
+def _all_of(chip: ChipRow, style: Style) -> dict[str, Cell]:
     """Readings, and what does not change: by name."""
-    pcie, firmware = chip["pcie"] or {}, chip["firmware"] or {}
+    pcie: Mapping[str, Any] = chip["pcie"] or {}
     link = "-"
     if pcie.get("speed_gts") is not None:
         link = f"{_of(pcie['speed_gts'], pcie.get('max_speed_gts'))} GT/s"
@@ -231,7 +234,7 @@ def _all_of(chip: Json, style: Style) -> dict[str, Cell]:
         "board": (chip["board"] or "-", ""),
         "architecture": (chip["arch"] or "-", ""),
         "serial number": (chip["serial"] or "-", ""),
-        **{f"firmware {name}": (str(version or "-"), "") for name, version in firmware.items()},
+        **{f"firmware {name}": (str(version or "-"), "") for name, version in (chip["firmware"] or {}).items()},
     }
     return {"state": _state(chip), "age": _age(chip), **_readings(chip, style), **rest}
 
@@ -240,7 +243,7 @@ def _of(value: float, most: float | None) -> str:
     return f"{value:g}" + ("" if most is None else f"/{most:g}")
 
 
-def _doubts(chips: list[Json], names: Names, style: Style) -> list[Row]:
+def _doubts(chips: list[ChipRow], names: Names, style: Style) -> list[Row]:
     """Chips that do not answer, in words, and what was read and not believed, raw; equal ones are told of once."""
     sentences: dict[Cell, list[str]] = {}
     for chip in chips:
@@ -265,7 +268,7 @@ def _unknown(names: list[str], style: Style) -> list[Row]:
     return [[(line, "dim")] for line in wrap(f"Not known: {', '.join(names)}", style, "  ", "")] if names else []
 
 
-def _one(chip: Json, names: Names, style: Style) -> list[Row]:
+def _one(chip: ChipRow, names: Names, style: Style) -> list[Row]:
     """All of the chosen chip, in as many columns as fit."""
     everything = _all_of(chip, style)
     known = [(name, cell) for name, cell in everything.items() if cell[0] != "-"]

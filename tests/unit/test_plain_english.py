@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation and help texts are in plain English: no banned phrases, and short lines in the documentation."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+from ttmem.cli import COMMANDS, full_parser
+
+# Phrases that readers had to decode. CONTRIBUTING.md describes the style; say instead:
+BANNED = {
+    "by the word of": "as reported by",
+    "who is there": "held by",
+    "what would do": "possible fixes",
+    "so many ms": "interval in ms",
+    "would do and no less": "would be exactly enough",
+    "would have done": "would have been enough",
+    "is to be told": "is reported",
+    "is to be said": "is reported",
+    "picture to picture": "refresh interval",
+    "put together by": "grouped by",
+    "together by this": "group by",
+    "told anew": "reported again",
+    "tells anew": "reports again",
+    "says of itself": "reports",
+    "who looks": "a user who",
+    "was at hand": "was available",
+    "a bad day": "difficult conditions",
+}
+COLUMNS = 100
+# Pages that have not been revised yet. Remove a name here when its page is.
+UNREVISED = {"api.md", "architecture.md", "glossary.md", "json.md", "run.md"}
+DOCS = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in UNREVISED]
+PAGES = [
+    *DOCS,
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *(ROOT / folder / "README.md" for folder in ("examples", "packaging", "tests/programs")),
+]
+
+
+def banned_in(text: str) -> list[str]:
+    """The banned phrases of a text, also where a line ends within one."""
+    words = " ".join(text.lower().split())
+    return [f"{phrase!r}: write {better!r} instead" for phrase, better in BANNED.items() if phrase in words]
+
+
+def prose_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Numbered lines outside code blocks and tables: those that can be wrapped."""
+    in_block = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_block = not in_block
+        elif not in_block and not line.lstrip().startswith("|"):
+            yield number, line
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """The parser of each command."""
+    parser = full_parser()
+    (action,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return {"": parser, **action.choices}
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_has_no_banned_phrase(page: Path) -> None:
+    assert banned_in(page.read_text()) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_lines_of_a_page_are_short(page: Path) -> None:
+    long = [number for number, line in prose_lines(page.read_text()) if len(line) > COLUMNS and " " in line.strip()]
+    assert not long, f"{name(page)} has lines of more than {COLUMNS} columns"
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_a_help_text_has_no_banned_phrase(command: str) -> None:
+    assert banned_in(commands()[command].format_help()) == []
+
+
+def test_pages_that_are_left_out_exist() -> None:
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} >= UNREVISED
+
+
+def test_phrases_and_lines_are_found() -> None:
+    """The checks themselves: a phrase over two lines, and lines in blocks and tables."""
+    assert banned_in("Largest block, by the\n  Word of the allocator.") == [
+        "'by the word of': write 'as reported by' instead"
+    ]
+    assert banned_in("Largest block, as reported by the allocator.") == []
+    text = "prose\n```\ncode\n```\n| cell |\n- item"
+    assert list(prose_lines(text)) == [(1, "prose"), (6, "- item")]
