@@ -138,7 +138,7 @@ def _install(folder: Path, python: str, version: str = VERSION, base: Wheel | No
         _run([interpreter(python), "-m", "venv", "--without-pip", str(folder)])
         packages = _packages(folder, python)
         _run([base.python, *install, "--no-deps", "--no-compile", "--ignore-installed", "--prefix", str(folder)])
-        (packages / "base.pth").write_text(f"{base.package.parent}\n")  # comes after its own packages
+        (packages / "base.pth").write_text(f"{base.package.parent.resolve()}\n")  # comes after its own packages
     complete.touch()
 
 
