@@ -27,7 +27,7 @@ AMOUNTS = ("total", "allocated", "free", "largest_free")
 
 @pytest.fixture
 def nobody(folder: Path) -> str:
-    return str(folder / "nobody.sock")
+    return str(folder / "nobody.api.sock")
 
 
 def dump(reports: Path | str, api: str, *options: str) -> Ran:
@@ -144,7 +144,7 @@ def test_the_agent_tracks_all_that_ttnn_reports(folder: Path, server: Server) ->
 
 
 def test_what_answers_may_be_no_server(folder: Path) -> None:
-    path = str(folder / "odd.sock")
+    path = str(folder / "odd.api.sock")
     with socket.socket(socket.AF_UNIX) as odd:
         odd.bind(path)
         odd.listen()
