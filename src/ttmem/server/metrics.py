@@ -135,12 +135,12 @@ class _Account(Collector):
                     pool_used.add_metric([chip_id, pool.label], size)
                     pool_peak.add_metric([chip_id, pool.label], highest)
             dram, l1 = memory["dram"], memory["l1"]
-            for pool_name, whole, basis in (
+            for pool_name, room, basis in (
                 ("dram", dram["capacity"], dram["capacity_basis"]),
                 ("l1", l1["capacity"], l1["capacity_basis"]),
             ):
-                if whole is not None:
-                    capacity.add_metric([chip_id, pool_name, basis or ""], whole)
+                if room is not None:
+                    capacity.add_metric([chip_id, pool_name, basis or ""], room)
             taken = dram["used"] if dram["reserved"] is None else dram["reserved"]
             for family, labels, value in (
                 (in_use, ["dram"], taken),

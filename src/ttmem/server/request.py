@@ -35,7 +35,7 @@ def sees(user_id: int | None) -> Callable[[int | None], bool]:
     return lambda owner: user_id == 0 or (user_id is not None and user_id == owner)
 
 
-def whole(text: str, name: str) -> int:
+def integer(text: str, name: str) -> int:
     try:
         value = int(text, 0)
     except ValueError:
@@ -46,7 +46,7 @@ def whole(text: str, name: str) -> int:
 
 
 def limit(query: dict[str, str]) -> int:
-    return min(whole(query.get("limit", "100"), "limit"), MAX_LIMIT)
+    return min(integer(query.get("limit", "100"), "limit"), MAX_LIMIT)
 
 
 def moment(text: str | None, default: float, name: str) -> float:
@@ -79,8 +79,8 @@ def processes(ledger: Ledger, pid: int) -> list[Process]:
 def holdings_filter(query: dict[str, str]) -> Callable[[Holding], bool]:
     """Whose allocations a request is about."""
     chips = query["chip"].split(",") if "chip" in query else None
-    device = whole(query["device"], "device") if "device" in query else None
-    pid = whole(query["pid"], "pid") if "pid" in query else None
+    device = integer(query["device"], "device") if "device" in query else None
+    pid = integer(query["pid"], "pid") if "pid" in query else None
     return lambda holding: (
         (chips is None or holding.chip.id in chips)
         and (device is None or holding.number == device)
@@ -93,7 +93,7 @@ def allocations_filter(query: dict[str, str], may_see: Callable[[int | None], bo
     label = kind(query.get("kind"))
     of_kind = KIND_BY_LABEL[label] if label is not None else None
     tag = query.get("tag")
-    least = whole(query.get("min_size", "0"), "min_size")
+    least = integer(query.get("min_size", "0"), "min_size")
 
     def wanted(item: Allocation) -> bool:
         return (of_kind is None or item.kind is of_kind) and item.size >= least and (tag is None or tagged(item))

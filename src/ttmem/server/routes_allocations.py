@@ -54,7 +54,7 @@ class AllocationRoutes:
         if order is None:
             raise HttpError(400, f"sort is one of {', '.join(_SORTS)}, not {asked['sort']!r}")
         limit = query.limit(asked)
-        offset = query.whole(asked.get("offset", "0"), "offset")
+        offset = query.integer(asked.get("offset", "0"), "offset")
         keep = min(limit + offset, 100_000)
         best: list[tuple[tuple[int, int], int, Allocation]] = []
         matched = size = 0
@@ -110,9 +110,9 @@ class AllocationRoutes:
 
     async def _leaks(self, request: Request) -> Response:
         asked, ledger = request.query, self._ledger
-        older = query.whole(asked.get("older", str(OLDER)), "older")
+        older = query.integer(asked.get("older", str(OLDER)), "older")
         named = asked["pid"].split(",") if "pid" in asked else ()
-        pids = frozenset(query.whole(text, "pid") for text in named)
+        pids = frozenset(query.integer(text, "pid") for text in named)
         for pid in pids:
             query.processes(ledger, pid)
         chip = asked.get("chip")

@@ -57,7 +57,7 @@ class HistoryRoutes:
         await thin(self._ledger)
         process = None
         if "pid" in request.query:
-            process = query.processes(self._ledger, query.whole(request.query["pid"], "pid"))[0]
+            process = query.processes(self._ledger, query.integer(request.query["pid"], "pid"))[0]
         finder = PeakFinder(self._ledger, recent=since == "reset", process=process)
         async for items in slices(self._ledger.holdings()):
             for item in items:
@@ -89,7 +89,7 @@ class HistoryRoutes:
         if pid is None:
             found = [p for p in (*ledger.processes.values(), *ledger.departed) if p.phases.open or p.phases.ended]
         else:
-            found = query.processes(ledger, query.whole(pid, "pid"))
+            found = query.processes(ledger, query.integer(pid, "pid"))
         listed = 0
         processes: list[str] = []
         for process in found:
@@ -113,7 +113,7 @@ class HistoryRoutes:
 
     async def _get_history(self, request: Request) -> Response:
         asked, now = request.query, self._clock.now()
-        step = query.whole(asked.get("step", "1"), "step")
+        step = query.integer(asked.get("step", "1"), "step")
         if step not in (1, 10):
             raise HttpError(400, f"step is 1 (for an hour) or 10 (for a day), not {step}")
         until = query.moment(asked.get("until"), now, "until")

@@ -89,7 +89,7 @@ class NowRoutes:
         return await rows_response(document)
 
     async def _process(self, request: Request) -> Response:
-        pid = query.whole(request.path.rsplit("/", 1)[1], "pid")
+        pid = query.integer(request.path.rsplit("/", 1)[1], "pid")
         may_see = sees(request.user_id)
         parties = query.processes(self._ledger, pid)
         await thin(self._ledger)
