@@ -112,7 +112,7 @@ class AccountState:
             self.chips.forget(chip)
 
     def remember_departed(self, process: Process) -> None:
-        """Keep the last snapshot of a dead process. Above the limit, whoever has most of them loses the oldest."""
+        """Keep a dead process. Above the limit, the user with the most dead processes loses the oldest one."""
         self.departed.append(process)
         if len(self.departed) > self.limits.departed:
             most = Counter(dead.info.user_id for dead in self.departed).most_common(1)[0][0]

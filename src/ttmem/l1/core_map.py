@@ -39,7 +39,7 @@ NO_CORES = "the cores were not reported"
 NO_LAUNCH = "no launch was seen, so it is not known which program is in place"
 
 _SLICE_ALLOCATIONS = 1000
-_OVERLAPS_LISTED = 8  # overlaps that are told with both sides
+_OVERLAPS_LISTED = 8  # overlaps for which both sides are listed
 _BUFFER, _PART = 1, 2
 _ROLES = [_BUFFER if kind in (Kind.L1, Kind.L1_SMALL) else _PART if kind in GROWING_UP else 0 for kind in KINDS]
 

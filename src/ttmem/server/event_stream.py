@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stream of events for readers of the API. A slow reader loses events, is told how many, and slows nobody down."""
+"""The stream of events for readers of the API. A slow reader loses events and gets their number."""
 
 from __future__ import annotations
 
