@@ -9,13 +9,13 @@ bucket in which nothing was seen stays empty: a gap is never drawn over.
 from __future__ import annotations
 
 from array import array
-from math import ceil, isfinite, nan
+from math import ceil, inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ttmem.show.chip_table import l1_buffers, level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ttmem.model.schema import ChipRow, History, Phases, Snapshot
 
@@ -77,15 +77,15 @@ class ColumnCache(Generic[T]):
 
 
 class _Ring:
-    """Buckets of one width. Single precision does for drawing, and for sizes with a decimal."""
+    """Buckets of one width. In double precision, because a cursor shows values to the byte."""
 
     __slots__ = ("high", "least", "length", "low", "most", "newest", "step")
 
     def __init__(self, step: float, length: int) -> None:
         self.step, self.length, self.newest = step, length, _NEVER
         self.least = self.most = nan  # of the newest bucket
-        self.low = array("f", [nan]) * length
-        self.high = array("f", [nan]) * length
+        self.low = array("d", [nan]) * length
+        self.high = array("d", [nan]) * length
 
     def put(self, bucket: int, low: float, high: float) -> None:
         slot = bucket % self.length
@@ -122,16 +122,19 @@ class _Ring:
 class _Series:
     """One quantity of one chip."""
 
-    __slots__ = ("kept", "last", "rings", "time", "version")
+    __slots__ = ("began", "kept", "last", "rings", "time", "version")
 
     def __init__(self) -> None:
         self.rings = tuple(_Ring(step, length) for step, length in _RINGS)
         self.time, self.last = -1e18, nan
+        self.began = inf  # when it was first more than nothing
         self.version = 0  # changes when something was added to what was complete
         self.kept: ColumnCache[Range | None] = ColumnCache()
 
     def add(self, time: float, buckets: list[int], value: float, hold: float) -> None:
         held = time - self.time <= hold
+        if value > 0 and time < self.began:
+            self.began = time
         for ring, bucket in zip(self.rings, buckets):
             if bucket == ring.newest and ring.least <= value <= ring.most:
                 continue  # as with most values and the wider buckets
@@ -150,6 +153,7 @@ class _Series:
                     if since >= reach:
                         for bucket in range(int(since // ring.step), ceil(until / ring.step)):
                             ring.put(bucket, low, high)
+        self.began = min(self.began, next((since for since, _, _, high in rows if high > 0), inf))
         self.version += 1
 
     def columns(self, width: float, first: int, end: int) -> Columns:
@@ -201,6 +205,13 @@ class ChipHistory:
         if series is None:
             return Columns([None] * (end - first), width, first, first)
         return series.columns(width, first, end)
+
+    def began(self, chip_ids: Iterable[str], names: Sequence[str]) -> float | None:
+        """When any of these was first more than nothing, as far as is known here; None if none was."""
+        keys = [self._keys.get(chip_id, chip_id) for chip_id in chip_ids]
+        found = [self._series[key, name].began for key in keys for name in names if (key, name) in self._series]
+        first = min(found, default=inf)
+        return None if first == inf else first
 
     def series(self, chip_id: str, name: str, since: float, until: float, points: int) -> list[Range | None]:
         """Lowest and highest in so many columns that end with the one in which ``until`` lies."""

@@ -39,6 +39,19 @@ def duration(seconds: float) -> str:
     return "".join(f"{value}{unit}" for value, unit in parts if value) or "0s"
 
 
+def moment(since: float, until: float) -> str:
+    """A short stretch of time, to the second, or to a tenth of one if it is shorter than that.
+
+    >>> moment(1_794_800_040.0, 1_794_800_043.0), moment(1_794_800_040.25, 1_794_800_040.5)
+    ('03:34:00 to 03:34:03 UTC', '03:34:00.2 to 03:34:00.5 UTC')
+    """
+    digits = until - since < 1
+    ends = [
+        strftime("%H:%M:%S", gmtime(time)) + (f".{int(time * 10 % 10)}" if digits else "") for time in (since, until)
+    ]
+    return f"{ends[0]} to {ends[1]} UTC"
+
+
 def phase_bars(phases: Sequence[Phase], since: float, now: float, cell: float, width: int, style: Style) -> str:
     """A bar for each phase in cells of so many seconds, with as much of its name as there is room for."""
     out = [" "] * width
