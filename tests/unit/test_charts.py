@@ -257,7 +257,8 @@ def test_what_the_server_saw_before_counts_for_the_automatic_window() -> None:
     snapshot = machine(1, 0)
     process: Json = blank.process(7, "tracked")
     process.update(seen=T - 5000, chips=[blank.share("880001")])
-    model.take({**snapshot, "processes": [process]}, T, 0.0)
+    snapshot["processes"] = [process]
+    model.take(snapshot, T, 0.0)
     assert "last 2 hours (automatic)" in text(view, model, Size(120, 38))[0]
     assert any("step=10&" in path for path in view.wants(model)), "it is asked for that long"
 

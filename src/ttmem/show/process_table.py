@@ -72,6 +72,9 @@ def process_table(
         texts = [human(row[2][place][0]) + ("*" if row[2][place][1] else " ") for row in rows]
         if rank == 0 or any(text != "- " for text in texts):
             found.append(column(f"{title} ", texts, rank, right=True, low=10, high=11))
+    resident = once([human(process["rss"]) for process in of])
+    if any(text not in ("", "-") for text in resident):
+        found.append(column("HOST RAM", resident, 6, right=True))
     if any(containers):
         found.append(column("CONTAINER", containers, 3, low=12))
     if any(commands):

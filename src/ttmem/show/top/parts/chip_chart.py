@@ -215,7 +215,7 @@ class ChipPainter:
                 continue
             name = f"{quantity.title} " if len(main) > 1 else ""
             peak_label = "" if peak is None else f"{name}peak {_precise(quantity, peak, scale, whole, self.signs)}"
-            label = _label(quantity, value, scale, whole, self.signs)
+            label = _label(quantity, value, None if quantity in parts else scale, whole, self.signs)
             dashed = peak if self.peaks and quantity in quantities else None
             drawn.append(
                 plot.Curve(columns, top, quantity.style, quantity.sign, label, dashed, peak_label, bottom=bottom)
@@ -382,13 +382,13 @@ def _precise(quantity: Quantity, value: float, scale: Scale, whole: float, signs
     return percent(min(1.0, value / whole / 100)) if scale.top == 100 else scale.precise(value / whole)
 
 
-def _label(quantity: Quantity, value: float | None, scale: Scale, whole: float, signs: Characters) -> str:
+def _label(quantity: Quantity, value: float | None, scale: Scale | None, whole: float, signs: Characters) -> str:
     """What stands at the end of a line; of what has a unit there is one line alone, and the title names it."""
     if quantity.unit:
         return _number(quantity, value, signs)
-    if value is not None and value < scale.bottom * whole:
-        return f"{quantity.title} {short_size(int(value))}"
-    return f"{quantity.title} {'-' if value is None else _precise(quantity, value, scale, whole, signs)}"
+    if value is None or scale is None or value < scale.bottom * whole:
+        return f"{quantity.title} {short_size(None if value is None else int(value))}"
+    return f"{quantity.title} {_precise(quantity, value, scale, whole, signs)}"
 
 
 def _fine_size(size: int, unit: str) -> str:
@@ -443,7 +443,7 @@ def _value_text(
         size = f"{short_size(used)}/{short_size(capacity)}"
         row.append((percent(share(used, capacity)) if capacity else short_size(used), alarm))
         if wordy >= 2 and capacity:
-            row.append((f" {size}", ""))
+            row.append((f" of {short_size(capacity)}" if used is None else f" {size}", ""))
         top = "-" if peak is None else percent(share(int(peak), capacity)) if capacity else short_size(int(peak))
     if wordy >= 3 and peak is not None:
         row.append((f" peak {top}", "peak"))

@@ -67,7 +67,8 @@ class View(Protocol):
     """One of the six screens. It keeps what the user chose in it (scroll, sort, filter) and nothing else.
 
     What of that is to be remembered from one run to the next, it names in an attribute ``kept``, if it has one: names
-    of attributes whose values are texts, numbers or truths.
+    of attributes whose values are texts, numbers or truths. If it is empty without a server, it has an attribute
+    ``needs_server`` that is true.
     """
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from time import gmtime, strftime
+from time import gmtime, localtime, strftime
 
 from ttmem.show.text import Style, cells
 from ttmem.show.top.parts.chip_history import Phase
@@ -40,16 +40,16 @@ def duration(seconds: float) -> str:
 
 
 def moment(since: float, until: float) -> str:
-    """A short stretch of time, to the second, or to a tenth of one if it is shorter than that.
+    """A short stretch of local time with its zone, to the second, or to a tenth of one if it is shorter than that.
 
     >>> moment(1_794_800_040.0, 1_794_800_043.0), moment(1_794_800_040.25, 1_794_800_040.5)
     ('03:34:00 to 03:34:03 UTC', '03:34:00.2 to 03:34:00.5 UTC')
     """
-    digits = until - since < 1
-    ends = [
-        strftime("%H:%M:%S", gmtime(time)) + (f".{int(time * 10 % 10)}" if digits else "") for time in (since, until)
-    ]
-    return f"{ends[0]} to {ends[1]} UTC"
+    tenths = until - since < 1
+    begin, end = (
+        strftime("%H:%M:%S", localtime(time)) + (f".{int(time * 10 % 10)}" if tenths else "") for time in (since, until)
+    )
+    return f"{begin} to {end} {strftime('%Z', localtime(until))}"
 
 
 def phase_bars(phases: Sequence[Phase], since: float, now: float, cell: float, width: int, style: Style) -> str:

@@ -33,6 +33,8 @@ class Scale(NamedTuple):
     def label(self, part: float) -> str:
         """The label of a part of the axis, from 0 to 1."""
         value = self.bottom + part * (self.top - self.bottom)
+        if value == 0 and self.suffix != "%":
+            return "0"  # of every unit
         return short_size(int(value)) if self.digits is None else self._text(value, self.digits)
 
     def precise(self, value: float) -> str:
@@ -51,7 +53,7 @@ def scale(mode: str, low: float, high: float, full: Scale, least: float) -> Scal
     """The axis for values between ``low`` and ``high``; ``mode`` is one of RANGES.
 
     ``full`` is the axis of the mode "capacity", ``least`` the smallest step between two labels. The automatic range
-    fits values that differ little closely, and then it does not begin at 0.
+    fits sizes that differ little closely, and then it does not begin at 0.
 
     >>> full = Scale(0.0, 100.0, 1.0, "%", 0)
     >>> [scale("auto", *ends, full, 0.01)[:2] for ends in ((78.3, 78.7), (20, 78), (3, 7), (40, 40))]
@@ -61,12 +63,12 @@ def scale(mode: str, low: float, high: float, full: Scale, least: float) -> Scal
     """
     high = min(high, full.top)
     low = min(low, high)
-    if mode == "capacity" or high <= 0:
+    is_reading = full.digits is not None and not full.suffix  # such as a temperature: how near its limit is counts
+    if mode == "capacity" or high <= 0 or (mode == "auto" and is_reading):
         return full
     if mode == "auto" and 0 < high - low < _SNUG_SHARE * high:
         return _snug(low, high, full, least)
-    is_reading = full.digits is not None and not full.suffix  # its limit is of interest
-    if mode == "auto" and (is_reading or high > full.top / 2):
+    if mode == "auto" and high > full.top / 2:
         return full
     near = _snug(0.0, high, full, least)
     return full if near.top >= full.top else near
