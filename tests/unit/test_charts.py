@@ -242,6 +242,16 @@ def test_the_automatic_window_is_as_long_as_there_is_data() -> None:
         assert f"Memory, last {words} (automatic)" in text(Charts(), model, Size(120, 38))[0]
 
 
+def test_the_automatic_window_of_many_chips_is_not_short() -> None:
+    model = Model()
+    for second in range(20):
+        model.take(machine(5, second), T + second, float(second))
+    view = Charts()
+    assert "last 5 minutes (automatic)" in text(view, model, Size(120, 38))[0]
+    view.press("z", model)
+    assert "last 30 seconds (automatic)" in text(view, model, Size(120, 38))[0]
+
+
 def test_the_automatic_window_begins_when_the_chip_was_first_used() -> None:
     model = Model()
     for second in range(300):

@@ -172,6 +172,8 @@ class Charts:
         if began is None and not seen:
             return _DEFAULT_SECONDS
         span = model.until - min(found for found in (began, *seen) if found is not None)
+        if len(chips) > _FEW_CHIPS:  # in a short window all of many small charts would change at each refresh
+            span = max(span, _DEFAULT_SECONDS)
         return next((window for window in WINDOWS_SECONDS if window >= span), WINDOWS_SECONDS[-1])
 
     def _range(self) -> str:
