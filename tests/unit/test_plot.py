@@ -74,11 +74,11 @@ def test_what_is_drawn_can_be_read_back(values: list[Range | None], height: int)
             continue
         # A value that was elsewhere in the column before had to pass the nearest of what it was there.
         before = (values[column] if column else None) or here
-        low, high = min(here[0], before[1]), max(here[1], before[0])
-        assert min(found[column]) * a_dot <= min(low, 100) + a_dot
-        assert (min(found[column]) + 1) * a_dot >= min(low, 100) - a_dot
-        assert (max(found[column]) + 1) * a_dot >= min(high, 100) - a_dot
-        assert max(found[column]) * a_dot <= min(high, 100) + a_dot
+        low, high, near = min(here[0], before[1]), max(here[1], before[0]), a_dot + 1e-9
+        assert min(found[column]) * a_dot <= min(low, 100) + near
+        assert (min(found[column]) + 1) * a_dot >= min(low, 100) - near
+        assert (max(found[column]) + 1) * a_dot >= min(high, 100) - near
+        assert max(found[column]) * a_dot <= min(high, 100) + near
         assert found[column] == set(range(min(found[column]), max(found[column]) + 1)), "without holes"
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 Range = tuple[float, float]  # lowest, highest
 T = TypeVar("T")
 
-NAMES = ("dram", "trace", "l1", "buffers", "cb", "kernel", "temperature_c", "power_w", "aiclk_mhz")
+_READINGS = ("temperature_c", "power_w", "aiclk_mhz")
+NAMES = ("dram", "trace", "l1", "buffers", "cb", "kernel", *_READINGS)
 MOST_PHASES = 400
 _RINGS = ((0.5, 640), (5.0, 740), (60.0, 1480))  # step, length: the window and a little more
 _NEVER = -(1 << 60)
@@ -77,15 +78,15 @@ class ColumnCache(Generic[T]):
 
 
 class _Ring:
-    """Buckets of one width. In double precision, because a cursor shows values to the byte."""
+    """Buckets of one width."""
 
     __slots__ = ("high", "least", "length", "low", "most", "newest", "step")
 
-    def __init__(self, step: float, length: int) -> None:
+    def __init__(self, step: float, length: int, code: str) -> None:
         self.step, self.length, self.newest = step, length, _NEVER
         self.least = self.most = nan  # of the newest bucket
-        self.low = array("d", [nan]) * length
-        self.high = array("d", [nan]) * length
+        self.low = array(code, [nan]) * length
+        self.high = array(code, [nan]) * length
 
     def put(self, bucket: int, low: float, high: float) -> None:
         slot = bucket % self.length
@@ -120,12 +121,13 @@ class _Ring:
 
 
 class _Series:
-    """One quantity of one chip."""
+    """One quantity of one chip: bytes in double precision, because a cursor shows them all, readings in single."""
 
     __slots__ = ("began", "kept", "last", "rings", "time", "version")
 
-    def __init__(self) -> None:
-        self.rings = tuple(_Ring(step, length) for step, length in _RINGS)
+    def __init__(self, name: str) -> None:
+        code = "f" if name in _READINGS else "d"
+        self.rings = tuple(_Ring(step, length, code) for step, length in _RINGS)
         self.time, self.last = -1e18, nan
         self.began = inf  # when it was first more than nothing
         self.version = 0  # changes when something was added to what was complete
@@ -192,7 +194,7 @@ class ChipHistory:
             key = self._keys[chip["chip"]] = chip["pci"] or chip["chip"]
             for name, value in zip(NAMES, values_of(chip)):
                 if value is not None and isfinite(value):
-                    series = self._series.get((key, name)) or self._series.setdefault((key, name), _Series())
+                    series = self._series.get((key, name)) or self._series.setdefault((key, name), _Series(name))
                     series.add(time, buckets, value, hold)
 
     def columns(self, chip_id: str, name: str, width: float, first: int, end: int) -> Columns:
@@ -243,7 +245,7 @@ class ChipHistory:
                     if rows and rows[-1][1] < begin <= rows[-1][1] + _HOLD_STEPS * step:
                         rows.append((rows[-1][1], begin, rows[-1][2], rows[-1][2]))
                     rows.append((begin, begin + step, low, high))
-                (self._series.get((key, name)) or self._series.setdefault((key, name), _Series())).fill(step, rows)
+                (self._series.get((key, name)) or self._series.setdefault((key, name), _Series(name))).fill(step, rows)
 
     def take_phases(self, answer: Phases, time: float) -> None:
         """Note the phases that are open (GET /phases), the last run of those that ended, and what ended meanwhile."""
