@@ -15,10 +15,11 @@ from tests.unit.test_smi_properties import snapshots, width_of
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
 from ttmem.show.top.dashboard_state import Model
-from ttmem.show.top.frame import COMMON, age, footer, header, tab_at
+from ttmem.show.top.frame import COMMON, age, footer, header, help_rows, tab_at
 from ttmem.show.top.parts.data_feed import FeedUpdate
-from ttmem.show.top.parts.rows import Characters, Row, Size, text_of
+from ttmem.show.top.parts.rows import Characters, Row, Size, View, text_of
 from ttmem.show.top.settings import Settings
+from ttmem.show.top.start import views_of
 
 Json = Any  # a document made by hand, or a part of one
 
@@ -238,6 +239,15 @@ def test_what_is_chosen_is_kept(dashboard: Dashboard, folder: Path) -> None:
     again = Dashboard(Model(), views, Settings(str(folder / "top.json")))
     assert (again.current, again.theme) == (2, "light")
     assert [view.sort for view in views] == ["size", "size", "age"]
+
+
+@pytest.mark.parametrize("view", views_of("/nowhere"), ids=lambda view: str(view.name))
+def test_the_whole_help_fits_on_a_small_screen(view: View) -> None:
+    rows = help_rows(view, Size(80, 22))
+    text = " ".join(text_of(row).strip() for row in rows)
+    assert "any key closes this" in text
+    for _, what in (*view.keys, *COMMON[:4]):
+        assert " ".join(what.split()) in " ".join(text.split()), "wrapped, but not cut"
 
 
 def test_a_view_that_needs_a_server_is_not_reopened_without_one(folder: Path) -> None:

@@ -70,12 +70,12 @@ class Charts:
 
     name = "Charts"
     keys: tuple[tuple[str, str], ...] = (
-        ("w W a", "a longer window, a shorter one (30 s to 24 h), automatic: since the chips were first used"),
-        ("r", "range of the axis: automatic, 0 to peak, 0 to capacity or limit"),
-        ("left, right", "move the cursor, with shift by ten; escape removes it; a click sets it"),
+        ("w W a", "window: longer, shorter, automatic (since the first use)"),
+        ("r", "range of the axis: automatic, 0 to peak, 0 to capacity"),
+        ("left, right", "cursor; shift: ten cells; escape removes it; or click"),
         ("m M", "memory, DRAM, L1, temperature, power, clock"),
-        ("enter, z", "the chosen chip alone, or all chips; so does a click on its name"),
-        ("p", "the highest values in the window on and off"),
+        ("enter, z", "the chosen chip alone, or all chips; or click its name"),
+        ("p", "peaks (dotted, highest in the window) on and off"),
         ("up, down", "choose a chip"),
     )
     kept = ("window", "range", "metric", "peaks")

@@ -54,12 +54,12 @@ class Processes:
 
     name = "Processes"
     keys: tuple[tuple[str, str], ...] = (
-        ("s, S", "sort by the next column, reverse the order; so does a click on a title"),
-        ("/", "filter by pid, user, name, command or container; user:NAME for one user; escape clears"),
-        ("u", "only processes of the chosen one's user, or of all users"),
+        ("s, S", "sort by the next column, reverse; or click a column title"),
+        ("/", "filter by pid, user, name, command, container, or user:NAME"),
+        ("u", "only processes of the selected process's user, or all"),
         ("enter, x", "open a process: its memory by chip and kind"),
         ("T", "tree: children below their parents"),
-        ("K", "end a process with SIGTERM, once more with SIGKILL; asks before"),
+        ("K", "end a process: SIGTERM, the second time SIGKILL; asks first"),
     )
 
     kept = ("sort", "turned", "tree")  # of its attributes, from one start to the next
