@@ -245,7 +245,7 @@ def test_the_automatic_window_is_as_long_as_there_is_data() -> None:
 def test_the_automatic_window_of_many_chips_is_not_short() -> None:
     model = Model()
     for second in range(20):
-        model.take(machine(5, second), T + second, float(second))
+        model.take(machine(9, second), T + second, float(second))
     view = Charts()
     assert "last 5 minutes (automatic)" in text(view, model, Size(120, 38))[0]
     view.press("z", model)

@@ -16,6 +16,7 @@ from ttmem.show.top.parts.value_axis import RANGES
 AUTOMATIC = 0  # window: as long as there is something to draw
 WINDOWS_SECONDS = (30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
 _FEW_CHIPS = 4  # so few may have their phases drawn in the grid
+_SEVERAL_CHIPS = 8  # more than these are many
 _CHART = Size(24, 6)  # least size of a chart with a title; below that there are only rows
 _SPARK_COLUMNS = 15
 _JUMP_CELLS = 10  # that the cursor moves with shift
@@ -172,7 +173,7 @@ class Charts:
         if began is None and not seen:
             return _DEFAULT_SECONDS
         span = model.until - min(found for found in (began, *seen) if found is not None)
-        if len(chips) > _FEW_CHIPS:  # in a short window all of many small charts would change at each refresh
+        if len(chips) > _SEVERAL_CHIPS:  # in a short window all of many small charts would change at each refresh
             span = max(span, _DEFAULT_SECONDS)
         return next((window for window in WINDOWS_SECONDS if window >= span), WINDOWS_SECONDS[-1])
 
