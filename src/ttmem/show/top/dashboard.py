@@ -84,7 +84,7 @@ class Dashboard:
             self._guarded(lambda: model.take(snapshot, update.time, update.now), None)
             if self._reopened:
                 self._reopened = False
-                self._fall_back()
+                self._guarded(self._fall_back, None)
 
     def _fall_back(self) -> None:
         """Show the overview if the view of the last time would be empty."""
