@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the native agent is: the shared library that `ttmem run` loads into a process that uses ttnn."""
+"""Finds the native agent: the shared library that `ttmem run` loads into a process that uses ttnn."""
 
 from __future__ import annotations
 
