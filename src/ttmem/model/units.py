@@ -9,7 +9,7 @@ _SIZE = r"(?i)^\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(?:i?B)?\s*$"
 
 
 def human(size: int | None, unknown: str = "-") -> str:
-    """A size for people, at most seven characters before the unit.
+    """A size in the largest fitting unit, at most seven characters before the unit.
 
     >>> human(1536), human(0), human(None)
     ('1.5 KiB', '0 B', '-')
@@ -25,7 +25,7 @@ def human(size: int | None, unknown: str = "-") -> str:
 
 
 def complete(part: float) -> str:
-    """How much of something is there; what is not all of it is never said to be 100 %.
+    """A share as text. A share below 1 is never shown as 100 %.
 
     >>> complete(1.0), complete(0.75), complete(0.9999999)
     ('100 %', '75 %', '99.99 %')
@@ -39,7 +39,7 @@ def parse(text: str) -> int:
     >>> parse("1.5 MiB")
     1572864
     """
-    import re  # only those who read sizes need it
+    import re  # not needed by most commands
 
     match = re.match(_SIZE, text)
     if match is None:
