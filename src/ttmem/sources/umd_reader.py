@@ -110,7 +110,7 @@ def _discover(umd: Any, pci: list[str], *, remote: bool) -> tuple[Any, dict[int,
     options.discover_remote_devices = remote
     options.wait_on_ethernet_link_training = False
     ignore = umd.TopologyDiscoveryOptions.Action.IGNORE
-    # By default it rejects anything that could disturb a workload, but old firmware has a temperature as well.
+    # By default discovery fails where a workload could fail, but telemetry can be read with old firmware, too.
     options.cmfw_mismatch_action = options.cmfw_unsupported_action = ignore
     options.eth_fw_mismatch_action = options.eth_fw_heartbeat_failure = ignore
     options.unexpected_routing_firmware_config = options.device_init_failure_action = ignore
