@@ -18,7 +18,7 @@ _WRITER_SECONDS = 2.0  # for a writer to finish
 
 
 def read_database(path: Path, rank: int | None = None) -> GraphCapture:
-    """What a database tells of one rank."""
+    """The contents of a database for one rank."""
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=_WRITER_SECONDS)
         try:
@@ -84,7 +84,7 @@ class _Database:
                 raise NotACapture(f"an entry of table buffers makes no sense: {tuple(row)}") from None
 
     def _operations(self, recording: GraphCapture) -> None:
-        """Each operation's graph, if there is one; else that it took place."""
+        """The graph of each operation; without a graph, only begin and end of the operation."""
         rows = self._rows("operations", ("operation_id", "name", "duration"), "operation_id")
         durations = {int(row["operation_id"]): (str(row["name"]), row["duration"]) for row in rows}
         calls = self._calls()
@@ -109,7 +109,7 @@ class _Database:
             recording.add(nodes, number, calls.get(number, Call()))
 
     def _calls(self) -> dict[int, Call]:
-        """Of each operation the stack and the error that it ended with."""
+        """The stack of each operation, and its error if it failed."""
         found = {
             int(row["operation_id"]): Call(stack_of(str(row["stack_trace"])))
             for row in self._rows("stack_traces", ("operation_id", "stack_trace"))
@@ -133,7 +133,7 @@ class _Database:
 
 
 def _bare(name: str, seconds: Any) -> list[dict[str, Any]]:
-    """An operation of which there is no graph, as one."""
+    """A minimal graph for an operation without one."""
     took = {} if not isinstance(seconds, (int, float)) else {"duration_ns": int(seconds * 1e9)}
     params = {"name": name}
     return [{"node_type": "function_start", "params": params}, {"node_type": "function_end", "params": params, **took}]

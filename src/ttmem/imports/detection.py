@@ -21,14 +21,14 @@ _REPORT_VERSION = 1  # version of the report
 
 
 def find(path: Path) -> Path:
-    """The file itself, or the one in a folder that there is to read."""
+    """The file itself, or the file to read in a folder."""
     if not path.is_dir():
         return path
     reports = sorted(
         one for one in path.glob("*.json") if not one.name.endswith(_SIDECARS) and one.name != "config.json"
     )
     databases = sorted(path.glob("*.sqlite"))
-    # A database has lost what happened between operations, so the report it was made from is the better one.
+    # A database lacks what happened between operations, so the report it was made from is better.
     for found in (reports, databases):
         if len(found) == 1:
             return found[0]
@@ -41,9 +41,9 @@ def find(path: Path) -> Path:
 
 
 def read(path: Path, rank: int | None = None) -> GraphCapture:
-    """What is in a file."""
+    """The contents of a file."""
     with open(path, "rb") as file:
-        head = file.peek(16)[:16]  # and not read: it may be a pipe
+        head = file.peek(16)[:16]  # peek, not read: it may be a pipe
         if head == _SQLITE:
             return read_database(path, rank)
         if head.startswith(MAGIC):
@@ -102,7 +102,7 @@ def _report(stream: JsonStream, path: Path) -> GraphCapture:
 def _about(recording: GraphCapture, metadata: Any) -> None:
     if isinstance(metadata, dict):
         recording.version = str(metadata["version"]) if "version" in metadata else None
-        stamp = metadata.get("capture_timestamp_ns")  # of the beginning
+        stamp = metadata.get("capture_timestamp_ns")  # time of the beginning
         recording.began = stamp / 1e9 if isinstance(stamp, int) else None
 
 
@@ -119,7 +119,7 @@ def _listings(stream: JsonStream, recording: GraphCapture) -> None:
 
 
 def _calls(sidecar: Path) -> dict[str, deque[Call]]:
-    """Where Python called each operation and what became of it, in order, if ttnn wrote that beside the report."""
+    """The Python call and the outcome of each operation, in order, if ttnn wrote them next to the report."""
     found: dict[str, deque[Call]] = {}
     try:
         for record in json.loads(sidecar.read_text()):
