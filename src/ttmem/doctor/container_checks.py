@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the container we run in, which may hide processes, counters and the server."""
+"""Checks of the container that ttmem runs in, which may hide processes, counters and the server."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ttmem.doctor import endpoints
 from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.findings import Message, ok, some, warning
 
-# The kernel's own numbers of the namespaces that the machine starts in.
+# The kernel's fixed numbers of the initial namespaces.
 _FIRST = {"pid": "pid:[4026531836]", "ipc": "ipc:[4026531839]"}
 _MARKS = ("docker", "kubepods", "containerd", "libpod", "lxc", "crio")
 _SHARE = "docker run $(ttmem env --format docker) ..."
 
 
 def container(context: DoctorContext) -> Iterator[Message]:
-    """Are we in a container, and what of the machine can be seen from inside?"""
+    """Whether this is a container, and which parts of the machine are visible from inside."""
     sign = _sign(context)
     foreign = {int(kmd): number for kmd, number in context.machine["foreign"].items() if number}
     pids = _is_first(context, "pid")
@@ -67,7 +67,7 @@ def _sign(context: DoctorContext) -> str | None:
 
 
 def _is_first(context: DoctorContext, kind: str) -> bool | None:
-    """Are we in the namespace that the machine started in? None if that cannot be seen."""
+    """Whether this is the initial namespace. None if that cannot be read."""
     try:
         return os.readlink(context.path(f"/proc/self/ns/{kind}")) == _FIRST[kind]
     except OSError:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ttmem.model.machine_rows import DriverChip
 
 _TENSTORRENT = "0x1e52"
-# What came with which driver, oldest first.
+# What older drivers lack, oldest first.
 _SINCE = (
     ((1, 28), "the telemetry files: temperatures, power and clocks are not known"),
     ((2, 5), "the list of who holds a chip: it is looked up in /proc/*/fd, which only root sees completely"),
@@ -33,7 +33,7 @@ _STATES = {
 
 
 def driver(context: DoctorContext) -> Iterator[Message]:
-    """Is the driver loaded, and new enough for what we read from it?"""
+    """Whether the driver is loaded, and new enough for all data that ttmem reads."""
     where = "/sys/module/tenstorrent"
     if not context.listed("/sys"):
         yield unknown(
@@ -83,7 +83,7 @@ def _numbers(version: str | None) -> tuple[int, ...] | None:
 
 
 def chips(context: DoctorContext) -> Iterator[Message]:
-    """Do the chips answer?"""
+    """Whether the chips answer."""
     found = context.machine["chips"]
     bad = [chip for chip in found if chip["telemetry"]["state"] in _STATES]
     for chip in bad:
@@ -99,7 +99,7 @@ def chips(context: DoctorContext) -> Iterator[Message]:
 
 
 def device_files(context: DoctorContext) -> Iterator[Message]:
-    """Has every chip its file in /dev, may we use it, and is there a chip behind every file?"""
+    """Whether every chip has a usable file in /dev, and every file has a chip."""
     folder = "/dev/tenstorrent"
     listed = [chip["kmd"] for chip in context.machine["chips"] if chip["telemetry"]["state"] != "gone"]
     expected = {kmd for kmd in listed if kmd is not None}
@@ -138,7 +138,7 @@ def _access(context: DoctorContext, path: str) -> tuple[bool, int]:
 
 
 def hugepages(context: DoctorContext) -> Iterator[Message]:
-    """Without an IOMMU tt-metal exchanges data with a chip through pages of 1 GiB, at least one for each chip."""
+    """Whether there are enough pages of 1 GiB: without an IOMMU, tt-metal needs at least one for each chip."""
     bare = [chip for chip in context.machine["chips"] if not _translated(context, chip)]
     if not bare:
         chips = len(context.machine["chips"])
@@ -168,7 +168,7 @@ def hugepages(context: DoctorContext) -> Iterator[Message]:
 
 
 def _translated(context: DoctorContext, chip: DriverChip) -> bool:
-    """As UMD finds it out: DMA or DMA-FQ; an identity mapping does not count."""
+    """Whether the IOMMU translates, as UMD determines it: DMA or DMA-FQ; an identity mapping does not count."""
     kind = context.read(f"/sys/class/tenstorrent/tenstorrent!{chip['kmd']}/device/iommu_group/type")
     return kind is not None and kind.startswith("DMA")
 

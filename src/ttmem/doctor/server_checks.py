@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the server: does one answer, is it ours, and what else is on the paths where it is looked for?"""
+"""Checks of the server: whether one answers, who owns it, and what else uses the socket paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ttmem.wire.endpoint import LEGACY_PATH
 
 
 def server(context: DoctorContext) -> Iterator[Message]:
-    """Does a server answer, and is it of this version?"""
+    """Whether a server answers, and has this version."""
     endpoint = context.server
     looked = some([one.path for one in context.endpoints])
     if endpoint is not None and endpoint.health is not None:
@@ -52,7 +52,7 @@ def server(context: DoctorContext) -> Iterator[Message]:
 
 
 def sockets(context: DoctorContext) -> Iterator[Message]:
-    """Is anything but a server on the paths where programs look for one?"""
+    """Whether anything other than a server is at the paths that programs use."""
     alone = context.server is None
     problems = [problem for one in context.endpoints if (problem := _problem(one, alone=alone)) is not None]
     yield from problems
@@ -93,7 +93,7 @@ def _problem(endpoint: Endpoint, *, alone: bool) -> Message | None:
 
 
 def legacy_socket(context: DoctorContext) -> Iterator[Message]:
-    """Programs built with the proof of concept know one path only."""
+    """Who listens on the only path that programs built with the proof of concept use."""
     path = context.path(LEGACY_PATH)
     found = listener(path, named=True)
     ours = context.server.pid if context.server is not None else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of /dev/shm, where tt-metal keeps its own counters, and of what it keeps there."""
+"""Checks of /dev/shm and of tt-metal's counters there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from ttmem.model.machine_rows import CounterFile
 
 _FOLDER = "/dev/shm"
-_DOCKER_SHM_BYTES = 64 << 20  # what Docker gives
+_DOCKER_SHM_BYTES = 64 << 20  # Docker's default
 _LEAST_FREE_BYTES = 1 << 20  # a file for each of 32 chips, and UMD's locks
 _SUMS: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1", "l1_small", "trace")
 
 
 def shm(context: DoctorContext) -> Iterator[Message]:
-    """Is /dev/shm there, in memory, writable, and large enough?"""
+    """Whether /dev/shm exists, is in memory, writable, and large enough."""
     path = context.path(_FOLDER)
     if not os.path.isdir(path):
         yield broken(
@@ -62,7 +62,7 @@ def shm(context: DoctorContext) -> Iterator[Message]:
 
 
 def _mount(context: DoctorContext) -> tuple[str, int | None] | None:
-    """(type, size if it has a limit) of what is mounted there last; None if nothing is."""
+    """(type, size if limited) of the last mount there; None if there is none."""
     found = None
     for line in (context.read("/proc/mounts") or "").splitlines():
         fields = line.split()
@@ -76,7 +76,7 @@ def _mount(context: DoctorContext) -> tuple[str, int | None] | None:
 
 
 def shm_files(context: DoctorContext) -> Iterator[Message]:
-    """tt-metal's counters: which can be read, and how many bytes do dead processes still have in them?"""
+    """Which of tt-metal's counters can be read, and how many bytes of dead processes are in them."""
     files: list[CounterFile] = context.machine["shm"]
     pattern = f"{_FOLDER}/tt_device_*_memory"
     unreadable = [file for file in files if file["state"] == "unreadable"]
@@ -111,7 +111,7 @@ def shm_files(context: DoctorContext) -> Iterator[Message]:
 
 
 def _left_over(files: list[CounterFile]) -> Iterator[Message]:
-    """A job on 32 chips leaves 32 files behind: one finding for all that the same processes left."""
+    """One finding for all files with left-over bytes of the same processes: a job on 32 chips leaves 32 files."""
     groups: dict[tuple[bool, tuple[int, ...]], list[CounterFile]] = {}
     for file in files:
         dead = tuple(slot["pid"] for slot in file["slots"] if slot["state"] in ("dead", "reused"))

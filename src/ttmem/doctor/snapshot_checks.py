@@ -15,14 +15,14 @@ from ttmem.model.units import complete, human
 if TYPE_CHECKING:
     from ttmem.model.schema import Allocations, ChipRow, MemoryRow, ProcessRow
 
-_ALLOCATIONS_LISTED = 200  # allocations to look at, the largest first
-_LITTLE_L1_BYTES = 1 << 20  # of L1 on a chip: any operation takes more
+_ALLOCATIONS_LISTED = 200  # allocations to examine, the largest first
+_LITTLE_L1_BYTES = 1 << 20  # of L1 on a chip: any operation uses more
 _LITTLE_L1_RATIO = 100
 _SMALL_ALLOCATION_BYTES = 1 << 20  # an allocation
 
 
 def _tracked(context: DoctorContext) -> list[ProcessRow] | None:
-    """The processes that report; None if no server can be asked."""
+    """The processes that report; None without a server."""
     if context.snapshot is None:
         return None
     return [process for process in context.snapshot["processes"] if process["state"] == "tracked"]
@@ -37,7 +37,7 @@ def _name(process: ProcessRow) -> str:
 
 
 def silent_clients(context: DoctorContext) -> Iterator[Message]:
-    """Which processes are connected and have not reported anything?"""
+    """Processes that are connected and have not reported anything."""
     tracked = _tracked(context)
     if tracked is None or context.server is None or context.server.health is None:
         yield _nobody(context, "/processes")
@@ -62,12 +62,12 @@ def silent_clients(context: DoctorContext) -> Iterator[Message]:
 
 
 def agent_trouble(context: DoctorContext) -> Iterator[Message]:
-    """Which kinds of memory do sources report that they cannot see?"""
+    """Kinds of memory that sources report as not tracked."""
     tracked = _tracked(context)
     if tracked is None:
         yield _nobody(context, "/processes")
         return
-    troubled: dict[tuple[str, str], list[str]] = {}  # the workers of one job have the same
+    troubled: dict[tuple[str, str], list[str]] = {}  # the workers of one job have the same trouble
     for process in tracked:
         for source in process["sources"]:
             for line in (source["trouble"] or "").splitlines():
@@ -82,7 +82,7 @@ def agent_trouble(context: DoctorContext) -> Iterator[Message]:
 
 
 def losses(context: DoctorContext) -> Iterator[Message]:
-    """Did events get lost or refused, and does the account agree with the allocators?"""
+    """Whether events were lost or rejected, and whether the account agrees with the allocators."""
     if context.snapshot is None:
         yield _nobody(context, "/snapshot")
         return
@@ -119,12 +119,12 @@ def _share(chip: ChipRow) -> float:
 
 
 def per_core_only(context: DoctorContext) -> Iterator[Message]:
-    """A patched tt-metal reports code that it writes to cores in one place, and buffers in another that may be off."""
+    """Whether a patched tt-metal reports only code: it reports writes to cores in one place, and buffers in another."""
     tracked = _tracked(context)
     if tracked is None:
         yield _nobody(context, "/allocations")
         return
-    # Only such a tt-metal names allocations by core; and to list allocations costs the server more than its totals do.
+    # Only such a tt-metal reports allocations by core. Listing allocations costs the server more than totals.
     bare = [
         process
         for process in tracked
@@ -145,13 +145,13 @@ def per_core_only(context: DoctorContext) -> Iterator[Message]:
 
 
 def _single_cores(listed: Allocations | None) -> bool:
-    """Are the largest allocations all writes to one core?"""
+    """Whether the largest allocations are all writes to one core."""
     rows = listed["allocations"] if listed is not None else []
     return bool(rows) and all(row["core"] is not None for row in rows)
 
 
 def amounts(context: DoctorContext) -> Iterator[Message]:
-    """If L1 shows only kilobytes: did the workload ever take more?"""
+    """If L1 shows only kilobytes: whether the workload ever used more."""
     if context.snapshot is None:
         yield _nobody(context, "/snapshot")
         return
@@ -175,7 +175,7 @@ def _in_dram(memory: MemoryRow) -> bool:
 
 
 def _in_sum(chips: list[ChipRow], processes: list[ProcessRow]) -> str:
-    """The sizes in the log are those of single events, which are small even if the sum is not."""
+    """The message about the log: its sizes are those of single events, which are small even if the sum is large."""
     allocations = sum(process["allocations"] or 0 for process in processes)
     used = sum((chip["memory"][pool]["used"] or 0) for chip in chips for pool in ("dram", "l1"))
     if allocations and used / allocations < _SMALL_ALLOCATION_BYTES <= used:

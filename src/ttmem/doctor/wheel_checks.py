@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of ttnn, which is not imported: where it is, and what of its libtt_metal.so the agent can use."""
+"""Checks of ttnn, without importing it: where it is, and what the agent can use of its libtt_metal.so."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ttmem.doctor.findings import Message, broken, ok, some, unknown, warning
 from ttmem.doctor.hook_coverage import IN_ITS_STEAD, look
 from ttmem.doctor.locate import Wheel, locate
 
-_PYTHONS = ("3.10", "3.12")  # that there are wheels for
+_PYTHONS = ("3.10", "3.12")  # versions that ttnn has wheels for
 _PROVEN = "use a ttnn that ttmem is proven with: 0.81.1, or one that docs/compatibility.md has as exact"
 
 
 def ttnn(context: DoctorContext) -> Iterator[Message]:
-    """Is ttnn there?"""
+    """Whether ttnn is installed."""
     found = context.wheel
     if isinstance(found, str):
         yield unknown(context.python, f"that interpreter cannot be asked: {found}", "name another with --python PATH")
@@ -39,14 +39,14 @@ def ttnn(context: DoctorContext) -> Iterator[Message]:
 
 
 def library_of(folder: str, env: Mapping[str, str]) -> str | None:
-    """In a wheel below the package, in a source tree in its build folder."""
+    """The libtt_metal.so of a package: below the package in a wheel, in the build folder of a source tree."""
     trees = [folder, env.get("TT_METAL_HOME") or folder, os.path.dirname(os.path.dirname(folder))]
     candidates = [os.path.join(tree, "build/lib/libtt_metal.so") for tree in trees]
     return next((candidate for candidate in candidates if os.path.isfile(candidate)), None)
 
 
 def find(path: str, env: Mapping[str, str]) -> str:
-    """The libtt_metal.so of what a user names: itself, a folder of ttnn or around it, or an interpreter.
+    """The libtt_metal.so for a path: the library itself, a folder of ttnn or one above it, or an interpreter.
 
     OSError if there is none.
     """
@@ -72,7 +72,7 @@ def find(path: str, env: Mapping[str, str]) -> str:
 
 
 def hooks(context: DoctorContext) -> Iterator[Message]:
-    """Hook by hook: what would the agent see with the libraries that are installed or in use?"""
+    """What the agent can track with the libraries that are installed or in use."""
     libraries: dict[tuple[int, int], str] = {}
     found = context.wheel
     installed = library_of(found.folder, context.env) if isinstance(found, Wheel) and found.folder else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the processes that use a device now, and of our own environment: do they report, and could they?
+"""Checks of the processes that use a device, and of our own environment: whether they report, or could report.
 
-/proc/PID/environ is what a program was started with. What it set itself later is not in there, and is too late for a
-tt-metal that looked before.
+/proc/PID/environ is the environment at the start of a program. It lacks variables that the program set later, which may
+be too late for tt-metal anyway.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _hidden(context: DoctorContext) -> Iterator[Message]:
 
 
 def untracked(context: DoctorContext) -> Iterator[Message]:
-    """Which processes use a device and do not report?"""
+    """Processes that use a device and do not report."""
     looked = "/proc/*/maps of who uses a device"
     yield from _hidden(context)
     silent = [user for user in context.users if user.agent is not None and user.pid not in context.reporting]
@@ -61,7 +61,7 @@ def untracked(context: DoctorContext) -> Iterator[Message]:
 
 
 def _mute(user: User) -> str:
-    """Why an agent does not report to the server we asked."""
+    """Why an agent does not report to our server."""
     environ = user.environ or {}
     if environ.get("TTMEM_AGENT") == "0":
         return "it was started with TTMEM_AGENT=0, which switches the agent off; start it without"
@@ -74,7 +74,7 @@ def _mute(user: User) -> str:
 
 
 def tracking_variable(context: DoctorContext) -> Iterator[Message]:
-    """Is TT_ALLOC_TRACKING_ENABLED exactly "1", in time, and does the program know it at all?"""
+    """Whether TT_ALLOC_TRACKING_ENABLED is exactly "1", was set in time, and is used by the program."""
     patched: dict[tuple[int, int], bool] = {}
     problems: dict[tuple[str, str], list[str]] = {}
     for user in context.users:
@@ -100,7 +100,7 @@ def _inexact(value: str | None) -> tuple[str, str]:
 
 
 def _variable_of(user: User, context: DoctorContext, patched: dict[tuple[int, int], bool]) -> tuple[str, str] | None:
-    """What is wrong with a process, and what to do about it."""
+    """The problem with the variable of a process, and what to do about it."""
     if user.environ is None or user.agent or user.pid in context.reporting:
         return None
     value = user.environ.get(ENABLE_VARIABLE)
@@ -118,7 +118,10 @@ def _variable_of(user: User, context: DoctorContext, patched: dict[tuple[int, in
 
 
 def _knows(metal: str | None, patched: dict[tuple[int, int], bool]) -> bool | None:
-    """Is this a tt-metal that was patched to report? None if it cannot be read. Many processes share one file."""
+    """Whether this tt-metal is patched to report.
+
+    None if it cannot be read. Cached, because processes share the file.
+    """
     try:
         with open(metal or "", "rb") as file:
             status = os.fstat(file.fileno())
@@ -132,7 +135,7 @@ def _knows(metal: str | None, patched: dict[tuple[int, int], bool]) -> bool | No
 
 
 def shm_tracking(context: DoctorContext) -> Iterator[Message]:
-    """Are tt-metal's own counters switched off?"""
+    """Whether tt-metal's own counters are switched off."""
     off = [user.label for user in context.users if (user.environ or {}).get(SHM_VARIABLE, "").startswith("1")]
     todo = f"start it without {SHM_VARIABLE}; or with `ttmem run`, which does not need them"
     if off:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine shows beside the account, for Prometheus: telemetry in base units, tt-metal's own counters."""
+"""Metrics of the machine for Prometheus: telemetry in base units, tt-metal's own counters."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account for Prometheus: base units, a label per chip and kind, process ids only when asked for."""
+"""Metrics of the account for Prometheus: base units, labels for chip and kind, process ids only on request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Kind(NamedTuple):
 
 
 class _Chip(NamedTuple):
-    """What the page says of a chip beside what is in its row of the snapshot."""
+    """Data of a chip in addition to its row of the snapshot."""
 
     info: ChipInfo
     assumed: bool
@@ -49,7 +49,7 @@ class _Chip(NamedTuple):
 
 
 class Totals:
-    """What the page needs beside a snapshot, as it is at this moment; the page is made of it in a thread."""
+    """The data of this moment that the page needs in addition to a snapshot; a thread creates the page from it."""
 
     def __init__(self, ledger: Ledger, *, pids: bool) -> None:
         self.events = ledger.seq
@@ -80,7 +80,7 @@ def _chip(chip: Chip) -> _Chip:
 
 
 class _Account(Collector):
-    """The account of one moment; nothing is counted twice or kept in between."""
+    """The metrics of one moment; nothing is kept between requests."""
 
     def __init__(self, totals: Totals, server: ServerFigures, account: Snapshot) -> None:
         self._totals = totals
@@ -209,7 +209,7 @@ class _Account(Collector):
 
 
 def page(totals: Totals, server: ServerFigures, account: Snapshot, snapshot: Snapshot) -> bytes:
-    """The metrics page. ``snapshot`` is ``account``, of the same moment, merged with what the machine shows."""
+    """The metrics page. ``snapshot`` is ``account`` of the same moment, merged with the state of the machine."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Account(totals, server, account))
     registry.register(MachineMetrics(printable_data(snapshot)))

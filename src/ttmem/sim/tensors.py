@@ -96,7 +96,7 @@ _EXPONENTS_ALIGNMENT_BYTES = 16
 
 
 def element_bytes(dtype: Dtype) -> int:
-    """Bytes of one element; None for block floats, because their elements share exponents."""
+    """Bytes of one element. Raises SimError for block floats, because their elements share exponents."""
     try:
         return _ELEMENT_BYTES[dtype]
     except KeyError:
