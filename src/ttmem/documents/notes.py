@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person should be told about a snapshot beside its numbers, a sentence each."""
+"""The notes of a snapshot: sentences that a reader should know in addition to the numbers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def of(snapshot: Snapshot, machine: MachineLook, files: Iterable[CounterFile], d
 
 
 def name_of(chip: ChipRow) -> str:
-    """What people call a chip: by the driver's number, if it has one."""
+    """The name of a chip for users: the driver's number, if it has one."""
     return f"chip {chip['kmd']}" if chip["kmd"] is not None else f"chip {chip['chip']}"
 
 
@@ -78,7 +78,7 @@ def _of_chip(chip: ChipRow) -> Iterator[tuple[str, str]]:
 
 
 def _of_file(file: CounterFile, chip: ChipRow | None) -> Iterator[tuple[str, str]]:
-    """tt-metal's counters of one chip."""
+    """Notes on tt-metal's counters of one chip."""
     if file["state"] != "ok":
         why = file["why"] or file["state"]
         yield f"shm-{file['state']}", why if why.startswith(file["path"]) else f"{file['path']}: {why}"
@@ -101,14 +101,14 @@ def _of_file(file: CounterFile, chip: ChipRow | None) -> Iterator[tuple[str, str
 
 
 def _left(*files: CounterFile) -> str:
-    """What the dead have in them, kind by kind; nothing is ""."""
+    """The left-over bytes by kind, as text; "" if there are none."""
     stale = [file["stale"] for file in files]
     sums = {kind: sum(sizes[kind] for sizes in stale if sizes is not None) for kind in _COUNTED}
     return ", ".join(f"{human(size)} {kind}" for kind, size in sums.items() if size)
 
 
 def _orphaned(files: list[CounterFile]) -> str:
-    """Counters of chips that nothing else shows, in which only the dead have something; tt-metal never removes them."""
+    """Counters of unknown chips with left-over bytes only; tt-metal never removes these files."""
     many = len(files) > 1
     whose, use = "are gone", "not in use"
     unsure = any(slot.get("unsure") for file in files for slot in file["slots"])
@@ -124,7 +124,7 @@ def _orphaned(files: list[CounterFile]) -> str:
 
 
 def _sentence(text: str) -> str:
-    """What tt-metal said, without where in its source that is: "TT_FATAL @ file: condition, info:, the sentence"."""
+    """The message of tt-metal without its source position: "TT_FATAL @ file: condition, info:, the sentence"."""
     return text.rpartition("info:")[2].strip().partition("\n")[0]
 
 
@@ -136,7 +136,7 @@ def _difference(kind: str, tracked: int, counted: int) -> str:
 
 
 def _of_process(process: ProcessRow, names: dict[str, str], astray: set[str], differing: Differing) -> Iterator[Note]:
-    """``astray`` are the chips of which it is not known where they are."""
+    """Notes on a process. ``astray`` are the chips that could not be matched."""
     pid = process["pid"]
     for share in process["chips"]:
         amounts = differing.get((pid, share["chip"])) if pid is not None and process["state"] == "tracked" else None
