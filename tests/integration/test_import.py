@@ -208,7 +208,7 @@ def test_a_bare_capture_lacks_what_the_page_says(folder: Path, load: Import) -> 
         assert imported.said["form"] == form
         assert buffers(imported.source) + missing == buffers(agent)
         assert circular_buffers(imported.source) == circular_buffers(agent)
-        assert "buffers from before that nothing touched" in imported.said["lacks"]
+        assert "earlier buffers that no operation used" in imported.said["lacks"]
         (chip,) = imported.ledger.chips.values()
         found = {key: value + (size if key[1] is kind else 0) for key, value in peaks(imported.ledger).items()}
         assert list(found.values()) == list(peaks(ledger).values())

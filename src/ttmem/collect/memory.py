@@ -294,14 +294,14 @@ def _reading(device: int | None, kind: str | None) -> Reading:
     readings = recorder.read()
     found = readings.get((device, kind))
     if found is None and (None, kind) not in readings:
-        raise NoMeter(f"the {recorder.name} of this process does not see {kind}; `ttmem run -- COMMAND` would")
+        raise NoMeter(f"the {recorder.name} of this process does not track {kind}; `ttmem run -- COMMAND` does")
     return found or _NOTHING
 
 
 def _known_bytes(reserved: int | None) -> int:
     if reserved is None:
         raise NoMeter(
-            "what the allocator took was not reported of everything: give report_allocation its `reserved`, "
+            "the reserved size is not known for all allocations: pass `reserved` to report_allocation, "
             "or use `ttmem run -- COMMAND`"
         )
     return reserved

@@ -42,7 +42,7 @@ class _Device:
         self.chips = _chips(device)
         self.allocator = 0 if isinstance(device, int) else _ident(device) + 1
         self.samples: dict[Kind, Sample] = {}
-        self.trouble: str | None = "not looked at yet"
+        self.trouble: str | None = "not read yet"
 
 
 class MemoryReporter:

@@ -21,7 +21,7 @@ def import_ttnn() -> Any:
     try:
         ttnn = importlib.import_module(_TTNN)
     except ImportError as error:
-        raise ImportError(f"ttmem.instrument() tracks ttnn, and that cannot be imported here: {error}") from error
+        raise ImportError(f"ttmem.instrument() tracks ttnn, which cannot be imported here: {error}") from error
     missing = [path for path in _NEEDED if _find(ttnn, path) is None]
     if missing:
         raise RuntimeError(

@@ -66,7 +66,7 @@ class Worker:
         try:
             step = json.loads(line)
         except ValueError:
-            raise DemoError(f"the simulated workload wrote {line.strip()!r}, which is no step") from None
+            raise DemoError(f"the simulated workload wrote {line.strip()!r}, which is not a step") from None
         if step.get("applied") is False:
             raise DemoError(f"the server did not apply what process {self.pid} reported in time")
         self.held = step["held"]

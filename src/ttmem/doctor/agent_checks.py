@@ -31,7 +31,9 @@ def agent(context: DoctorContext) -> Iterator[Message]:
         loaded = preload(context.env)
         hooks = required_symbols().hooks
     except AgentMissing as missing:
-        yield broken(NAME, str(missing), "as it says; until then only programs that report by themselves are seen")
+        yield broken(
+            NAME, str(missing), "follow this message; until then only programs that report by themselves are tracked"
+        )
         return
     path = str(library(context.env))
     try:
@@ -49,7 +51,7 @@ def agent(context: DoctorContext) -> Iterator[Message]:
         return
     lacking = sorted(name for name, symbol in hooks.items() if symbol not in found.defined)
     if lacking:
-        yield warning(path, f"it does not stand in for {', '.join(lacking)}: it is of another version", _BUILD)
+        yield warning(path, f"it does not replace {', '.join(lacking)}: it belongs to another version", _BUILD)
     yield _load(path, loaded, context)
 
 
@@ -65,13 +67,13 @@ def _load(path: str, loaded: str, context: DoctorContext) -> Message:
         return unknown(looked, f"it could not be tried: {error}")
     version = done.stdout.strip()
     if not version and done.returncode == 0:  # an interpreter would have printed an error
-        why = f"it could not be tried: {context.python} is no interpreter"
+        why = f"it could not be tried: {context.python} is not a Python interpreter"
         return unknown(looked, why, "name one with --python PATH")
     if not version:
         # If a preloaded library lacks a dependency or a version of one, the program ends; other errors are ignored.
         words = (line for line in done.stderr.splitlines() if NAME in line or "shared libraries" in line)
-        why = next(words, "no word why")
+        why = next(words, "no reason was printed")
         return broken(looked, f"the agent is not loaded: {why}", f"it needs glibc 2.34 or later and libgcc_s; {_BUILD}")
     if version != ttmem.__version__:
-        return warning(looked, f"the agent is of ttmem {version}, this is {ttmem.__version__}", _BUILD)
+        return warning(looked, f"the agent belongs to ttmem {version}, this is {ttmem.__version__}", _BUILD)
     return ok(path, f"agent of ttmem {version}, loads")

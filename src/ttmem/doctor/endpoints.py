@@ -64,7 +64,7 @@ def _greet(api: str, found: Listener) -> tuple[Listener, Health | None]:
         state = SILENT if "does not answer" in str(error) else OTHER
         return found._replace(state=state, why=str(error)), None
     if not isinstance(answer, dict) or "version" not in answer or "pid" not in answer:
-        return found._replace(why=f"what answers on {api} is not a ttmem API"), None
+        return found._replace(why=f"the program on {api} is not a ttmem server"), None
     return found._replace(state=SERVER), cast("Health", answer)
 
 
@@ -94,7 +94,7 @@ def _silent(path: str, error: OSError) -> Listener:
     if isinstance(error, PermissionError):
         return Listener(CLOSED, None, owner, f"you may not connect to it; it belongs to uid {owner}")
     if isinstance(error, (TimeoutError, BlockingIOError)):
-        return Listener(SILENT, None, owner, "somebody listens, and does not answer")
+        return Listener(SILENT, None, owner, "a program listens, but does not answer")
     try:
         is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
     except OSError:
@@ -102,7 +102,7 @@ def _silent(path: str, error: OSError) -> Listener:
     if not is_socket:
         return Listener(IN_THE_WAY, None, owner, "it is not a socket")
     if isinstance(error, ConnectionRefusedError):
-        return Listener(STALE, None, owner, "nobody listens there any more")
+        return Listener(STALE, None, owner, "no program listens there any more")
     return Listener(OTHER, None, owner, error.strerror or str(error))
 
 

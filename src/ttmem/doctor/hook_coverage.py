@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "ttmem.wheel/1"
 THERE, IN_ITS_STEAD, MISSING, UNSEEN = "there", "stood in for", "missing", "not called"
-_OLD = "it is older than 0.75, and what it says of programs was never compared with anything"
+_OLD = "it is older than 0.75, and its data about programs was never verified"
 
 
 class Function(NamedTuple):
@@ -86,7 +86,7 @@ def look(path: str) -> Coverage:
             [name for name in need.hooks if name in unseen],
         )
         if kinds and kinds[0].reason is not None:
-            reason = "buffers are not, and everything hangs on them"
+            reason = "buffers are not tracked, and everything depends on them"
         elif kinds and old:
             reason = _OLD
         kinds.append(Kinds(need.what, reason))

@@ -43,4 +43,4 @@ def locate(python: str, env: Mapping[str, str]) -> Wheel | str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     except (ValueError, TypeError):
-        return (done.stderr.strip().splitlines() or ["it does not say"])[-1]
+        return (done.stderr.strip().splitlines() or ["no reason was printed"])[-1]

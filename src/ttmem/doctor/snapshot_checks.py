@@ -29,7 +29,7 @@ def _tracked(context: DoctorContext) -> list[ProcessRow] | None:
 
 
 def _nobody(context: DoctorContext, route: str) -> Message:
-    return unknown(route, "no server to ask" if context.server is None else "the server did not answer in time")
+    return unknown(route, "no server" if context.server is None else "the server did not answer in time")
 
 
 def _name(process: ProcessRow) -> str:
@@ -47,13 +47,13 @@ def silent_clients(context: DoctorContext) -> Iterator[Message]:
     for process in silent:
         sources = some([source["name"] for source in process["sources"]]) or "none"
         yield warning(
-            "/processes", f"{_name(process)} is connected (source: {sources}) and has reported nothing",
+            "/processes", f"{_name(process)} is connected (source: {sources}), but has reported nothing",
             "it has not opened a device yet, or its hooks are not called (RTLD_DEEPBIND, a static build): see `hooks`",
         )  # fmt: skip
     if clients and not tracked:
         yield warning(
-            "/health", f"{count(clients, 'connection is', 'connections are')} open and none of them has said anything",
-            "programs that only query show like this; a workload must report: see `untracked` and `tracking-variable`",
+            "/health", f"{count(clients, 'connection is', 'connections are')} open, but none has sent anything",
+            "normal for programs that only query; a workload must report: see `untracked` and `tracking-variable`",
         )  # fmt: skip
     elif not silent:
         spare = clients - sum(len(process["sources"]) for process in tracked)
@@ -75,7 +75,7 @@ def agent_trouble(context: DoctorContext) -> Iterator[Message]:
     for (name, line), whose in troubled.items():
         yield warning(
             "/processes", f"{some(whose)}, {name}: {line}",
-            "that kind is unknown, not 0; use a version of ttnn that ttmem is proven with: see `hooks`",
+            "that kind is unknown, not 0; use a version of ttnn that ttmem is tested with: see `hooks`",
         )  # fmt: skip
     if not troubled:
         yield ok("/processes", "no source complains")
@@ -90,27 +90,27 @@ def losses(context: DoctorContext) -> Iterator[Message]:
     if odd["dropped"]:
         yield warning(
             "/snapshot", f"{count(odd['dropped'], 'event was', 'events were')} dropped: peaks in between may be missed",
-            "the totals come right by themselves; if it goes on, is the machine or the server short of CPU?",
+            "the totals are corrected automatically; if it continues, check whether the server gets enough CPU time",
         )  # fmt: skip
     if odd["rejected"]:
         yield warning(
-            "/snapshot", f"{count(odd['rejected'], 'record was', 'records were')} refused as senseless",
-            "the server's standard error says which and why; client and server may be of different versions",
+            "/snapshot", f"{count(odd['rejected'], 'record was', 'records were')} rejected as invalid",
+            "the server's standard error has the details; client and server may have different versions",
         )  # fmt: skip
     partial = [chip for chip in context.snapshot["chips"] if _share(chip) < 1.0]
     for chip in partial:
         yield warning(
-            "/snapshot", f"{name_of(chip)}: {complete(_share(chip))} of what the allocators say is tracked",
-            "start the program anew with `ttmem run`: what was allocated before the agent came is not known",
+            "/snapshot", f"{name_of(chip)}: {complete(_share(chip))} of the bytes reported by allocators are tracked",
+            "restart the program with `ttmem run`: allocations from before the agent was loaded are not known",
         )  # fmt: skip
     uncertain = [process for process in context.snapshot["processes"] if process["uncertain"]]
     for process in uncertain:
         yield warning(
             "/snapshot", f"{_name(process)}: uncertain: its agent counted {meanings_text(process['uncertain'])}",
-            "do not rely on its numbers; docs/accuracy.md says what each counter means and what causes it",
+            "do not rely on its numbers; docs/accuracy.md explains each counter and its causes",
         )  # fmt: skip
     if not (odd["dropped"] or odd["rejected"] or partial or uncertain):
-        yield ok("/snapshot", "no event was dropped or refused")
+        yield ok("/snapshot", "no event was dropped or rejected")
 
 
 def _share(chip: ChipRow) -> float:
@@ -136,12 +136,12 @@ def per_core_only(context: DoctorContext) -> Iterator[Message]:
     for process in bare:
         yield warning(
             "/allocations",
-            f"{_name(process)} reports only what is written to single cores (kernels, firmware), no buffer",
+            f"{_name(process)} reports only what is written to single cores (kernels, firmware), and no buffers",
             "its buffer tracking is off: TT_ALLOC_TRACKING_ENABLED=1 must be set before it starts (and its "
             "graph_tracking.cpp be built with it); or start it with `ttmem run`, which needs neither",
         )  # fmt: skip
     if not bare:
-        yield ok("/allocations", "nobody reports single cores only")
+        yield ok("/allocations", "no process reports single cores only")
 
 
 def _single_cores(listed: Allocations | None) -> bool:

@@ -120,7 +120,7 @@ class Cores:
             raise LookupError(f"there is no chip {chip_id!r}; /snapshot lists those there are")
         geometry = chip.geometry
         if geometry is None:
-            return _unknown(chip_id, "nobody has said what board this is")
+            return _unknown(chip_id, "the type of this board is not known")
         if core is not None and not (core[0] < geometry.grid_x and core[1] < geometry.grid_y):
             grid = f"{geometry.grid_x} x {geometry.grid_y}"
             raise LookupError(f"there is no core {core[0]},{core[1]}; the grid of chip {chip_id} is {grid}")
@@ -218,7 +218,7 @@ class _DocumentBuilder:
         return {
             "schema": SCHEMA,
             "chip": chip.id,
-            "why": None if found.known else "nobody has reported what is on this chip",
+            "why": None if found.known else "no process has reported on this chip",
             "age_s": age,
             "basis": "live" if geometry.live else "table",
             "grid": {"x": geometry.grid_x, "y": geometry.grid_y},
@@ -367,7 +367,7 @@ def _warnings(found: L1Map) -> list[str]:
         most = max(core.overlap for core in over)
         out.append(
             f"live allocations overlap on {len(over)} cores, by up to {most} bytes on one: "
-            "whoever writes last wins there"
+            "the last write there overwrites the others"
         )
     small = found.small_start
     if small < found.geometry.l1_size:

@@ -223,11 +223,11 @@ class LeakFinder:
             doubts.append(f"{losses['dropped']:,} events were lost: a free or an allocation may have been missed")
         if losses["unknown_free"]:
             doubts.append(
-                f"{losses['unknown_free']:,} frees were of allocations nobody had reported: reports, and other frees "
+                f"{losses['unknown_free']:,} frees were of unreported allocations: reports, and other frees "
                 "with them, may have been missed"
             )
         if tracked < self._older:
-            doubts.append(f"tracking began {age_text(tracked)} ago: what existed before may be older than it seems")
+            doubts.append(f"tracking began {age_text(tracked)} ago: earlier allocations may be older than shown")
         if not ledger.processes and not ledger.departed:
             doubts.append("no process has reported anything yet")
         troubles = {
@@ -263,14 +263,14 @@ def leaks_text(data: schema.Leaks) -> str:
         _cause(
             "program cache",
             data["program_cache"],
-            "device.clear_program_cache() gives it back, device.disable_and_clear_program_cache() for good",
+            "device.clear_program_cache() frees it, device.disable_and_clear_program_cache() permanently",
         ),
     ]
     likely = data["program_cache"]["likely"]
     if likely["count"]:
-        lines.append(f"  of that likely the cache's: {_amount(likely)}")
+        lines.append(f"  of these, likely held by the cache: {_amount(likely)}")
     lines += [
-        _cause("trace", data["trace"], "taken at capture, not at replay; ttnn.release_trace() gives it back"),
+        _cause("trace", data["trace"], "allocated at capture, not at replay; ttnn.release_trace() frees it"),
         _cause("system", data["system"], "the runtime's own while a device is open"),
         *_dead(data["dead_process"]),
         "",
@@ -326,9 +326,9 @@ def _leaks(data: schema.Leaks) -> list[str]:
 
 def _dead(dead: list[schema.DeadProcessRow]) -> list[str]:
     if not dead:
-        return ["dead processes: none held anything when it died"]
+        return ["dead processes: none held anything when it exited"]
     lines = [
-        f"dead process: {_who(one)} died {age_text(one['ago_s'])} ago, holding {_amount(one)}; given back then"
+        f"dead process: {_who(one)} died {age_text(one['ago_s'])} ago, holding {_amount(one)}; freed at its exit"
         for one in dead[:_DEAD_SHOWN]
     ]
     return lines + ([f"dead process: and {len(dead) - _DEAD_SHOWN:,} more"] if len(dead) > _DEAD_SHOWN else [])

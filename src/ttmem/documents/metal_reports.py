@@ -45,13 +45,13 @@ def tracked(snapshot: schema.Snapshot) -> tuple[dict[Kind, int | None], str | No
     if not chip_ids:
         return {}, "the server tracks no process with a chip now"
     if len(set(chip_ids)) < len(chip_ids):
-        return {}, "several processes hold memory of one chip, and a report does not say whose it is"
+        return {}, "several processes hold memory of one chip, and a report does not name its process"
     uncertain = [one for process in processes for one in process["uncertain"]]
     if uncertain:
         return {}, f"what the server tracks is uncertain, the agent counted {counts_text(uncertain)}"
     found = [_reserved(chip["memory"]) for chip in snapshot["chips"] if chip["chip"] in chip_ids]
     if any(amounts != found[0] for amounts in found):
-        return {}, "the server tracks chips with different amounts, and a report does not say which it is of"
+        return {}, "the server tracks chips with different amounts, and a report does not name its chip"
     return found[0], None
 
 

@@ -19,8 +19,8 @@ _COUNTED: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1"
 _STATES = {
     "in reset": "is in reset or not initialised; its telemetry cannot be read",
     "off the bus": "answers with all ones: it is off the PCIe bus or dead; a reset (tt-smi -r) may bring it back",
-    "gone": "has gone: the driver no longer lists it",
-    "hangs": "does not answer: a read of its telemetry hangs, the others go on without it",
+    "gone": "is gone: the driver no longer lists it",
+    "hangs": "does not answer: reading its telemetry hangs; other chips are not affected",
 }
 
 
@@ -65,10 +65,10 @@ def _of_chip(chip: ChipRow) -> Iterator[tuple[str, str]]:
     if now["state"] in _STATES:
         yield "chip-state", f"{name} {_STATES[now['state']]}"
     if now["alive"] is False:
-        yield "heartbeat", f"{name}: the heartbeat of its firmware stands still at {now['heartbeat']}"
+        yield "heartbeat", f"{name}: the heartbeat of its firmware has stopped at {now['heartbeat']}"
     if now["implausible"] and now["state"] == "ok":
         told = ", ".join(f"{field} reads {raw!r}" for field, raw in now["implausible"].items())
-        yield "implausible", f"{name}: {told}; not believed"
+        yield "implausible", f"{name}: {told}; rejected as implausible"
     hot, limit = now["temperature_c"], now["temperature_max_c"]
     if hot is not None and limit is not None and hot >= limit:
         yield "hot", f"{name} is at {hot:.0f} °C; its limit is {limit:.0f} °C"
@@ -91,11 +91,11 @@ def _of_file(file: CounterFile, chip: ChipRow | None) -> Iterator[tuple[str, str
         held = f"tt-metal's counters of {name} still hold {left} of processes that"
         remove = f"When no job runs, rm {file['path']}"
         if any(slot.get("unsure") for slot in file["slots"]):
-            yield "shm-stale", f"{held} are gone, or that cannot be seen from here{whose}: not counted"
+            yield "shm-stale", f"{held} are gone, or that are not visible from here{whose}: not counted"
         elif gone:
             yield "shm-stale", f"{held} are gone{whose}: not in use. {remove}"
         else:
-            yield "shm-stale", f"{held} are gone, or of one that has no slot in them: not counted. {remove}"
+            yield "shm-stale", f"{held} are gone, or that have no slot in them: not counted. {remove}"
     if file["why"]:
         yield "shm-doubt", f"{file['path']}: {file['why']}"
 
@@ -113,7 +113,7 @@ def _orphaned(files: list[CounterFile]) -> str:
     whose, use = "are gone", "not in use"
     unsure = any(slot.get("unsure") for file in files for slot in file["slots"])
     if unsure:
-        whose, use = "are gone or cannot be seen from here", "not counted"
+        whose, use = "are gone or not visible from here", "not counted"
     elif not all(any(slot["state"] in ("dead", "reused") for slot in file["slots"]) for file in files):
         whose, use = "are gone or found no slot", "not counted"
     subject = f"{len(files)} counter files of tt-metal belong" if many else "1 counter file of tt-metal belongs"
@@ -156,9 +156,9 @@ def _of_process(process: ProcessRow, names: dict[str, str], astray: set[str], di
     told = {share["chip"] for share in process["chips"]}
     silent = [chip_id for chip_id in process["holds"] if chip_id not in told]
     if process["state"] == "untracked" and silent:
-        who = f"pid {pid}" if pid else "somebody outside this pid namespace"
+        who = f"pid {pid}" if pid else "a process outside this pid namespace"
         chips = ", ".join(names.get(chip_id, chip_id) for chip_id in silent[:4]) + (" ..." if len(silent) > 4 else "")
-        text = f"{who} holds {chips} open and nothing reports what it uses there"
+        text = f"{who} holds {chips} open, and no source reports its memory there"
         if found := sorted(told & astray):
             others = ", ".join(names.get(chip_id, chip_id) for chip_id in found[:4]) + (
                 " ..." if len(found) > 4 else ""

@@ -365,7 +365,7 @@ def _used_and_peaks(dram: Total, l1: Total, host: Total, system: Total) -> tuple
     )
 
 
-HIDDEN_TROUBLE = "it does not see everything; its owner and root may read why"
+HIDDEN_TROUBLE = "it cannot track everything; only its owner and root may read the reason"
 
 
 def _process(

@@ -83,7 +83,7 @@ def _live(row: Mapping[str, Any], table: Geometry | None) -> Geometry | None:
     """The geometry from ttnn's figures of a device. A database has neither family nor DRAM; they come from a table."""
     number = {name: int(value) for name, value in row.items() if isinstance(value, int)}
     if odd := [name for name, value in number.items() if not 0 <= value < MOST_BYTES]:
-        raise NotACapture(f"the figures of device {row.get('device_id')} make no sense: {odd[0]} {number[odd[0]]}")
+        raise NotACapture(f"the figures of device {row.get('device_id')} are invalid: {odd[0]} {number[odd[0]]}")
     try:
         l1_size, base = number["worker_l1_size"], number["address_at_first_l1_cb_buffer"]
         grid = number["num_x_compute_cores"], number["num_y_compute_cores"]

@@ -32,7 +32,7 @@ def read_database(path: Path, rank: int | None = None) -> GraphCapture:
     except NotACapture:
         raise
     except (TypeError, ValueError, OverflowError) as error:
-        raise NotACapture(f"an entry of its tables is not as ttnn writes it: {error}") from None
+        raise NotACapture(f"an entry of its tables does not have ttnn's format: {error}") from None
 
 
 class _Database:
@@ -70,9 +70,9 @@ class _Database:
     def _choose(self, rank: int | None) -> None:
         ranks = sorted({int(row["rank"]) for row in self._rows("operations", ("operation_id", "rank"))})
         if rank is None and len(ranks) > 1:
-            raise NotACapture(f"it holds ranks {', '.join(map(str, ranks))}; choose one with --rank")
+            raise NotACapture(f"it contains ranks {', '.join(map(str, ranks))}; choose one with --rank")
         if rank is not None and ranks and rank not in ranks:
-            raise NotACapture(f"there is no rank {rank} in it; it holds {', '.join(map(str, ranks))}")
+            raise NotACapture(f"there is no rank {rank} in it; it contains {', '.join(map(str, ranks))}")
         self._rank = rank if ranks else None
 
     def _listings(self, recording: GraphCapture) -> None:
@@ -81,7 +81,7 @@ class _Database:
             try:
                 recording.listed(*map(int, row))
             except (TypeError, ValueError, IndexError):
-                raise NotACapture(f"an entry of table buffers makes no sense: {tuple(row)}") from None
+                raise NotACapture(f"an entry of table buffers is invalid: {tuple(row)}") from None
 
     def _operations(self, recording: GraphCapture) -> None:
         """The graph of each operation; without a graph, only begin and end of the operation."""
@@ -91,7 +91,7 @@ class _Database:
         captured = Counter(int(row["operation_id"]) for row in self._rows("captured_graph", ("operation_id",)))
         if any(times > 1 for times in captured.values()):
             raise NotACapture(
-                "it holds operations several times: more than one report was imported into it; import each of them "
+                "it contains operations several times: more than one report was imported into it; import each of them "
                 "into a folder of its own with ttnn.graph.import_report"
             )
         with_text = self._rows("captured_graph", ("operation_id", "captured_graph"), "operation_id")
@@ -103,9 +103,9 @@ class _Database:
             try:
                 nodes = json.loads(row["captured_graph"])
             except (ValueError, TypeError, RecursionError) as error:
-                raise NotACapture(f"the graph of operation {number} is not whole: {error}") from None
+                raise NotACapture(f"the graph of operation {number} is incomplete: {error}") from None
             if not isinstance(nodes, list):
-                raise NotACapture(f"the graph of operation {number} is no list of nodes")
+                raise NotACapture(f"the graph of operation {number} is not a list of nodes")
             recording.add(nodes, number, calls.get(number, Call()))
 
     def _calls(self) -> dict[int, Call]:

@@ -47,7 +47,7 @@ def read(path: Path, rank: int | None = None) -> GraphCapture:
         if head == _SQLITE:
             return read_database(path, rank)
         if head.startswith(MAGIC):
-            raise NotACapture("this is a ttmem event file already; `ttmem replay` shows it")
+            raise NotACapture("this is already a ttmem event file; `ttmem replay` shows it")
         if rank is not None:
             raise NotACapture("--rank is for databases; a report or capture is of one rank")
         try:
@@ -95,7 +95,7 @@ def _report(stream: JsonStream, path: Path) -> GraphCapture:
             stream.skip()
     if "graph" not in seen:
         has = ", ".join(sorted(seen)[:8]) or "nothing"
-        raise NotACapture(f"a JSON object without a graph, so no report of ttnn; it has {has}")
+        raise NotACapture(f"a JSON object without a graph, so it is not a report of ttnn; it has {has}")
     return recording
 
 
@@ -114,7 +114,7 @@ def _listings(stream: JsonStream, recording: GraphCapture) -> None:
                 recording.listed(int(number), *place)
             except (KeyError, ValueError, TypeError, IndexError) as error:
                 raise NotACapture(
-                    f"the buffers after operation {number} are not as ttnn lists them: {error!r}"
+                    f"the buffers after operation {number} do not have ttnn's format: {error!r}"
                 ) from None
 
 

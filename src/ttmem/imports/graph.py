@@ -133,7 +133,7 @@ class GraphCapture:
             if not (isinstance(node, dict) and isinstance(node.get("node_type"), str)):
                 raise NotACapture(f"entry {self.nodes} is not a node of a graph capture: it has no node_type")
             if not isinstance(node.get("params"), (dict, type(None))):
-                raise NotACapture(f"node {self.nodes}, {node['node_type']}: params is no object")
+                raise NotACapture(f"node {self.nodes}, {node['node_type']}: params is not an object")
             yield node
 
     def _add_operation(self, nodes: list[Node], number: int | None, call: Call) -> None:
@@ -152,7 +152,7 @@ class GraphCapture:
                 self._take(nodes[thrown:])
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
             what = f"{self._node.get('node_type')} {self._node.get('counter', '')}".strip()
-            raise NotACapture(f"node {what} is not as ttnn writes it: {type(problem).__name__}: {problem}") from None
+            raise NotACapture(f"node {what} does not have ttnn's format: {type(problem).__name__}: {problem}") from None
         if self._operation is not None:
             counter = next(node.get("counter", -1) for node in nodes if node["node_type"] == "function_start")
             self.operations += 1

@@ -53,7 +53,7 @@ class JsonStream:
         for _ in self._inside("{"):
             key = self.value()
             if not isinstance(key, str):
-                raise self._wrong("a key that is no text")
+                raise self._wrong("a key that is not a string")
             self._take(":")
             yield key
 
@@ -93,8 +93,7 @@ class JsonStream:
                     return value
             if len(self._text) - self._at > MAX_ENTRY_CHARACTERS:
                 raise JsonError(
-                    f"an entry is longer than {MAX_ENTRY_CHARACTERS >> 20} Mi characters, "
-                    "which is the most that is read"
+                    f"an entry is longer than {MAX_ENTRY_CHARACTERS >> 20} Mi characters, which is the limit"
                 )
             if not self._more(wanted):
                 try:
@@ -125,7 +124,7 @@ class JsonStream:
         if not found:
             raise self._cut()
         if found != wanted:
-            raise self._wrong(f"{found!r} where {wanted!r} is due")
+            raise self._wrong(f"{found!r} where {wanted!r} is expected")
         self._at += 1
 
     def _more(self, wanted: int = CHUNK_CHARACTERS) -> bool:

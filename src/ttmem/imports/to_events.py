@@ -80,15 +80,15 @@ class EventTranslation:
                 "kernels",
                 "dataflow buffers and scratchpads",
                 f"circular buffers of programs that were cached before{cached}",
-                "which program is in place",
+                "which program is resident",
             ]
         if not self._complete:
-            missing.append("buffers from before that nothing touched")
+            missing.append("earlier buffers that no operation used")
         if recording.renumbered:
             missing.append("what was freed after the last operation")
         missing.append("other threads")
         if recording.stray:
-            missing.append(f"whose {recording.stray} parts of programs outside of any operation are")
+            missing.append(f"which programs the {recording.stray} parts outside of any operation belong to")
         return missing
 
     def _sees(self) -> Sees:

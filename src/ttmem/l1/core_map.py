@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 NO_ADDRESS = "no address in L1 was reported"
 PER_CORE = "written to one core, which is named in NOC coordinates"
 NO_SIZE = "the bytes on each core were not reported"
-OWN_ADDRESSES = "it has an address of its own on each core, and only the first is known"
+OWN_ADDRESSES = "its address differs between cores, and only the first is known"
 NO_CORES = "the cores were not reported"
-NO_LAUNCH = "no launch was seen, so it is not known which program is in place"
+NO_LAUNCH = "no launch was seen, so it is not known which program is resident"
 
 _SLICE_ALLOCATIONS = 1000
 _OVERLAPS_LISTED = 8  # overlaps for which both sides are listed

@@ -19,7 +19,7 @@ REASONS = {
     "unknown_frees": "frees of buffers that the agent did not know, so their allocation was missed",
     "table_full": "buffers and programs that did not fit the agent's table",
     "meshes_full": "devices that were not followed because too many were open",
-    "failures": "questions of the agent at which tt-metal threw, so something was not recorded",
+    "failures": "queries of the agent that failed in tt-metal, so something was not recorded",
 }
 
 

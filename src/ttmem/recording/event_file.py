@@ -149,7 +149,7 @@ class EventFileReader:
                     ledger.apply(time, sources[number] if number else None, event)
                     last = time
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise EventFileError(f"an entry is whole but makes no sense: {type(error).__name__}: {error}") from None
+                raise EventFileError(f"an entry is complete but invalid: {type(error).__name__}: {error}") from None
         return last
 
 

@@ -154,7 +154,7 @@ def _open_pipe(path: str) -> int:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:
-            raise OSError(error.errno, "it is a named pipe that nobody reads; start its reader first", path) from None
+            raise OSError(error.errno, "it is a named pipe without a reader; start the reader first", path) from None
         raise
     os.set_blocking(fd, True)
     return fd

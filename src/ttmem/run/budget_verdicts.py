@@ -35,10 +35,10 @@ def judge(result: RunResult, limits: Limits) -> Verdicts:
         return Verdicts([], result.exit_code)
     lines, code = [], 0
     if not result.seen_completely:
-        lines.append("the run was not seen completely")
+        lines.append("the run was not tracked completely")
         code = NOT_SEEN
     elif not result.events:
-        lines.append("no device was seen to be opened, so nothing can be said of it")
+        lines.append("the agent saw no device being opened, so there is no result")
         code = NOT_SEEN
     for pool, limit in budgets:
         peak = result.reserved_peaks[pool]

@@ -25,7 +25,7 @@ def preload(env: Mapping[str, str]) -> str:
 def _check_path(library: Path) -> None:
     if any(mark in str(library) for mark in " :"):
         raise AgentMissing(
-            f"the agent lies at {library}, and the loader splits LD_PRELOAD at spaces and colons; copy it to a path "
+            f"the agent is at {library}, but the loader splits LD_PRELOAD at spaces and colons; copy it to a path "
             "without them and set TTMEM_AGENT_LIBRARY to that"
         )
 

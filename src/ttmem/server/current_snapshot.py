@@ -108,7 +108,7 @@ class CurrentSnapshot:
         seen, since = self._seen, monotonic() - self._time
         late = None
         if since > _LATE_SECONDS or seen is None:
-            late = f"the last look at the machine was {since:.0f} s ago" if seen else "not looked at yet"
+            late = f"the machine was last read {since:.0f} s ago" if seen else "not read yet"
             late = f"{late}: {self._trouble}" if self._trouble else late
         if seen is None:
             return {**snapshot, "sources": [*snapshot["sources"], *_late(late)]}
@@ -134,7 +134,7 @@ class CurrentSnapshot:
         self._trouble = f"{type(error).__name__}: {error}"
         if self._trouble != self._warned:
             self._warned = self._trouble
-            self._warn(f"cannot look at the machine: {self._trouble}")
+            self._warn(f"cannot read the machine: {self._trouble}")
 
     def compare(self, seen: MachineLook, began: float) -> None:
         """Match the chips, and compare tt-metal's counters with the account; called in a thread.

@@ -249,7 +249,7 @@ class Server:
             while self.rings.follow(monotonic() + TURN_SECONDS):
                 if monotonic() > deadline:
                     behind = self.rings.behind()
-                    self._guard.waiting("agents", f"{behind} records are written and not read yet")
+                    self._guard.waiting("agents", f"{behind} records are waiting to be read")
                     return
                 await asyncio.sleep(0)
         except Exception as error:
@@ -275,7 +275,7 @@ class Server:
             try:
                 legacy = claim(options.legacy_path, group=group, locked=False)
             except ListenError as error:
-                self.warn(f"{error}; programs that only know {options.legacy_path} will not be seen")
+                self.warn(f"{error}; programs that only know {options.legacy_path} will not be tracked")
             else:
                 self._claims.append(legacy)
                 self.sockets.listen(legacy.sock)
@@ -311,7 +311,7 @@ class Server:
         try:
             write_atomically(path, f"{os.getpid()}\n")
         except OSError as error:
-            self.warn(f"cannot write {path}: {error.strerror}; going on without it")
+            self.warn(f"cannot write {path}: {error.strerror}; continuing without it")
 
     def _follow_chips(self, seen: list[DriverChip]) -> None:
         """Update the chips.

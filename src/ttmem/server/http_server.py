@@ -114,10 +114,10 @@ class HttpServer:
 
     def _crowded(self, user_id: int | None) -> str | None:
         if len(self._tasks) >= self._most:
-            return f"{self._most} connections are open, which is all there may be; try again later"
+            return f"{self._most} connections are open, which is the limit; try again later"
         mine = sum(other == user_id for other in self._tasks.values())
         if mine >= max(1, self._most // 2):
-            return f"{mine} connections of one user are open, which is all there may be; close some"
+            return f"{mine} connections of one user are open, which is the limit; close some"
         return None
 
     async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, why: str) -> None:
@@ -151,7 +151,7 @@ class HttpServer:
                 raise
             except Exception as error:
                 self._report(f"API {method} {path} failed: {type(error).__name__}: {error}")
-                response = _sorry(500, "the server failed to answer; its log says why")
+                response = _sorry(500, "the server could not answer; its log has the reason")
             await self._send(connection, writer, response, method)
             if connection.our_state is h11.MUST_CLOSE or connection.their_state is not h11.DONE:
                 return
@@ -208,13 +208,13 @@ def _target(head: h11.Request) -> tuple[str, dict[str, str]]:
     """Path and parameters of a request; HttpError if the target is invalid."""
     size = len(head.target) + sum(len(name) + len(value) + len(": \r\n") for name, value in head.headers)
     if size > _MAX_HEADER_BYTES:  # h11 limits only headers that come in several pieces
-        raise HttpError(431, f"the request has {size} bytes of headers; {_MAX_HEADER_BYTES} is the most")
+        raise HttpError(431, f"the request has {size} bytes of headers; the limit is {_MAX_HEADER_BYTES}")
     target = head.target.decode("ascii", "replace")
     try:
         parts = urlsplit(target)
         query = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
     except ValueError as error:
-        raise HttpError(400, f"the request is for {target[:100]!r}, which is no valid target: {error}") from None
+        raise HttpError(400, f"the request is for {target[:100]!r}, which is not a valid target: {error}") from None
     path = unquote(parts.path)
     if not path.startswith("/"):
         raise HttpError(400, f"the request is for {target[:100]!r}; a target begins with /")

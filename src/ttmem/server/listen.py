@@ -105,7 +105,7 @@ def _prepare_folder(folder: str, group: int | None) -> bool:
     if info.st_uid not in (0, os.getuid()) or others:
         raise ListenError(
             f"the folder {folder} belongs to uid {info.st_uid} with mode {stat.S_IMODE(info.st_mode):04o}: "
-            f"somebody else could replace the socket; remove it or choose another path with --socket"
+            f"another user could replace the socket; remove it or choose another path with --socket"
         )
     ours = made or (info.st_uid == os.getuid() and os.path.basename(folder).startswith("ttmem"))
     if group is not None and ours:
@@ -148,9 +148,7 @@ def _clear(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise ListenError(
-            f"{path} is in the way: it is not a socket; move it away or choose another path with --socket"
-        )
+        raise ListenError(f"{path} exists and is not a socket; move it away or choose another path with --socket")
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         probe.connect(path)

@@ -101,23 +101,23 @@ class _Account(Collector):
             return GaugeMetricFamily(f"ttmem_{name}", text, labels=["chip", *labels])
 
         used = gauge("used_bytes", "Requested bytes of live allocations", ["kind"])
-        reserved = gauge("reserved_bytes", "Bytes the allocator took, where that is known", ["kind"])
+        reserved = gauge("reserved_bytes", "Bytes that the allocator reserved, where known", ["kind"])
         allocations = gauge("allocations", "Live allocations", ["kind"])
         peak = gauge("peak_bytes", "Highest requested bytes since the server started", ["kind"])
         recent = gauge("recent_peak_bytes", "Highest requested bytes since the last reset of peaks", ["kind"])
         capacity = gauge("capacity_bytes", "Size of the pool", ["pool", "basis"])
         pool_used = gauge("pool_used_bytes", "Requested bytes of live allocations, by pool", ["pool"])
         pool_peak = gauge("pool_peak_bytes", "Highest requested bytes of the pool since the server started", ["pool"])
-        in_use = gauge(
-            "in_use_bytes", "In use at one time: what buffers took, programs as far as they are resident", ["pool"]
-        )
+        in_use = gauge("in_use_bytes", "In use at one time: reserved bytes of buffers, and resident programs", ["pool"])
         largest = gauge("largest_free_bytes", "The largest free block in one bank, where it is known", ["pool"])
-        bank_free = gauge("bank_free_bytes", "Free for buffers in one bank, in however many pieces", ["pool"])
-        headroom = gauge("headroom_bytes", "From the end of a core's program to the lowest L1 buffer, the least", [])
-        resident = gauge("resident_bytes", "Bytes of the programs last run on each core", ["kind"])
-        trust = gauge("confidence_bytes", "Requested bytes by how they are known", ["confidence"])
+        bank_free = gauge("bank_free_bytes", "Free for buffers in one bank, in any number of pieces", ["pool"])
+        headroom = gauge(
+            "headroom_bytes", "Least distance from the end of a core's program to the lowest L1 buffer", []
+        )
+        resident = gauge("resident_bytes", "Bytes of the programs that ran last on each core", ["kind"])
+        trust = gauge("confidence_bytes", "Requested bytes by confidence", ["confidence"])
         processes = gauge("processes", "Live processes that hold or held something on the chip", [])
-        info = InfoMetricFamily("ttmem_chip", "What the chip is", labels=["chip"])
+        info = InfoMetricFamily("ttmem_chip", "Properties of the chip", labels=["chip"])
         for chip, row in zip(self._totals.chips, self._account["chips"]):
             chip_id, memory = printable(chip.info.id), row["memory"]
             missing = set(memory["missing"])
@@ -190,11 +190,11 @@ class _Account(Collector):
         yield used
 
     def _health(self) -> Iterator[Metric]:
-        odd = CounterMetricFamily("ttmem_anomalies", "Odd events by name", labels=["name"])
+        odd = CounterMetricFamily("ttmem_anomalies", "Anomalies by name", labels=["name"])
         for name, count in cast("dict[str, int]", self._account["anomalies"]).items():
             odd.add_metric([name], count)
         yield odd
-        text = "What agents counted that makes numbers uncertain, by reason"
+        text = "Counts of agents that make numbers uncertain, by reason"
         doubt = CounterMetricFamily("ttmem_uncertain", text, labels=["reason"])
         for reason, count in self._totals.uncertain.items():
             doubt.add_metric([reason], count)

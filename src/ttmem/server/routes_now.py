@@ -139,7 +139,7 @@ class NowRoutes:
     async def _get_cores(self, request: Request) -> Response:
         chip, core = request.query.get("chip"), request.query.get("core")
         if chip is None:
-            raise HttpError(400, "chip is missing; say which one: /snapshot lists those there are")
+            raise HttpError(400, "chip is missing; name one: /snapshot lists those there are")
         try:
             wanted = None if core is None else parse_core(core)
             return json_response(await self._cores.document(chip, wanted, sees(request.user_id)))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MAX_PID = 1 << 22
 _MAX_LIST_BYTES = 1 << 20
-_UNFOUND = "who it is cannot be seen from here"
+_UNFOUND = "its process is not visible from here"
 # Reads that may be slow: the kernel reads a command line from the memory of the process.
 _SLOW: Mapping[str, Callable[[int, str], object]] = {
     "command": processes.command,
@@ -73,7 +73,7 @@ class Holders:
                 return {"state": "absent", "why": unseen, "via": None, "processes": [], "foreign": {}}
             held = found
             if unseen:
-                notes.append(f"{unseen}; {_advice()}, or use tt-kmd 2.7 or later, which lists holders for everybody")
+                notes.append(f"{unseen}; {_advice()}, or use tt-kmd 2.7 or later, which lists holders for all users")
         self._known = self._rows(held, notes)
         state = "incomplete" if notes else "ok"
         self._find_out(notes)
@@ -102,7 +102,7 @@ class Holders:
         if found is not None and unseen is None and _chips(found) == chips:
             return found
         notes.append(
-            "tt-kmd before 2.7 lists a process of a container under the number of another; "
+            "tt-kmd before 2.7 may list a process of a container with the pid of another process; "
             f"{unseen or _UNFOUND}; {_advice()}, or update tt-kmd"
         )
         return listed
@@ -125,7 +125,7 @@ class Holders:
             openers = ", ".join(str(pid) for pid in sorted(left))
             numbers = ", ".join(str(chip) for chip in sorted(chips))
             notes.append(
-                f"chip {numbers}: opened by process {openers}, which is gone, and inherited by another; "
+                f"chip {numbers}: opened by process {openers}, which has exited, and inherited by another; "
                 f"{unseen or _UNFOUND}; {_advice()}"
             )
 
@@ -182,7 +182,7 @@ class Holders:
         for key, outcome in self._slow.run({**jobs, **names}).items():
             if outcome.hangs:
                 whose = "user" if key[0] == "name" else "process"
-                notes.append(f"the {key[0]} of {whose} {key[1]} is slow in coming")
+                notes.append(f"the {key[0]} of {whose} {key[1]} could not be read in time")
             elif key[0] == "name":
                 self._users[key[1]] = outcome.value
             else:
@@ -192,7 +192,7 @@ class Holders:
 
 
 def _advice() -> str:
-    return "run as root to see all" if os.geteuid() else "look from the host, with all capabilities, to see all"
+    return "run as root to see all" if os.geteuid() else "run ttmem on the host, with all capabilities, to see all"
 
 
 def _blank(pid: int) -> HolderRow:
@@ -240,5 +240,5 @@ def _parse(lists: dict[int, bytes | BaseException], notes: list[str]) -> tuple[H
             else:
                 garbage += 1
         if garbage:
-            notes.append(f"chip {kmd}: {garbage} of the lines in its list of holders make no sense")
+            notes.append(f"chip {kmd}: invalid lines in its list of holders: {garbage}")
     return held, foreign

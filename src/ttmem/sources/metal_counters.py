@@ -83,14 +83,14 @@ class Counters:
         files = [file for name in looked_at if (file := self._file(folder, name)) is not None]
         self._processes.end()
         if not files:
-            why = "tt-metal has left no counters in /dev/shm; it makes them since 0.70, unless "
+            why = "tt-metal has written no counters to /dev/shm; versions since 0.70 do, unless "
             return {"state": "absent", "why": f"{why}TT_METAL_SHM_TRACKING_DISABLED=1", "files": []}
         notes = []
         closed = [file for file in files if file["state"] == "unreadable"]
         if closed:
             notes.append(f"{len(closed)} of {len(files)} files may not be read: {closed[0]['why']}")
         if len(names) > _MOST_FILES:
-            notes.append(f"only {len(looked_at)} of {len(names)} files were looked at")
+            notes.append(f"only {len(looked_at)} of {len(names)} files were read")
         state = "unreadable" if len(closed) == len(files) else "ok"
         return {"state": state, "why": "; ".join(notes) or None, "files": files}
 
@@ -107,9 +107,9 @@ class Counters:
             found = os.lstat(path)
             file["owner"] = found.st_uid
             if int(chip_id) >= 1 << 64 or chip_id != str(int(chip_id)):
-                file["why"] = f"{chip_id} is no chip's number as tt-metal writes it"
+                file["why"] = f"{chip_id} is not a chip number as tt-metal writes it"
             elif not stat.S_ISREG(found.st_mode):
-                file["why"] = "it is no plain file, and not tt-metal's work"
+                file["why"] = "it is not a regular file, so tt-metal did not write it"
             else:
                 self._read(path, file)
         except FileNotFoundError:
@@ -117,7 +117,7 @@ class Counters:
         except PermissionError:
             file["state"] = "unreadable"
             owner = self._processes.user_for_people(file["owner"])
-            file["why"] = f"{file['path']} is for {owner} alone; run ttmem as that user or as root"
+            file["why"] = f"{file['path']} is readable only by {owner}; run ttmem as that user or as root"
         except OSError as error:  # also if the file was replaced by one that cannot be read at an offset
             file["state"], file["why"] = "unreadable", f"{file['path']}: {error.strerror}"
         return file
@@ -156,7 +156,7 @@ class Counters:
             gone = [slot for slot in slots if slot["state"] in ("dead", "reused")]
             for kind in _SUMMED:  # the rest may be in use by a process that found no slot
                 stale[kind] = min(stale[kind], sum(slot[kind] for slot in gone))
-            file["why"] = f"all {_SLOTS} slots are taken: what one more process has is in the totals alone"
+            file["why"] = f"all {_SLOTS} slots are taken: further processes are counted only in the totals"
         file["stale"] = stale
 
     def _slot(self, slot: tuple[Any, ...], origin: _Origin) -> CounterSlot:
@@ -175,7 +175,7 @@ class Counters:
             "cb": cb,
             "updated": updated / 1e9 or None,
             "state": "garbage",
-            "why": "no process has such numbers; they are not added up",
+            "why": "these numbers are impossible; they are not counted",
         }
         if pid >= 0 and max(dram, l1, l1_small, trace, cb) <= _MOST_BYTES:
             self._processes.find_owner(row, origin)
@@ -225,12 +225,12 @@ def _verdict(content: bytes) -> tuple[str, str | None]:
     """(state, reason) of a file according to its header."""
     version = int.from_bytes(content[:4], "little")
     if version not in (0, *_VERSIONS):
-        return "unsupported", f"its layout has version {version}, and this ttmem knows 2, 3 and 4: look for a newer one"
+        return "unsupported", f"its layout has version {version}, but this ttmem supports 2, 3 and 4; update ttmem"
     ready = int.from_bytes(content[_STATE_AT : _STATE_AT + 4], "little") if version >= 4 else _READY
     if len(content) < _SIZE or version == 0 or ready in _UNREADY:
-        return "unready", "a process is making it at this moment, or was stopped at that"
+        return "unready", "a process is creating it, or was stopped while creating it"
     if ready != _READY:
-        return "garbage", f"its state is {ready:#x}, which is none"
+        return "garbage", f"its state is {ready:#x}, which is invalid"
     _, _, _, number, *totals = _HEADER.unpack_from(content)
     if max(totals) > _MOST_BYTES:
         return "garbage", f"no chip has {max(totals)} bytes"
@@ -279,7 +279,9 @@ class _Processes:
                 return "; it may run outside the container that ttmem runs in"
         except OSError:
             return "; /proc cannot be read here" if self._proc == "/proc" else ""  # not for a test machine
-        return "" if os.path.exists(f"{self._proc}/1") else "; it may be another user's, whom /proc hides from us"
+        return (
+            "" if os.path.exists(f"{self._proc}/1") else "; it may belong to another user, whose processes /proc hides"
+        )
 
     def begin(self, holders: Iterable[HolderRow]) -> None:
         self._holders = {holder["pid"]: holder for holder in holders}
@@ -356,13 +358,13 @@ class _Processes:
             return "dead", f"there is no process {pid}{self._unseen}"
         comm, _, flags, _, start = seen
         if processes.is_dead(seen):
-            return "dead", f"process {pid} has ended, and its parent has not asked how"
+            return "dead", f"process {pid} has ended and is a zombie"
         if flags & processes.KERNEL_THREAD:
-            return "reused", f"{pid} is the kernel's own {comm} now"
+            return "reused", f"{pid} is now the kernel thread {comm}"
         if not origin.admits(self._user_id(pid)):
             return (
                 "reused",
-                f"process {pid} ({comm}) is of uid {self._user_id(pid)}, the file of uid {origin.owner} alone",
+                f"process {pid} ({comm}) belongs to uid {self._user_id(pid)}, the file only to uid {origin.owner}",
             )
         booted = self._boot_time()
         # The kernel rounds boot time and start time down, so this start is never too late; one tick is added for
@@ -376,7 +378,7 @@ class _Processes:
             return "reused", f"process {pid} ({comm}) has not mapped this file"
         if updated is None or booted is None or name not in (None, comm) or not origin.trusted(self._user_id(pid)):
             return "reused", f"process {pid} is {comm}, and {mappings.trouble}"
-        return "likely", f"process {pid} was there at the last update, but {mappings.trouble}"
+        return "likely", f"process {pid} existed at the last update, but {mappings.trouble}"
 
     def _stat(self, pid: int) -> processes.Stat | None:
         if pid not in self._seen:
@@ -430,7 +432,7 @@ class _Mappings:
     def take(self, outcome: Outcome) -> None:
         self.hangs = outcome.hangs
         if outcome.hangs:  # keep the old mappings until there is an answer
-            self.trouble = f"its mappings have not come for {outcome.age:.0f} s; it may hang"
+            self.trouble = f"its mappings could not be read for {outcome.age:.0f} s; it may hang"
         elif outcome.error:
             self.files = set()
             self.trouble = f"its mappings cannot be read ({getattr(outcome.error, 'strerror', outcome.error)})"

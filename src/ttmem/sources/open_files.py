@@ -40,7 +40,7 @@ def scan(kmds: Iterable[int], root: str = "/") -> tuple[Held, str | None]:
             if chips:
                 held[int(name)] = chips
     if closed:
-        return held, f"{closed} process{'es' if closed > 1 else ''} could not be looked into"
+        return held, f"{closed} process{'es' if closed > 1 else ''} could not be examined"
     return held, "other users' processes are hidden (/proc is mounted with hidepid)" if hides(root) else None
 
 

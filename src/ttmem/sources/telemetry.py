@@ -104,7 +104,7 @@ class Telemetry:
         if folders is None:
             why = "the Tenstorrent driver is not loaded: there is no /sys/class/tenstorrent; try `modprobe tenstorrent`"
         elif not folders:
-            why = "the driver is loaded, but knows no chip"
+            why = "the driver is loaded, but lists no chip"
         return {
             "driver": {"version": version and version[:_QUOTED_CHARACTERS], "loaded": os.path.isdir(module)},
             "state": "absent" if folders is None else "ok",

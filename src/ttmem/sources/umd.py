@@ -30,7 +30,7 @@ WARNING = (
     "tt-umd opens the chips: that raises their power state and lists ttmem among their holders for the moment, and "
     "jobs that ran meanwhile have become slower or hung"
 )
-_INSTALL = "tt-umd is not installed beside ttmem; `pip install 'ttmem[umd]'` brings it"
+_INSTALL = "tt-umd is not installed; `pip install 'ttmem[umd]'` installs it"
 _READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "umd_reader.py")
 
 # Values that the driver's files lack, each with the driver's value whose limits apply to it.
@@ -81,13 +81,13 @@ def read(
     behind = [chip["pci"] for chip in wanted if chip["arch"] == "wormhole_b0" and chip["board"] in ("n300", None)]
     notes = []
     if len(well) > len(wanted):
-        notes.append(f"left alone, because a process holds them: {len(well) - len(wanted)} of {len(chips)} chips")
+        notes.append(f"not read, because a process holds them: {len(well) - len(wanted)} of {len(chips)} chips")
     if len(chips) > len(well):
         notes.append(
-            f"left alone, because the driver has trouble with them: {len(chips) - len(well)} of {len(chips)} chips"
+            f"not read, because the driver reports problems with them: {len(chips) - len(well)} of {len(chips)} chips"
         )
     if behind and held and not anyway:
-        notes.append("left alone, because a process holds another: chips behind others")
+        notes.append("not read, because a process holds another chip: remote chips")
         behind = []
     if not chips:
         notes.append("the driver shows no chip to read")
@@ -145,11 +145,11 @@ def _run(task: Mapping[str, object], timeout: float) -> tuple[list[bytes], str |
             try:
                 child.wait(1)
             except subprocess.TimeoutExpired:  # it sleeps in the kernel, and the signal takes effect later
-                ending = "hangs in the driver, and can be ended only when that lets go of it"
+                ending = "hangs in the driver, and cannot be ended until the driver returns"
         if ending is not None:
             noise.seek(max(0, noise.seek(0, os.SEEK_END) - 4096))
             words = [line.strip() for line in _printable(noise.read().decode("utf-8", "replace")) if line.strip()]
-            ending += f"; its last words: {words[-1][:_QUOTED_CHARACTERS]}" if words else ""
+            ending += f"; its last output: {words[-1][:_QUOTED_CHARACTERS]}" if words else ""
     return said.splitlines(), ending
 
 
@@ -183,11 +183,11 @@ def _conclude(lines: list[bytes], ending: str | None, notes: list[str], kmds: di
             elif "chip" in said:
                 _take(said["chip"], kmds, chips, troubles)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-            troubles.append("the reader said something that makes no sense")
+            troubles.append("the reader printed invalid output")
     if ending is not None:
         troubles.insert(0, f"the reader {ending}")
     elif not ended and not troubles:
-        troubles.append("the reader ended early and did not say why")
+        troubles.append("the reader ended early without a message")
     good = ending is None and ended and (chips or not troubles)
     why = "; ".join(troubles + notes)
     return _answer("ok" if good else "failed", why or None, chips)
@@ -197,7 +197,7 @@ def _take(row: dict[str, Any], kmds: dict[str | None, int | None], chips: list[U
     """Add a chip that was read to the chips, or its error to the troubles."""
     pci = row.get("pci")
     if row.get("error"):
-        name = pci if pci in kmds else f"chip {row.get('chip')} behind another"
+        name = pci if pci in kmds else f"remote chip {row.get('chip')}"
         troubles.extend(_printable(f"{name}: {row['error']}"[:_QUOTED_CHARACTERS])[:1])
         return
     identity = row["unique_id"]

@@ -100,7 +100,7 @@ def _remote(umd: Any, answer: int, through: list[str]) -> None:
             if descriptor.is_chip_remote(chip):
                 _say(answer, {"chip": {**_read(descriptor, chip, device), "remote": True, "chip": chip}})
     except Exception as error:
-        _say(answer, {"error": f"the chips behind others could not be found: {_text(error)}"})
+        _say(answer, {"error": f"the remote chips could not be found: {_text(error)}"})
 
 
 def _discover(umd: Any, pci: list[str], *, remote: bool) -> tuple[Any, dict[int, Any]]:

@@ -70,17 +70,19 @@ def get_json(path: str, *, socket_path: str | None = None, timeout: float = 10.0
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise ApiError(f"what answers on {_where(socket_path)} is not a ttmem API") from None
+        raise ApiError(f"the program on {_where(socket_path)} is not a ttmem server") from None
 
 
 def get_document(path: str, schema: str | None, *, socket_path: str | None = None, timeout: float = 10.0) -> Any:
     """An answer that is a JSON object, with this schema if one is given."""
     found = get_json(path, socket_path=socket_path, timeout=timeout)
     if not isinstance(found, dict):
-        raise ApiError(f"what answers on {_where(socket_path)} is not a ttmem API: its answer to {path} is no object")
+        raise ApiError(
+            f"the program on {_where(socket_path)} is not a ttmem server: its answer to {path} is not a JSON object"
+        )
     if schema is not None and found.get("schema") != schema:
         where, spoken = _where(socket_path), found.get("schema")
-        raise ApiError(f"what answers on {where} speaks {spoken}, not {schema}: is it of another version?")
+        raise ApiError(f"the server on {where} answers with {spoken}, not {schema}; it may be another version of ttmem")
     return found
 
 
@@ -125,10 +127,10 @@ def _body(answer: bytes, used: str) -> bytes:
     head, found, body = answer.partition(b"\r\n\r\n")
     parts = head.split(b" ", 2)
     if not found or len(parts) < 2 or not parts[1].isdigit():
-        raise ApiError(f"what answers on {used} is not a ttmem API")
+        raise ApiError(f"the program on {used} is not a ttmem server")
     length = _length(head)
     if length is not None and (not length.isdigit() or len(length) > _MOST_DIGITS):
-        raise ApiError(f"what answers on {used} is not a ttmem API")
+        raise ApiError(f"the program on {used} is not a ttmem server")
     if length is not None and len(body) < int(length):
         raise ApiError(f"the answer of the server on {used} is cut off: {len(body)} of {int(length)} bytes came")
     if parts[1] != b"200":
