@@ -23,7 +23,7 @@ from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_types import Clash, TooLittleL1
-from ttmem.analyze.verdicts import Verdict
+from ttmem.analyze.verdict_types import Verdict
 from ttmem.model.events import Allocated, Event, Failed
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.recording.event_file import EventFileReader
@@ -364,8 +364,9 @@ def unheard(verdict: Verdict) -> bool:
 def essence(verdict: Verdict) -> Any:
     """What two accounts of one moment must have in common."""
     advice = [(a.what, a.value, a.basis, a.addresses, *(b.address for b in a.blocks)) for a in verdict.advice]
+    held = [(one.buffers, *one.blocks[0][:4]) for one in verdict.holders]
     return (
-        verdict[:6], verdict.held, [block[:4] for block in verdict.holders], verdict.wall and verdict.wall[:4],
+        verdict[:6], verdict.held, held, verdict.wall and verdict.wall[:4],
         [piece[:4] for piece in verdict.pieces], advice, verdict.unknown,
     )  # fmt: skip
 

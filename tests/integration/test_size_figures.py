@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.runs import Bench, Ran, Watched
+from ttmem.model.units import exact
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def test_the_suggested_l1_small_size_is_the_least_that_does(bench: Bench, ran: R
     assert f"l1_small_size={enough}" in less.err, verdict
     line = said(less)["l1_small_size"]
     assert line["value"] is None
-    assert line["text"].endswith(f"of {enough - 32} B used at most, and more was asked for: too small")
+    assert line["text"].endswith(f"of {exact(enough - 32)} per core used, and a request for more failed: too small")
 
 
 def test_the_least_headroom_is_between_the_buffers_and_programs_that_ttnn_names(ran: Ran) -> None:
@@ -148,7 +149,10 @@ def test_the_most_fragmented_is_the_worst_that_a_request_met(bench: Bench) -> No
     done = ran_text(bench, SCATTERED)
     _, free, largest = json.loads(done.out.splitlines()[-1])  # ttnn's log comes before
     text = said(done)["fragmentation"]["text"]
-    assert f"L1 at its most fragmented, at a request: {free} B free, the largest piece {largest} B" in text
+    assert (
+        f"fragmentation of L1: at the worst request {exact(free)} per bank free, the largest piece {exact(largest)}"
+        in text
+    )
 
 
 def test_each_opening_by_its_own_sizes(bench: Bench) -> None:

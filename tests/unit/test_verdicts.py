@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.analyze import verdicts as v
+from ttmem.analyze import verdict_types as v
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_types import (
     BELOW,
@@ -31,16 +31,20 @@ from ttmem.analyze.failure_types import (
     TraceFull,
     TraceOverlap,
 )
+from ttmem.analyze.out_of_memory import is_sharded
 from ttmem.analyze.process_layout import ProcessLayout, layout_of
-from ttmem.analyze.verdicts import Advice, Verdict, verdict_on
+from ttmem.analyze.verdict_types import Advice, Verdict
+from ttmem.analyze.verdicts import verdict_on
 from ttmem.documents import explanation as data
-from ttmem.documents.explanation_text import headline, sentences
+from ttmem.documents.explanation_summary import headline, held_by
+from ttmem.documents.explanation_text import sentences
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.events import Allocated, DeviceOpened, Extra, Failed, ProgramCompiled
 from ttmem.model.geometry import BOARDS
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.model.printable import printable
+from ttmem.model.units import exact
 from ttmem.show.explain_text import render
 from ttmem.show.text import Style
 
@@ -106,20 +110,23 @@ def account() -> Account:
 def test_who_is_in_the_way(account: Account) -> None:
     verdict = verdict_on(full(), account.layout)
     assert (verdict.why, verdict.asked, verdict.there, verdict.missing) == (v.FRAGMENTED, 400_000, 300_000, 100_000)
-    assert [block.tag for block in verdict.holders] == ["ttnn.matmul", "ttnn.zeros"]
+    assert [group.blocks[0].tag for group in verdict.holders] == ["ttnn.matmul", "ttnn.zeros"]
     found = advice(verdict, v.FREE)
     assert [block.tag for block in found.blocks] == ["ttnn.matmul"]
     assert found.gives == 300_000 + account.layout.blocks[1].per_bank
     shown = text(verdict)
-    assert "450016 B of 1360544 B are free, but the largest piece has 300000 B: fragmented" in shown
-    assert "ttnn.zeros, [1, 1, 8, 8] bfloat16, me/model.py:7 load" in shown
+    assert (
+        "439.5 KiB (450,016 B) of 1.3 MiB (1,360,544 B) per core is free, but the largest piece has 293 KiB (300,000 B)"
+        in shown
+    )
+    assert "[1, 1, 8, 8] bfloat16, ttnn.zeros, me/model.py:7 load" in shown
 
 
 def test_an_account_that_disagrees_is_not_used(account: Account) -> None:
     account.l1(N150.l1_base + 64, 32)  # nobody freed this, says the account; the message knows better
     verdict = verdict_on(full(), account.layout)
     assert (verdict.holders, verdict.why) == ((), v.FRAGMENTED)
-    assert "allocated of a bank: 910560 B by the account, 910528 B by the message" in text(verdict)
+    assert "allocated of a bank: 910,560 B according to ttmem, 910,528 B according to the message" in text(verdict)
     assert not [one for one in verdict.advice if one.blocks]
 
 
@@ -171,7 +178,7 @@ def test_without_an_account_only_the_message() -> None:
     assert advice(verdict, v.SMALLER).value == 300_000
     old = verdict_on(OutOfMemory(Kind.L1, 64 * 64, 64, 64))
     assert (old.why, old.advice) == (v.NOT_KNOWN, ())
-    assert "how much is free the message does not tell" in text(old)
+    assert "the message does not contain how much is free" in text(old)
     only = verdict_on(OutOfMemory(Kind.DRAM, 12 * 64, 12, 64, 32))
     assert (only.why, only.there) == (v.TOO_LARGE, None)
 
@@ -185,10 +192,10 @@ def test_an_old_message_with_an_account_has_its_numbers(account: Account) -> Non
 
 
 def test_sharded_or_not() -> None:
-    assert v.is_sharded(full(), 64) is None
-    assert v.is_sharded(full()._replace(banks=8, size=8 * 400_000), 64) is True
-    assert v.is_sharded(full()._replace(size=63 * 400_000), 64) is False
-    assert v.is_sharded(full()._replace(banks=8, size=8 * 400_000), None) is None
+    assert is_sharded(full(), 64) is None
+    assert is_sharded(full()._replace(banks=8, size=8 * 400_000), 64) is True
+    assert is_sharded(full()._replace(size=63 * 400_000), 64) is False
+    assert is_sharded(full()._replace(banks=8, size=8 * 400_000), None) is None
 
 
 @pytest.mark.parametrize("per_bank", [1, 31, 32, 33, 5000])
@@ -213,8 +220,10 @@ def test_l1_small_counts_the_gap_at_its_bottom() -> None:
     verdict = verdict_on(failure, account.layout)
     assert advice(verdict, v.SMALL_SIZE)[1:4] == (32768 - 4096 + 5024, 5024 - 4096, v.EXACT)
     assert [one.what for one in verdict.advice] == [v.SMALL_SIZE]
-    assert "what clear_program_cache() would give back" in text(verdict)
-    assert "l1_small_size=33696, 928 B more on each core: no less will do (what is allocated later" in text(verdict)
+    assert "what clear_program_cache() would free" in text(verdict)
+    assert "l1_small_size=33696, 928 B more per core: exactly enough for this request (later allocations" in text(
+        verdict
+    )
 
 
 def test_a_clash(account: Account) -> None:
@@ -231,13 +240,13 @@ def test_a_clash(account: Account) -> None:
     assert advice(verdict, v.SMALL_SIZE).value == 32768 - 20_000
     shown = text(verdict)
     assert "program 1234 ttnn.conv2d, cores 0,0 to 7,7" in shown
-    assert f"free the buffer at {low}" in shown
+    assert f"free the buffer at {low:#x} (ttnn.matmul)" in shown
 
 
 def test_a_clash_with_a_buffer_nobody_knows(account: Account) -> None:
     verdict = verdict_on(Clash(Kind.DFB, 1, GRID, 200_000, 200_001), account.layout)
     assert verdict.wall is None
-    assert "whose the L1 buffer at 200000 is: the account has none there" in text(verdict)
+    assert "which buffer is at 0x30d40: ttmem has recorded none there" in text(verdict)
 
 
 def test_l1_small_in_use_is_not_given_away(account: Account) -> None:
@@ -250,7 +259,7 @@ def test_l1_small_in_use_is_not_given_away(account: Account) -> None:
 def test_regions(account: Account) -> None:
     trace = verdict_on(TraceFull(1_000_000, 1, 500_000), account.layout)
     assert (trace.missing, advice(trace, v.TRACE_SIZE)[1:4]) == (500_000, (1_000_000, 90112, v.AT_LEAST))
-    assert "trace_region_size=1000000 or more, which takes 90112 B of every bank" in text(trace)
+    assert "trace_region_size=1000000 or more, which takes 88 KiB per bank" in text(trace)
     ring = verdict_on(RingFull(80_000, 70_656, "TENSIX"), account.layout)
     assert advice(ring, v.WORKER_SIZE).value == N150.l1_size - N150.map_end - 80_000
     assert verdict_on(RingFull(80_000, 70_656, "ACTIVE_ETH")).advice == ()
@@ -263,7 +272,9 @@ def test_kernel_binaries_go_with_the_cache(account: Account) -> None:
     extra = Extra(600_000 * 12, allocator=1, binary=True)
     account.apply(Allocated(0, Kind.DRAM, base, 600_000 * 12, extra=extra))
     failure = OutOfMemory(Kind.DRAM, 500_000 * 12, 12, 500_000, bank, 600_000, 400_000, 400_000)
-    assert f"clear_program_cache() frees the buffer at {base}" in text(verdict_on(failure, account.layout))
+    assert f"clear_program_cache() frees the buffer at {base:#x} (program cache)" in text(
+        verdict_on(failure, account.layout)
+    )
 
 
 def test_sub_device_managers(account: Account) -> None:
@@ -278,15 +289,13 @@ def test_an_operation_that_finds_too_little_room(account: Account) -> None:
     found = advice(verdict, v.FREE)
     assert [block.address for block in found.blocks] == [low]
     shown = text(verdict)
-    assert "too little L1 for ttnn.slice: 320000 B on a core, 300000 B of room" in shown
-    assert (
-        "it reckons with 320000 B on each core, and with 300000 B from the base of L1 to the lowest L1 buffer" in shown
-    )
-    assert f"free at least the buffer at {low}" in shown
+    assert "too little L1: ttnn.slice needs 312.5 KiB per core; 293 KiB (300,000 B) per core available" in shown
+    assert "it needs 312.5 KiB per core, and 293 KiB (300,000 B) from the base of L1 to the lowest L1 buffer" in shown
+    assert f"free at least the buffer at {low:#x} (ttnn.matmul)" in shown
     # More than there would be without any buffer: nothing to free.
     verdict = verdict_on(TooLittleL1("ttnn.slice", BANK + 1, 300_000, BELOW), account.layout)
     assert (verdict.why, [one.what for one in verdict.advice]) == (v.TOO_LARGE, [v.SHRINK])
-    assert f"without any L1 buffer there are {BANK} B" in text(verdict)
+    assert f"without any L1 buffer it is {exact(BANK)}" in text(verdict)
 
 
 @pytest.mark.parametrize(
@@ -298,14 +307,14 @@ def test_an_operations_account_must_agree(account: Account, counts: str, have: i
     need = None if counts == FREE_IN_BANK else 320_000
     verdict = verdict_on(TooLittleL1("ttnn.slice", need, have, counts), account.layout)
     assert bool(verdict.holders) == agrees
-    assert ("the account is of something else" in text(verdict)) == (not agrees)
+    assert ("ttmem's account does not match the message" in text(verdict)) == (not agrees)
     assert any(one.what == v.FREE for one in verdict.advice) == agrees
 
 
 def test_what_freeing_does_not_help_is_not_advised(account: Account) -> None:
     fixed = verdict_on(TooLittleL1("ttnn.concat", 1_600_000, 1_393_312, FIXED), account.layout)
     assert (fixed.why, [one.what for one in fixed.advice]) == (v.TOO_LARGE, [v.SHRINK])
-    assert "never takes more than 1393312 B: no other buffer matters" in text(fixed)
+    assert "never takes more than 1.3 MiB (1,393,312 B); this does not depend on other buffers" in text(fixed)
     strange = verdict_on(TooLittleL1("moe_fused_swiglu", 1_600_000, 1_393_312), account.layout)
     assert (strange.why, [one.what for one in strange.advice]) == (v.NOT_KNOWN, [v.SHRINK])
     assert "whether freeing L1 would help" in text(strange)
@@ -368,6 +377,7 @@ def test_whatever_it_says_there_is_an_answer(failure: Failure, known: bool) -> N
     verdict = verdict_on(failure, account.layout if known else None)
     shown = text(verdict)
     assert "None" not in shown
-    assert printable(headline(verdict)) in shown
+    two = [" ".join(printable(line).split()) for line in (headline(verdict), held_by(verdict))]
+    assert shown.splitlines()[:2] == two
     assert all(lines for _, lines in sentences(verdict))
     assert json.loads(json.dumps(data.verdict(verdict)))["failure"]["type"] == type(failure).__name__

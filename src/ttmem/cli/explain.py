@@ -21,7 +21,8 @@ from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import WHAT
 from ttmem.analyze.log_scanner import KEPT_FAILURES, LogScan
-from ttmem.analyze.verdicts import Verdict, verdict_on
+from ttmem.analyze.verdict_types import Verdict
+from ttmem.analyze.verdicts import verdict_on
 from ttmem.cli import CommandError
 from ttmem.documents import explanation
 from ttmem.ingest.clock import rfc3339

@@ -33,6 +33,7 @@ from ttmem.run.launch import run as launch
 from ttmem.run.result import result_of
 from ttmem.run.session import Session
 from ttmem.show.run_text import render
+from ttmem.show.text import style_of
 from ttmem.wire.endpoint import connect
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=BREAKDOWNS,
         help="group what was live at the peak by this (default: line with --stacks, else op)",
     )
+    parser.add_argument("--no-color", action="store_true", help="no colours (the default in a pipe, and with NO_COLOR)")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
 
@@ -90,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
         result = result_of(command, ended, session, socket.gethostname())
     written = out is None or _write(out, args.json, result.document)
     if not args.quiet:
-        _print(render(result.document, args.by or ("line" if args.stacks else "op")))
+        style = style_of(sys.stderr, colour=not args.no_color)
+        _print(render(result.document, style, args.by or ("line" if args.stacks else "op")))
     verdicts = judge(result, Limits(args.fail_on_leak, args.max_dram, args.max_l1))
     for line in verdicts.lines:
         _warn(line)

@@ -24,6 +24,27 @@ def human(size: int | None, unknown: str = "-") -> str:
     return f"{value:.1f} {_STEPS[-1]}"
 
 
+def short(size: int) -> str:
+    """As ``human``, without a decimal that is zero.
+
+    >>> short(512 << 20), short(79_200), short(0)
+    ('512 MiB', '77.3 KiB', '0 B')
+    """
+    return human(size).replace(".0 ", " ")
+
+
+def exact(size: int) -> str:
+    """A size for people, with its bytes if they do not follow from it.
+
+    >>> exact(1536), exact(79_200), exact(-160)
+    ('1.5 KiB', '77.3 KiB (79,200 B)', '-160 B')
+    """
+    text = human(size)
+    number, _, unit = text.partition(" ")
+    power = _STEPS.index(unit)
+    return short(size) if not power or float(number) * 1024**power == size else f"{short(size)} ({size:,} B)"
+
+
 def complete(part: float) -> str:
     """How much of something is there; what is not all of it is never said to be 100 %.
 
