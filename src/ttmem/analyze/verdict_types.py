@@ -108,7 +108,7 @@ def groups_of(blocks: Iterable[Block]) -> list[HeldGroup]:
     """Buffers that differ only in their addresses together, those that hold most first."""
     found: dict[Block, list[Block]] = {}
     for block in blocks:
-        found.setdefault(block._replace(address=0, born=0), []).append(block)
+        found.setdefault(block._replace(address=0, size=0, born=0), []).append(block)
     groups = [HeldGroup(len(alike), tuple(alike[:_BLOCKS_KEPT])) for alike in found.values()]
     return sorted(groups, key=lambda group: (-group.buffers * group.per_bank, group.blocks[0].address))
 

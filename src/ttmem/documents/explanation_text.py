@@ -119,10 +119,10 @@ def _why_refused(verdict: Verdict, found: TooLittleL1) -> str:
         return f"{needs}, and {exact(found.have)} is available to it"
     if verdict.why == v.TOO_LARGE and verdict.wall is None:
         return f"{needs}, and L1 without any buffer has {exact(found.have)}"
-    top = "the lowest L1 buffer" + ("" if verdict.wall is not None else ", or to the top if there is none")
+    top = "the lowest L1 buffer" + ("" if verdict.wall is not None else " (or to the top, if there is none)")
     part = "" if verdict.free in (None, found.have) else f" of the {exact(verdict.free)}"
     more = f"; without any L1 buffer it is {exact(verdict.size)}" if verdict.size is not None else ""
-    return f"{needs}, and {exact(found.have)}{part} from the base of L1 to {top} is available to it{more}"
+    return f"{needs}; available to it: {exact(found.have)}{part} from the base of L1 to {top}{more}"
 
 
 def _who(verdict: Verdict) -> list[str]:

@@ -25,12 +25,13 @@ def human(size: int | None, unknown: str = "-") -> str:
 
 
 def short(size: int) -> str:
-    """As ``human``, without a decimal that is zero.
+    """As ``human``; a decimal that is exactly zero is left out.
 
-    >>> short(512 << 20), short(79_200), short(0)
-    ('512 MiB', '77.3 KiB', '0 B')
+    >>> short(512 << 20), short(79_200), short((1 << 20) + 1), short(0)
+    ('512 MiB', '77.3 KiB', '1.0 MiB', '0 B')
     """
-    return human(size).replace(".0 ", " ")
+    text = human(size)
+    return text.replace(".0 ", " ") if _says_all(text, size) else text
 
 
 def exact(size: int) -> str:
@@ -40,9 +41,12 @@ def exact(size: int) -> str:
     ('1.5 KiB', '77.3 KiB (79,200 B)', '-160 B')
     """
     text = human(size)
+    return short(size) if _says_all(text, size) else f"{text} ({size:,} B)"
+
+
+def _says_all(text: str, size: int) -> bool:
     number, _, unit = text.partition(" ")
-    power = _STEPS.index(unit)
-    return short(size) if not power or float(number) * 1024**power == size else f"{short(size)} ({size:,} B)"
+    return unit == "B" or float(number) * 1024 ** _STEPS.index(unit) == size
 
 
 def complete(part: float) -> str:
