@@ -446,7 +446,7 @@ def test_the_summary_says_what_the_data_says(runs: Callable[[str], Ran]) -> None
     assert table["DRAM taken"][:4] == ["384.0", "KiB", "144.0", "KiB"]
     left = sum(allocation["size"] for allocation in ran.data["left"] if not allocation["shared"])
     assert f"left at the end: {human(left)} in 16 allocations" in lines
-    assert "  tensors: 168.0 KiB in 5 buffers that nobody freed, largest:" in lines
+    assert "  tensors: 168.0 KiB in 5 buffers, never freed; largest:" in lines
     assert lines[-1] == "Anomalies: none"
 
 

@@ -223,7 +223,7 @@ def test_the_summary(told: Story) -> None:
         "ttmem run: exit 0 after 10.0 s; 0 records, none lost; not audited",
         "",
         "chip 4711  n150",
-        "                                peak  at the end",
+        "  over all cores, banks         peak  at the end",
         "  DRAM buffers              80.0 KiB    16.0 KiB",
         "  L1 buffers                32.0 KiB         0 B",
         "  L1_SMALL buffers           1.0 KiB     1.0 KiB",
@@ -244,7 +244,7 @@ def test_the_summary(told: Story) -> None:
         "     8.0 KiB       1 x  ttnn.add   cb 8.0 KiB",
         "",
         "left at the end: 29.0 KiB in 4 allocations",
-        "  tensors: 16.0 KiB in 1 buffer that were never freed, largest:",
+        "  tensors: 16.0 KiB in 1 buffer, never freed; largest:",
         "      16.0 KiB  DRAM buffer      0x8000",
         "  program cache: 12.0 KiB in 2 allocations; clear_program_cache() frees them",
         "  program cache, likely: 1.0 KiB in 1 allocation; clear_program_cache() frees them",
@@ -281,7 +281,7 @@ def test_many_tensors_are_cut_short(story: Story) -> None:
     story.tell(source, 1, *(buffer(Kind.DRAM, 0x1000 * number, number) for number in range(1, 9)))
     story.ends(source)
     lines = render(story.report().document).splitlines()
-    at = lines.index("  tensors: 36.0 KiB in 8 buffers that were never freed, largest:")
+    at = lines.index("  tensors: 36.0 KiB in 8 buffers, never freed; largest:")
     assert [line.split()[0] for line in lines[at + 1 : at + 6]] == ["8.0", "7.0", "6.0", "5.0", "4.0"]
     assert lines[at + 6] == "    and 3 more, 6.0 KiB"
 
@@ -292,7 +292,7 @@ def test_what_leaks_in_a_loop_is_one_line(story: Story) -> None:
     story.tell(source, 2, buffer(Kind.DRAM, 0xA00000, 9, "ttnn.zeros"))
     story.ends(source)
     lines = render(story.report().document).splitlines()
-    at = lines.index("  tensors: 1009.0 KiB in 501 buffers that were never freed, largest:")
+    at = lines.index("  tensors: 1009.0 KiB in 501 buffers, never freed; largest:")
     assert lines[at + 1 : at + 4] == [
         "    1000.0 KiB  DRAM buffer      500 x      ttnn.add",
         "       9.0 KiB  DRAM buffer      0xa00000   ttnn.zeros",
@@ -379,7 +379,7 @@ def test_what_is_the_same_on_each_chip_of_a_mesh_is_told_once(story: Story) -> N
     assert lines[3].startswith("32 chips n150, the same on each: 4710, 4711, ")
     assert sum(line.lstrip().startswith("DRAM buffers ") for line in lines) == 1
     assert "all that was live on 32 chips at the peak of the buffers, 3.0 MiB after 2.00 s, by operation:" in lines
-    at = lines.index("  tensors: 3.0 MiB in 64 buffers that were never freed, largest:")
+    at = lines.index("  tensors: 3.0 MiB in 64 buffers, never freed; largest:")
     assert lines[at + 1 : at + 3] == [
         "      64.0 KiB  DRAM buffer      0x1000     ttnn.ones  on each of 32 chips",
         "      32.0 KiB  DRAM buffer      0x9000     ttnn.add  on each of 32 chips",

@@ -36,6 +36,7 @@ from ttmem.analyze.process_layout import ProcessLayout, layout_of
 from ttmem.analyze.verdict_types import Advice, Verdict
 from ttmem.analyze.verdicts import verdict_on
 from ttmem.documents import explanation as data
+from ttmem.documents import explanation_text
 from ttmem.documents.explanation_summary import headline, held_by
 from ttmem.documents.explanation_text import sentences
 from ttmem.model.core_sets import CoreRange, mask_of
@@ -44,7 +45,7 @@ from ttmem.model.geometry import BOARDS
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.model.printable import printable
-from ttmem.model.units import exact
+from ttmem.model.units import exact, short
 from ttmem.show.explain_text import render
 from ttmem.show.text import Style
 
@@ -115,7 +116,9 @@ def test_who_is_in_the_way(account: Account) -> None:
     assert [block.tag for block in found.blocks] == ["ttnn.matmul"]
     assert found.gives == 300_000 + account.layout.blocks[1].per_bank
     shown = text(verdict)
-    assert "439.5 KiB (450,016 B) of 1.3 MiB (1,360,544 B) per core is free, but the largest piece has 293.0 KiB" in shown
+    assert (
+        "439.5 KiB (450,016 B) of 1.3 MiB (1,360,544 B) per core is free, but the largest piece has 293.0 KiB" in shown
+    )
     assert "[1, 1, 8, 8] bfloat16, ttnn.zeros, me/model.py:7 load" in shown
 
 
@@ -272,6 +275,182 @@ def test_kernel_binaries_go_with_the_cache(account: Account) -> None:
     assert f"clear_program_cache() frees the buffer at {base:#x} (program cache)" in text(
         verdict_on(failure, account.layout)
     )
+
+
+def test_identical_buffers_are_one_group() -> None:
+    account = Account()
+    for number in range(1, 21):
+        account.l1(TOP - number * 65536, 65536, tag="ttnn.zeros", shape="[1] x", stack="/me/model.py:7 load")
+    account.l1(TOP - 20 * 65536 - 1024, 1024, tag="ttnn.ones")
+    taken = 20 * 65536 + 1024
+    failure = OutOfMemory(Kind.L1, 65536 * 64, 64, 65536, BANK, taken, BANK - taken, BANK - taken)
+    verdict = verdict_on(failure, account.layout, "ttnn.zeros", "/me/model.py:7 load")
+    assert [(group.buffers, len(group.blocks), group.per_bank) for group in verdict.holders] == [
+        (20, 8, 65536), (1, 1, 1024),
+    ]  # fmt: skip
+    assert verdict.held == 21
+    lines = text(verdict).splitlines()
+    free = short((BANK - taken) * 64)
+    likely = "for a tensor (likely [1] x) at model.py:7 (ttnn.zeros)"
+    assert lines[0] == f"out of memory: 4 MiB of L1 over 64 cores {likely}; {free} free"
+    assert lines[1] == "held by 20 x 4 MiB from model.py:7 (ttnn.zeros); 64 KiB from ttnn.ones"
+    lowest = ", ".join(f"{TOP - number * 65536:#x}" for number in (20, 19, 18, 17))
+    made = "20 x 64 KiB per core, L1 buffer, [1] x, ttnn.zeros, me/model.py:7 load"
+    assert f"- {made}; at {lowest} and 16 more" in text(verdict)
+    # Of another line or size nothing is known.
+    assert verdict_on(failure, account.layout, "ttnn.zeros", "/me/model.py:8 load").shape is None
+    assert verdict_on(failure, account.layout, "ttnn.zeros").shape is None
+    larger = failure._replace(size=failure.size + 64)
+    assert verdict_on(larger, account.layout, "ttnn.zeros", "/me/model.py:7 load").shape is None
+
+
+def test_every_address_to_free_has_its_operation_and_line(account: Account) -> None:
+    account.l1(N150.l1_base, 300_000, tag="ttnn.ones", stack="/me/model.py:9 other")
+    largest = BANK - 150_016 - 400_000
+    failure = OutOfMemory(Kind.L1, 450_000 * 64, 64, 450_000, BANK, BANK - 150_016, 150_016, 150_016)
+    verdict = verdict_on(failure, account.layout)
+    freed = [one for one in verdict.advice if one.blocks]
+    assert [one.what for one in freed] == [v.FREE]
+    assert [block.per_bank for block in freed[0].blocks] == [largest]
+    asks = failure._replace(per_bank=BANK - 100_000, size=64 * (BANK - 100_000))
+    (found,) = [one for one in verdict_on(asks, account.layout).advice if one.what == v.FREE]
+    shown = explanation_text.advice_text(found, verdict)
+    low = N150.l1_base
+    assert (
+        f"free the 3 buffers at {low:#x} (ttnn.ones, me/model.py:9 other), {low + 300_000:#x} (ttnn.matmul), " in shown
+    )
+    assert f"{TOP - 250_016:#x} (ttnn.zeros, me/model.py:7 load), " in shown
+
+
+def test_the_largest_buffer_is_an_alternative() -> None:
+    account = Account()
+    account.l1(TOP - 400_000, 400_000, tag="small")
+    account.l1(TOP - 1_000_000, 600_000, tag="large")
+    account.l1(TOP - 1_300_000, 300_000, tag="low")
+    free = BANK - 1_300_000
+    failure = OutOfMemory(Kind.L1, 395_008 * 64, 64, 395_008, BANK, 1_300_000, free, free)
+    verdict = verdict_on(failure, account.layout)
+    assert [block.tag for block in advice(verdict, v.FREE).blocks] == ["small"]
+    assert [block.tag for block in advice(verdict, v.FREE_LARGEST).blocks] == ["large"]
+    assert f"or free the largest buffer: the buffer at {TOP - 1_000_000:#x} (large), 585.9 KiB" in text(verdict)
+
+
+def test_less_than_a_page_is_not_advised() -> None:
+    def smaller(largest: int, per_bank: int = 400_000) -> list[int | None]:
+        failure = OutOfMemory(Kind.DRAM, per_bank * 12, 12, per_bank, 1 << 20, (1 << 20) - largest, largest, largest)
+        return [one.value for one in verdict_on(failure).advice if one.what == v.SMALLER]
+
+    assert (smaller(2048), smaller(2047), smaller(0), smaller(1024, 1088)) == ([2048], [], [], [])
+    account = Account()
+    extra = Extra(600_000 * 12, allocator=1, tag="ttnn.zeros", shape="[9, 9] float32 tile", stack="m.py:1 f")
+    account.apply(Allocated(0, Kind.DRAM, N150.dram_bank_size - 600_000, 600_000 * 12, extra=extra))
+    for free, fits in ((4000, []), (4096, [4096]), (9000, [8192])):
+        failure = OutOfMemory(Kind.DRAM, 600_000 * 12, 12, 600_000, 600_000 + free, 600_000, free, free)
+        verdict = verdict_on(failure, account.layout, "ttnn.zeros", "m.py:1 f")
+        assert verdict.shape == "[9, 9] float32 tile"
+        assert [one.value for one in verdict.advice if one.what == v.SMALLER] == fits
+
+
+def test_a_global_circular_buffer(account: Account) -> None:
+    failure = full(global_circular=True)._replace(banks=7, size=7 * 400_000)
+    verdict = verdict_on(failure, account.layout, None, "/me/model.py:9 main")
+    assert [one.what for one in verdict.advice] == [v.FREE, v.SMALLER]
+    assert advice(verdict, v.SMALLER).value == 300_000  # the configuration goes to the other gap
+    shown = text(verdict)
+    assert "390.6 KiB of L1 on each of 7 cores for a global circular buffer at model.py:9" in shown
+    assert "takes its full size on every core, so more cores do not help" in shown
+    log = verdict_on(failure)
+    assert [one.what for one in log.advice] == [v.SMALLER]
+    # The same without a backtrace may be one: then more cores are advised only for other buffers.
+    plain = verdict_on(failure._replace(global_circular=False))
+    assert "not for a global circular buffer, which takes its full size on every core" in text(plain)
+
+
+def test_traces_without_a_region() -> None:
+    shown = text(verdict_on(TraceFull(1_000_000, 1, 500_000)))
+    assert "ttnn 0.78 or newer, open the device with trace_region_size=0 (the default)" in shown
+
+
+TWO_LINES: list[tuple[Failure, str, str]] = [
+    (
+        OutOfMemory(Kind.DRAM, 12 << 20, 12, 1 << 20, 2 << 20, 3 << 19, 1 << 19, 1 << 18),
+        "out of memory: 12 MiB of DRAM over 12 banks at model.py:5 (ttnn.add); 6 MiB free",
+        "held by: not known from a log; `ttmem run` lists it",
+    ),
+    (
+        OutOfMemory(Kind.L1, 2048, 64, 2048, 1 << 20, (1 << 20) - 4096, 4096, 1024),
+        "out of memory: 2 KiB of L1 on each of 64 cores at model.py:5 (ttnn.add); 4 KiB free per core, but the largest "
+        "free block has 1 KiB",
+        "held by: not known from a log; `ttmem run` lists it",
+    ),
+    (
+        OutOfMemory(Kind.L1_SMALL, 64, 2, 32, 64, 64, 0, 0),
+        "out of memory: 32 B of L1_SMALL on each of 2 cores at model.py:5 (ttnn.add); 0 B free per core",
+        "held by: not known from a log; `ttmem run` lists it",
+    ),
+    (
+        OutOfMemory(Kind.DRAM, 12 << 20, 12, 1 << 20, 1 << 19, 0, 1 << 19, 1 << 19),
+        "out of memory: 12 MiB of DRAM over 12 banks at model.py:5 (ttnn.add); the empty memory has 6 MiB",
+        "held by: not known from a log; `ttmem run` lists it",
+    ),
+    (
+        Clash(Kind.DFB, 3, GRID, 0x20000, 0x20400),
+        "clash: dataflow buffers of ttnn.add at model.py:5 reach 1 KiB per core into an L1 buffer, on cores 0,0 to 7,7",
+        "held by: not known from a log; `ttmem run` lists it",
+    ),
+    (
+        PastEndOfL1(Kind.CB, GRID, 1_600_000, 1_499_136),
+        "too much for L1: circular buffers of ttnn.add at model.py:5 end 98.5 KiB above the end of L1, on "
+        "cores 0,0 to 7,7",
+        "held by the program itself",
+    ),
+    (
+        TooLittleL1("ttnn.slice", 4096, 2048, BELOW),
+        "too little L1: ttnn.slice at model.py:5 needs 4 KiB per core; 2 KiB per core available",
+        "held by: not known from a log",
+    ),
+    (
+        TooLittleL1("ttnn.concat", 4096, 2048, FIXED),
+        "too little L1: ttnn.concat at model.py:5 needs 4 KiB per core; 2 KiB per core available",
+        "held by no buffer: it does not fit without other buffers either",
+    ),
+    (
+        RingFull(4096, 2048, "TENSIX", (("kernel text", 4000), ("semaphores", 96), ("brisc", 4000))),
+        "kernel ring too small: a program of ttnn.add at model.py:5 needs 4 KiB per TENSIX core; the ring has 2 KiB",
+        "held by the program itself: 3.9 KiB kernel text, 96 B semaphores",
+    ),
+    (
+        TraceFull(8192, 1, 4096),
+        "trace region too small: 8 KiB of traces over all banks at model.py:5 (ttnn.add); the region has 4 KiB",
+        "held by: not known from a log; `ttmem run` lists it",
+    ),
+    (
+        TraceOverlap(0x1000, 0x2000),
+        "trace overlap: a trace buffer at 0x1000 at model.py:5 (ttnn.add) would overlap DRAM that the traced work uses",
+        "held by: not known",
+    ),
+    (
+        ArenaFull(64, 32, "0-0", 0x1000, 0x1020),
+        "persistent L1 arena full: 64 B per core at model.py:5 (ttnn.add); the arena has 32 B per core",
+        "held by: not known",
+    ),
+    (
+        CutsInto(4096, 1024),
+        "no room for a sub-device manager: 4 KiB per core of L1 at model.py:5 (ttnn.add), where a buffer is",
+        "held by: not known from a log; `ttmem run` lists it",
+    ),
+    (
+        BelowLimit(4096, 1024),
+        "out of memory: a buffer at model.py:5 (ttnn.add) would begin below 0x1000",
+        "held by: not known",
+    ),
+]
+
+
+@pytest.mark.parametrize(("failure", "requested", "holders"), TWO_LINES)
+def test_the_first_two_lines(failure: Failure, requested: str, holders: str) -> None:
+    verdict = verdict_on(failure, None, "ttnn.add", "/me/model.py:5 main")
+    assert text(verdict).splitlines()[:2] == [requested, holders]
 
 
 def test_sub_device_managers(account: Account) -> None:

@@ -37,7 +37,7 @@ def _int(text: str | None) -> int | None:
 
 
 # The agent keeps of a backtrace only that it has this name.
-_BACKTRACE = re.compile(r"[^\n]{0,80}\n\s*backtrace:\s*\n((?:[^\n]{0,20}--- [^\n]*(?:\n|$)){1,32})")
+_BACKTRACE = re.compile(r"[^\n]{0,80}\n[^\n]{0,20}backtrace:\s*\n((?:[^\n]{0,20}--- [^\n]*(?:\n|$)){1,32})")
 _GLOBAL_CIRCULAR = "GlobalCircularBuffer"
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a command that uses ttnn and account for every byte of device memory it takes.
 
-The command runs as it would without: its signals, terminal, output and exit code are its own. What was taken, at
-the peak and at the end, is printed on standard error when it has ended. A server, if there is one, is told as well.
+The command runs as it would without ttmem: its signals, terminal, output and exit code are its own. When it has ended,
+a summary is printed on standard error: memory at the peak and at the end, leaks, and the cause of a failed allocation.
+If a server runs, the command reports to it as well.
 
 Exit code: the command's own (128 + N if signal N ended it). If that is 0: 3 if --fail-on-leak found tensors that
-nobody freed, 4 if a budget (--max-l1, --max-dram) was exceeded, 5 if either was asked for and the run was not seen
-completely, or no device at all. 5 comes before 3 and 4 if the agent's counters make the result uncertain. 126 or 127
-if the command cannot be run.
+were never freed, 4 if a budget (--max-l1, --max-dram) was exceeded, 5 if one of these options was given and the run
+was not recorded completely, or no device was opened. 5 comes before 3 and 4 if the agent's counters make the result
+uncertain. 126 or 127 if the command cannot be run.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def held_by(verdict: Verdict) -> str:
         parts_ = brief_parts(verdict.pieces)
         return f"held by the program itself: {parts_}" if parts_ else "held by the program itself"
     if isinstance(found, TooLittleL1) and verdict.why == v.TOO_LARGE:
-        return "held by no buffer: the operation does not fit into empty L1"
+        return "held by no buffer: it does not fit without other buffers either"
     banks = _banks_in_sum(found) if isinstance(found, OutOfMemory) else None
     own = verdict.global_buffer.own if verdict.global_buffer is not None else None
     texts = [
@@ -140,7 +140,7 @@ def _for(verdict: Verdict) -> str:
         if buffer.own is None:
             return " for a global circular buffer"
         return f" for the configuration of a global circular buffer of {exact(buffer.data)} per core"
-    return f" for {verdict.shape}" if verdict.shape else ""
+    return f" for a tensor (likely {verdict.shape})" if verdict.shape else ""
 
 
 def _at(verdict: Verdict) -> str:

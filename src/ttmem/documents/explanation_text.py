@@ -106,7 +106,7 @@ def _why_shape(verdict: Verdict) -> list[str]:
     """Where the shape in the first line comes from: ttnn's message does not contain it."""
     if verdict.shape is None:
         return []
-    return [f"the shape {verdict.shape} is that of the other buffers of this size, operation and line"]
+    return ["the likely shape is that of the other buffers of this size, operation and line"]
 
 
 def _why_refused(verdict: Verdict, found: TooLittleL1) -> str:

@@ -124,7 +124,7 @@ def _board(chip: RunChip) -> str:
 
 def _figures(chips: Sequence[RunChip], kinds: Sequence[str], style: Style) -> list[Cell]:
     """The table of chips that differ in nothing but what the runtime has for itself; of that the highest is shown."""
-    lines = [_bold(f"  {'':22} {'peak':>11} {'at the end':>11}")]
+    lines = [_bold(f"  {'over all cores, banks':22} {'peak':>11} {'at the end':>11}")]
     none: KindPeak = {"peak": 0, "end": 0}
     for kind in kinds:
         found = [chip["kinds"].get(kind, none) for chip in chips]
@@ -250,7 +250,7 @@ def _left(run: Run) -> list[Cell]:
         size = _size(allocations)
         if cause == "tensor":
             count = f"{len(allocations):,} {'buffer' if len(allocations) == 1 else 'buffers'}"
-            lines.append((f"  tensors: {size} in {count} that were never freed, largest:", YELLOW))
+            lines.append((f"  tensors: {size} in {count}, never freed; largest:", YELLOW))
             lines += [(line, YELLOW) for line in _largest(allocations, "  ")]
         elif cause == "system":
             text = f"  the runtime itself: {size} in {_count(allocations)}, freed with the device"
