@@ -387,6 +387,25 @@ def test_circular_buffers_clash(stage: Stage) -> None:
     assert high > verdict.failure.end
 
 
+def test_the_largest_buffer_makes_room_for_those_in_the_way(stage: Stage) -> None:
+    stage.do("open")
+    large, *low = (stage.do("new", kind="L1", per_bank=size) for size in (700_000, 150_016, 200_000))
+    sizes = [200_000, 173_600]
+    verdict = stage.refused("run", name="circular", sizes=sizes)
+    assert not has(verdict, v.REMAKE)  # they would go where they were
+    found = advice(verdict, v.FREE_LARGEST)
+    largest, *others = found.blocks
+    assert (largest.address, [block.address for block in others]) == (large, low[1:])
+    free(stage, found)
+    assert [stage.do("new", kind="L1", per_bank=block.per_bank) for block in others] == list(found.addresses)
+    # What is lowest now is as far above the end as advised.
+    assert isinstance(verdict.failure, Clash)
+    assert found.gives is not None
+    assert found.gives == low[0] - verdict.failure.end
+    assert stage.fails("run", name="circular", sizes=[sizes[0], sizes[1] + found.gives + UNIT])
+    stage.do("run", name="circular", sizes=[sizes[0], sizes[1] + found.gives])
+
+
 def test_a_smaller_l1_small_moves_the_wall(stage: Stage) -> None:
     def clash(small: int) -> Callable[[str], Any]:
         stage.do("open", l1_small_size=small)

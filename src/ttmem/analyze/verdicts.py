@@ -24,6 +24,7 @@ from ttmem.analyze.failure_types import (
     TraceFull,
     TraceOverlap,
 )
+from ttmem.analyze.hold_reasons import Cause
 from ttmem.analyze.out_of_memory import verdict_on_request
 from ttmem.analyze.process_layout import Bank, Block, ProcessLayout, ProgramBuffer, ProgramLayout, round_up
 from ttmem.analyze.verdict_types import (
@@ -34,6 +35,7 @@ from ttmem.analyze.verdict_types import (
     DYNAMIC_TRACE,
     EXACT,
     FREE,
+    FREE_LARGEST,
     NO_LAYOUT,
     NOT_KNOWN,
     OVERLAP,
@@ -123,6 +125,18 @@ def _making_way(bank: Bank, gone: tuple[Block, ...], end: int, basis: str = EXAC
         blocks, addresses = zip(*moved)
         gives = min(min(addresses), after) - end
         advice.append(Advice(REMAKE, None, gives, basis, blocks=blocks, addresses=addresses))
+        return advice
+    # Where a larger buffer was, those in the way may have room.
+    others = [block for block in bank.blocks if block not in gone and block.cause is Cause.HELD]
+    largest = max(others, key=lambda block: block.per_bank, default=None)
+    if largest is None or any(block.per_bank >= largest.per_bank for block in gone):
+        return advice
+    left = bank.without((largest,))
+    moved = blockers.made_anew(left, gone)
+    if moved is not None and all(address >= end for _, address in moved):
+        blocks, addresses = zip(*moved)
+        gives = min(min(addresses), blockers.floor_without(left, gone)) - end
+        advice.append(Advice(FREE_LARGEST, largest.per_bank, gives, basis, (largest, *blocks), addresses))
     return advice
 
 

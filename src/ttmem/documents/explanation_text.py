@@ -167,6 +167,12 @@ def _free(advice: Advice, verdict: Verdict) -> str:
 
 def _free_largest(advice: Advice, verdict: Verdict) -> str:
     word = bank_word(advice.blocks[0].kind)
+    if advice.addresses:
+        largest, others = advice.blocks[:1], advice.blocks[1:]
+        return (
+            f"or free the largest buffer: {listed(largest)}, {exact(advice.value or 0)} per {word}; also free "
+            f"{listed(others)} and allocate {_again(advice.addresses)}"
+        )
     which = "the largest buffer" if len(advice.blocks) == 1 else "the largest buffer and its neighbours"
     return (
         f"or free {which}: {listed(advice.blocks)}, {exact(advice.value or 0)} per {word}: this leaves one gap of "
@@ -175,12 +181,16 @@ def _free_largest(advice: Advice, verdict: Verdict) -> str:
 
 
 def _remake(advice: Advice, verdict: Verdict) -> str:
-    places = ", ".join(f"{address:#x}" for address in advice.addresses[:_LISTED])
-    places += " ..." if len(advice.addresses) > _LISTED else ""
-    again = "them again, the largest first: they go" if len(advice.blocks) > 1 else "it again: it goes"
+    again = _again(advice.addresses)
     if isinstance(verdict.failure, OutOfMemory):
-        return f"or free {listed(advice.blocks)}, make this request, and then allocate {again} to {places}"
-    return f"or free {listed(advice.blocks)} and allocate {again} to {places}"
+        return f"or free {listed(advice.blocks)}, make this request, and then allocate {again}"
+    return f"or free {listed(advice.blocks)} and allocate {again}"
+
+
+def _again(addresses: tuple[int, ...]) -> str:
+    places = ", ".join(f"{address:#x}" for address in addresses[:_LISTED])
+    places += " ..." if len(addresses) > _LISTED else ""
+    return f"{'them again, the largest first: they go' if len(addresses) > 1 else 'it again: it goes'} to {places}"
 
 
 def _smaller(advice: Advice, verdict: Verdict) -> str:
