@@ -389,6 +389,8 @@ class ProcessRow(TypedDict):
     command: str | None
     container: str | None
     job: Job | None
+    cpu_percent: float | None
+    rss: int | None
     state: str
     seen: float | None
     exited: float | None
