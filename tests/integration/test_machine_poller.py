@@ -367,7 +367,7 @@ def test_whatever_fails_it_goes_on_and_says_so(part: str, folder: Path, monkeypa
         *(lambda: beside.states() == WELL, breaks, lambda: beside.states() == LATE),
         *(lambda: beside.warned, heals, lambda: beside.states() == WELL),
     )
-    assert beside.warned == ["cannot look at the machine: RuntimeError: the disk is on fire"], "once"
+    assert beside.warned == ["cannot read the machine: RuntimeError: the disk is on fire"], "once"
 
 
 def test_a_first_look_that_fails_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request asks: the routes there are, parameters checked, and whose secrets the asker may be shown."""
+"""Routes, checks of parameters, and which users' private texts a reader may see."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Route(NamedTuple):
     path: str
     handler: Callable[[Request], Awaitable[Response]]
     parameters: tuple[str, ...] = ()
-    lists: bool = False  # does it go through everything that is live: only so many do that at once
+    lists: bool = False  # whether it examines all live allocations; the number of such requests at a time is limited
 
     def matches(self, path: str) -> bool:
         if self.path.endswith("{pid}"):
@@ -31,7 +31,7 @@ class Route(NamedTuple):
 
 
 def sees(user_id: int | None) -> Callable[[int | None], bool]:
-    """Whose command lines and tags a reader may be shown: their own, or everybody's if they are root."""
+    """The users whose command lines and tags a reader may see: the reader, or all users for root."""
     return lambda owner: user_id == 0 or (user_id is not None and user_id == owner)
 
 
@@ -68,7 +68,7 @@ def kind(text: str | None) -> str | None:
 
 
 def processes(ledger: Ledger, pid: int) -> list[Process]:
-    """Those of that pid, the living first, then those that departed last."""
+    """The processes with this pid: living ones first, then exited ones, the latest first."""
     known = (*ledger.processes.values(), *reversed(ledger.departed))
     found = [process for process in known if process.info.pid == pid]
     if not found:
@@ -77,7 +77,7 @@ def processes(ledger: Ledger, pid: int) -> list[Process]:
 
 
 def holdings_filter(query: dict[str, str]) -> Callable[[Holding], bool]:
-    """Whose allocations a request is about."""
+    """A filter for the holdings that a request selects."""
     chips = query["chip"].split(",") if "chip" in query else None
     device = integer(query["device"], "device") if "device" in query else None
     pid = integer(query["pid"], "pid") if "pid" in query else None
@@ -89,7 +89,7 @@ def holdings_filter(query: dict[str, str]) -> Callable[[Holding], bool]:
 
 
 def allocations_filter(query: dict[str, str], may_see: Callable[[int | None], bool]) -> Callable[[Allocation], bool]:
-    """What a request asks of each allocation; a tag that the reader may not see matches nothing."""
+    """A filter for the allocations that a request selects; a tag that the reader may not see matches nothing."""
     label = kind(query.get("kind"))
     of_kind = KIND_BY_LABEL[label] if label is not None else None
     tag = query.get("tag")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard without its terminal: which view is shown, what keys and clicks do, and all rows of the screen."""
+"""The dashboard without its terminal: the current view, the effect of keys and clicks, and all rows of the screen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "shift+tab": -1, "tab": 1}
 
 
 class Dashboard:
-    """Owns what is shown; whoever owns the terminal hands it keys and asks it for rows."""
+    """The contents of the screen; the application passes keys to it and requests rows."""
 
     def __init__(
         self, model: Model, views: Sequence[View], settings: Settings, signs: Characters = Characters()
@@ -34,7 +34,7 @@ class Dashboard:
         self.current = min(max(0, settings.get("view", 0)), len(views) - 1)
         theme = settings.get("theme", "dark")
         self.theme = theme if theme in THEMES else "dark"
-        self._lent: str | None = None  # a theme that the user has not chosen
+        self._lent: str | None = None  # a temporary theme that is not a choice of the user
         self._reopened = True  # is the current view that of the settings, and was there no snapshot yet?
         self._waiting: int | None = None  # the view of the settings, if another is shown because there is no server
         self.done = False
@@ -52,14 +52,14 @@ class Dashboard:
         return found
 
     def lend(self, theme: str) -> None:
-        """Wear this one, and do not remember it."""
+        """Use this theme without storing it in the settings."""
         self.theme = self._lent = theme
 
     def wants(self) -> list[str]:
         return [] if self._helping else self._guarded(lambda: self.view.wants(self.model), [])
 
     def rows(self, size: Size, clock: float) -> list[Row]:
-        """The whole screen, each row as wide as it; ``clock`` is monotonic."""
+        """The rows of the screen, each with the full width; ``clock`` is monotonic."""
         self._size = size
         inner = Size(size.width, max(0, size.height - 2))
         if self._helping:
@@ -75,7 +75,7 @@ class Dashboard:
         return [first, *filled, footer(self.model, size.width, self.signs, self._prompt)][: size.height]
 
     def take(self, update: FeedUpdate, asked: list[str]) -> None:
-        """What the feed has brought. A snapshot that makes no sense is told of, and the last one stays."""
+        """Store an update of the feed. For a malformed snapshot a message is shown, and the last one stays."""
         model = self.model
         model.trouble = update.trouble
         model.take_answers(update.answers, asked, update.now)
@@ -94,7 +94,7 @@ class Dashboard:
             self.model.message = f"{name} needs a server and there is none: this is the overview"
 
     def press(self, key: str, character: str | None = None) -> None:
-        """A key, named as Textual names it, and what it writes, if it does."""
+        """Handle a key by Textual's name, and the character it types, if any."""
         self.model.message = None
         self._reopened = False
         if key == "ctrl+c":
@@ -121,14 +121,14 @@ class Dashboard:
         self._remember()
 
     def _guarded(self, call: Callable[[], _T], otherwise: _T) -> _T:
-        """What a view says; one that fails is told of, and the others go on."""
+        """Call a view. If it fails, a message is shown, and the other views continue."""
         try:
             return call()
         except Exception as error:
             if os.environ.get("TTMEM_DEBUG") == "1":
                 raise
             why = malformed(error, "top")
-            if self.model.trouble is not None:  # there is no server that could have answered
+            if self.model.trouble is not None:  # there is no server
                 why = f"internal error: {type(error).__name__}: {error}; please report it with TTMEM_DEBUG=1 ttmem top"
             self.model.message = printable(f"{self.view.name}: {why}")
             return otherwise
@@ -160,7 +160,7 @@ class Dashboard:
             self.done = True
 
     def _type(self, key: str, character: str | None) -> None:
-        """A key while chips are being named."""
+        """Handle a key while the user types the names of chips."""
         text = self._prompt or ""
         if key == "enter":
             self._prompt = None

@@ -22,19 +22,19 @@ COMMON = (
 )
 _COMMON_SHOWN_ALWAYS = 4  # the others are in the last line
 _KEY_COLUMNS = 18  # of a key in the help
-_ROOMY_COLUMNS = 100  # from which on the tabs stand apart
-_SLOW_SECONDS = 1.5  # beyond three intervals, from which on a snapshot is called old
+_ROOMY_COLUMNS = 100  # from this width on, the tabs have more space
+_SLOW_SECONDS = 1.5  # after three intervals and this time, a snapshot is shown as old
 
 
 def tabs(views: Sequence[View], current: int, width: int) -> Row:
-    """The names of the views, a span for each."""
+    """The names of the views, one span for each."""
     apart = "  " if width >= _ROOMY_COLUMNS else " "
     texts = [f"{apart[1:]}{number} {view.name} " for number, view in enumerate(views, 1)]
     return [(text, "title" if number == current else "head") for number, text in enumerate(texts)]
 
 
 def tab_at(x: int, views: Sequence[View], current: int, width: int) -> int | None:
-    """Which view's name is at a column."""
+    """The view whose name is at a column."""
     for number, (text, _) in enumerate(tabs(views, current, width)):
         if x < cells(text):
             return number if x >= 0 else None
@@ -43,7 +43,7 @@ def tab_at(x: int, views: Sequence[View], current: int, width: int) -> int | Non
 
 
 def header(model: Model, views: Sequence[View], current: int, width: int, clock: float) -> Row:
-    """Tabs, and on the right as much of the state as fits, the most important nearest to the edge."""
+    """Tabs, and on the right as much of the state as fits, the most important part at the edge."""
     left = tabs(views, current, width)
     room = width - width_of(left)
     right: Row = []
@@ -56,7 +56,7 @@ def header(model: Model, views: Sequence[View], current: int, width: int, clock:
 
 
 def age(model: Model, clock: float) -> str | None:
-    """How old the snapshot is, if it is older than it should be; ``clock`` is monotonic."""
+    """The age of the snapshot, if it is older than expected; ``clock`` is monotonic."""
     if model.snapshot is None:
         return None
     old = clock - model.now
@@ -91,7 +91,7 @@ def _state(model: Model, clock: float) -> list[Span]:
 
 
 def footer(model: Model, width: int, signs: Characters, prompt: str | None = None) -> Row:
-    """What there is to say, and the keys; in place of both the line that is being typed."""
+    """The message and the keys; instead of both, the line that is being typed."""
     if prompt is not None:
         typed = f"Chips (0,1 or 01:00.0 or an id; nothing for all): {prompt}"
         return fitted([(typed[max(0, len(typed) - width + 1) :], "key"), ("_", "bold")], width)

@@ -24,14 +24,14 @@ _PEAKS_SHOWN = 3
 
 
 def born(process: ProcessRow, booted: float) -> float | None:
-    """When it started, in seconds since 1970; if that is not known, when it was first heard."""
+    """When it started, in seconds since 1970; if not known, when it first reported."""
     if process["start"] is not None:
         return float(booted + process["start"] / _TICKS)
     return process["seen"]
 
 
 def process_age(process: ProcessRow, now: float | None, booted: float) -> float | None:
-    """How old it is; of one that exited, how old it became."""
+    """Its age; for an exited process, its age at the exit."""
     start = born(process, booted)
     end = now if process["exited"] is None else process["exited"]
     return None if start is None or end is None else end - start
