@@ -15,7 +15,7 @@ from tests.schema_conformance import problems
 from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
-from ttmem.analyze.verdicts import Verdict
+from ttmem.analyze.verdict_types import Verdict
 from ttmem.imports.board_lookup import BoardLookup, describe
 from ttmem.imports.detection import find, read
 from ttmem.imports.graph import Call, GraphCapture, NotACapture
@@ -446,7 +446,7 @@ def test_a_failure_is_explained_with_what_was_live_then() -> None:
     recording.add([start("next"), buffer("allocate", 4096), end()])
     (verdict,), _, source = explained(recording)
     assert verdict is not None
-    assert [(block.address, block.per_bank, block.tag) for block in verdict.holders] == [
+    assert [(block.address, block.per_bank, block.tag) for one in verdict.holders for block in one.blocks] == [
         (106496, 128, "make"), (1405824, 128, "make"),
     ]  # fmt: skip
     assert (verdict.tag, verdict.line) == ("ttnn.add", "/home/you/model.py:41 forward")
@@ -520,7 +520,7 @@ def test_a_dram_bank_of_which_a_trace_region_that_nobody_told_is_the_top() -> No
     recording.add([start("big"), end()], call=Call(None, text))
     (verdict,), _, _ = explained(recording)
     assert verdict is not None
-    assert [block.address for block in verdict.holders] == [1048640]
+    assert [block.address for one in verdict.holders for block in one.blocks] == [1048640]
     assert not verdict.unknown
 
 

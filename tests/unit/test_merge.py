@@ -44,6 +44,26 @@ def notes(snapshot: schema.Snapshot) -> list[str]:
     return [note["what"] for note in snapshot["notes"]]
 
 
+def test_what_living_processes_use_of_the_host() -> None:
+    account = Account()
+    account.tracked(7, "77", dram=MIB)
+    (tracked,) = account.snapshot()["processes"]
+    assert (tracked["cpu_percent"], tracked["rss"]) == (None, None)
+    look = machine(driver_chip(0), processes=[holder(8, 0)])
+    start = not_none(tracked["start"])
+    look["usage"] = {
+        7: {"start": start, "cpu_percent": 104.5, "rss": 3 * MIB},
+        8: {"start": not_none(look["processes"][0]["start"]), "cpu_percent": None, "rss": 5 * MIB},
+        9: {"start": 1, "cpu_percent": 1.0, "rss": MIB},
+    }
+    found = by_pid(merge(account.snapshot(), look))
+    assert {pid: (row["cpu_percent"], row["rss"]) for pid, row in found.items()} == {
+        7: (104.5, 3 * MIB), 8: (None, 5 * MIB),
+    }  # fmt: skip
+    look["usage"][7]["start"] = start + 1
+    assert by_pid(merge(account.snapshot(), look))[7]["rss"] is None, "that is another process"
+
+
 # -- chips
 
 

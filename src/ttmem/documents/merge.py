@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Literal
 
-    from ttmem.model.machine_rows import CounterFile, CounterSlot, DriverChip, HolderRow, MachineLook
+    from ttmem.model.machine_rows import CounterFile, CounterSlot, DriverChip, HolderRow, HostUse, MachineLook
     from ttmem.model.schema import (
         ChipRow,
         ChipShare,
@@ -64,6 +64,7 @@ def merge(
     processes = _Processes(snapshot, machine, by_place, may_see)
     for file, row in files:
         _count(row, file, processes)
+    processes.add_usage(machine["usage"])
     unseen, held = processes.unseen(), processes.held()
     all_seen = any(source["name"] == "processes" and source["state"] == "ok" for source in machine["sources"])
     for row in rows:
@@ -454,6 +455,13 @@ class _Processes:
                 row = blank.process(None, "untracked")
                 row["holds"], row["container"] = [chip_id], "outside this pid namespace"
                 self._add(row)
+
+    def add_usage(self, usage: Mapping[int, HostUse]) -> None:
+        """Add what those that are alive use of the host."""
+        for pid, found in usage.items():
+            process = self._alive.get(pid)
+            if process is not None and _same(process.row["start"], found["start"]):
+                process.row["cpu_percent"], process.row["rss"] = found["cpu_percent"], found["rss"]
 
     def rows(self) -> list[ProcessRow]:
         return [process.row for process in self._all]

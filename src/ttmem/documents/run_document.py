@@ -13,7 +13,7 @@ from ttmem.analyze import hold_reasons
 from ttmem.analyze.breakdown import Breakdown
 from ttmem.analyze.hold_reasons import Cause
 from ttmem.analyze.sizing import SizingLine
-from ttmem.analyze.verdicts import Verdict
+from ttmem.analyze.verdict_types import Verdict
 from ttmem.documents import explanation
 from ttmem.documents import snapshot as snap
 from ttmem.documents.peaks import peaks

@@ -391,6 +391,8 @@ def _process(
         "command": info.command if seen else None,
         "container": None,
         "job": None,
+        "cpu_percent": None,
+        "rss": None,
         "state": "tracked" if taken.exited is None else "exited",
         "seen": taken.seen,
         "exited": taken.exited,

@@ -152,6 +152,8 @@ def process(pid: int | None, state: str) -> ProcessRow:
         "command": None,
         "container": None,
         "job": None,
+        "cpu_percent": None,
+        "rss": None,
         "state": state,
         "seen": None,
         "exited": None,

@@ -29,6 +29,15 @@ class MachineLook(TypedDict):
     processes: list[HolderRow]
     foreign: dict[int, int]  # by the driver's number: descriptors held by processes outside our pid namespace
     shm: list[CounterFile]
+    usage: dict[int, HostUse]  # by pid, of those above that are alive
+
+
+class HostUse(TypedDict):
+    """What a process uses of the host. ``start`` tells it from another that had its pid."""
+
+    start: int
+    cpu_percent: float | None  # of one core, since the last look
+    rss: int
 
 
 class ChipFacts(TypedDict):

@@ -389,6 +389,8 @@ class ProcessRow(TypedDict):
     command: str | None
     container: str | None
     job: Job | None
+    cpu_percent: float | None
+    rss: int | None
     state: str
     seen: float | None
     exited: float | None
@@ -989,16 +991,18 @@ class VerdictRow(TypedDict):
     """Why an allocation failed, and what to change."""
 
     headline: str
+    held_by: str
     failure: FailureRow
     why: str
     operation: str | None
     line: str | None
+    shape: str | None
     asked: int | None
     there: int | None
     missing: int | None
     free: int | None
     size: int | None
-    holders: list[BlockRow]
+    holders: list[HolderRow]
     held: int
     wall: BlockRow | None
     program: FailedProgram | None
@@ -1043,6 +1047,7 @@ class FailureRow(FailureType, total=False):
     floor: int
     free: int | None
     freed: int | None
+    global_circular: bool
     have: int
     kernels: str | None
     kind: str
@@ -1077,6 +1082,13 @@ class BlockRow(TypedDict):
     shape: str | None
     line: str | None
     cause: str
+
+
+class HolderRow(BlockRow):
+    """Buffers that differ only in their addresses: the first of them, how many there are, and the lowest addresses."""
+
+    buffers: int
+    addresses: list[int]
 
 
 class FailedProgram(TypedDict):

@@ -23,7 +23,8 @@ from ttmem.account.live_set import counts
 from ttmem.account.totals import TotalWithContents
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import parse
-from ttmem.analyze.verdicts import Verdict, verdict_on
+from ttmem.analyze.verdict_types import Verdict
+from ttmem.analyze.verdicts import verdict_on
 from ttmem.ingest.clock import Clock
 from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
@@ -37,7 +38,7 @@ from ttmem.wire.agent_ring import Ring
 _MOST_FAILURES = 100  # kept, the last ones
 _ALWAYS_EXPLAINED = 200  # failures, at any cost: some milliseconds each for a large account
 _EXPLAINING_SHARE = 0.1  # of the time since the start, for all later failures
-NOT_LOOKED_AT = "who holds the memory: it was refused so often that not each refusal was looked at closely"
+NOT_LOOKED_AT = "what holds the memory: so many allocations failed that not every failure was analysed"
 
 
 class Failure(NamedTuple):
@@ -150,5 +151,5 @@ class Session:
             verdict = verdict_at(event, process)
             self._spent += self.clock.now() - began
         if verdict is None:
-            verdict = verdict_on(failure)._replace(tag=event.tag, line=line_of(event.stack), unknown=(NOT_LOOKED_AT,))
+            verdict = verdict_on(failure, None, event.tag, line_of(event.stack))._replace(unknown=(NOT_LOOKED_AT,))
         self.failures.append(Failure(time, process.info.pid, event, verdict))

@@ -17,6 +17,7 @@ from ttmem.account.ledger import Ledger
 from ttmem.ingest.device_numbers import chips_of_slots
 from ttmem.model.events import DeviceOpened, Event
 from ttmem.server.current_snapshot import CurrentSnapshot, aged
+from ttmem.sources.host_usage import HostUsage
 from ttmem.sources.machine import Machine
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class MachinePoller:
         self._current = current
         self._chips_seen = chips_seen
         self._emitted: dict[tuple[int, int | None, int], set[tuple[int, str]]] = {}  # by process: (device, chip)
+        self._usage = HostUsage()
+        self._tracked: tuple[int, ...] = ()  # pids; replaced, never changed: the poller's thread reads it
         self._stop = threading.Event()
 
     async def start(self) -> None:
@@ -87,7 +90,7 @@ class MachinePoller:
             seen: MachineLook | Exception
             began = monotonic()
             try:
-                seen = machine.look() if last is None else machine.recount(aged(last, _SOON_SECONDS))
+                seen = self._look(machine) if last is None else machine.recount(aged(last, _SOON_SECONDS))
             except Exception as error:  # unexpected; the snapshot must then show that its data is old
                 seen = error
             try:
@@ -100,11 +103,22 @@ class MachinePoller:
                 break
         machine.close()
 
+    def _look(self, machine: Machine) -> MachineLook:
+        """A look at the machine, and at what tracked processes use of the host.
+
+        The kernel gave the pids of those, so their files are in the real /proc, wherever the driver's files are.
+        """
+        seen = machine.look()
+        others = [pid for pid in self._tracked if pid not in seen["usage"]]
+        seen["usage"].update(self._usage.look(others))
+        return seen
+
     def _take(self, seen: MachineLook | Exception, began: float) -> None:
         if isinstance(seen, Exception):
             self._current.failed(seen)
             return
         self._current.store(seen)
+        self._tracked = tuple([process.info.pid for process in self._ledger.processes.values() if process.info.pid])
         self._chips_seen(seen["chips"])
         self._resolve(seen)
         self._current.compare(seen, began)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Row = tuple[ProcessRow, str, list[tuple[int | None, bool]]]  # process, chips, sizes as above
 
 _EXITED_SHOWN = 5
+_WIDE_COLUMNS = 132  # from here on there is room for what the host has to do with it
 _CHIPS_SHOWN = 8
 _CHIPS_CHARACTERS = 12  # characters of chip names that nearly always fit
 _SIZES: tuple[SizeName, ...] = ("dram", "l1", "peak_dram", "peak_l1")
@@ -72,6 +73,9 @@ def process_table(
         texts = [human(row[2][place][0]) + ("*" if row[2][place][1] else " ") for row in rows]
         if rank == 0 or any(text != "- " for text in texts):
             found.append(column(f"{title} ", texts, rank, right=True, low=10, high=11))
+    resident = once([human(process["rss"]) for process in of])
+    if style.width >= _WIDE_COLUMNS and any(text not in ("", "-") for text in resident):
+        found.append(column("HOST RAM", resident, 6, right=True))
     if any(containers):
         found.append(column("CONTAINER", containers, 3, low=12))
     if any(commands):

@@ -7,6 +7,7 @@ import os
 import time
 
 from ttmem.sources.device_holders import Holders
+from ttmem.sources.host_usage import HostUsage
 from ttmem.sources.metal_counters import Counters
 from ttmem.sources.telemetry import Telemetry
 
@@ -27,6 +28,7 @@ class Machine:
         self._telemetry = Telemetry(root, patience)
         self._holders = Holders(root, patience)
         self._counters = Counters(root, patience)
+        self._usage = HostUsage(root)
         self._found: HoldersLook | None = None
         self._when = 0.0
 
@@ -36,6 +38,8 @@ class Machine:
         held = [chip["kmd"] for chip in chips["chips"] if self._can_be_held(chip)]
         holders = self._held([kmd for kmd in held if kmd is not None])
         counters = self._counters.look(holders["processes"])
+        pids = {holder["pid"] for holder in holders["processes"]}
+        pids |= {slot["process"] for file in counters["files"] for slot in file["slots"] if slot["process"]}
         if not chips["chips"]:
             holders["why"] = None  # the missing driver is already reported
         return {
@@ -49,6 +53,7 @@ class Machine:
             "processes": holders["processes"],
             "foreign": holders["foreign"],
             "shm": counters["files"],
+            "usage": self._usage.look(pids),
         }
 
     def recount(self, seen: MachineLook) -> MachineLook:

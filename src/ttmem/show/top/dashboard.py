@@ -35,6 +35,8 @@ class Dashboard:
         theme = settings.get("theme", "dark")
         self.theme = theme if theme in THEMES else "dark"
         self._lent: str | None = None  # a temporary theme that is not a choice of the user
+        self._reopened = True  # is the current view that of the settings, and was there no snapshot yet?
+        self._waiting: int | None = None  # the view of the settings, if another is shown because there is no server
         self.done = False
         self._helping = False
         self._prompt: str | None = None
@@ -80,10 +82,21 @@ class Dashboard:
         if update.snapshot is not None:
             snapshot = update.snapshot
             self._guarded(lambda: model.take(snapshot, update.time, update.now), None)
+            if self._reopened:
+                self._reopened = False
+                self._fall_back()
+
+    def _fall_back(self) -> None:
+        """Show the overview if the view of the last time would be empty."""
+        name, snapshot = self.view.name, self.model.snapshot
+        if snapshot is not None and snapshot["server"] is None and getattr(self.view, "needs_server", False):
+            self._waiting, self.current = self.current, 0
+            self.model.message = f"{name} needs a server and there is none: this is the overview"
 
     def press(self, key: str, character: str | None = None) -> None:
         """Handle a key by Textual's name, and the character it types, if any."""
         self.model.message = None
+        self._reopened = False
         if key == "ctrl+c":
             self.done = True
         elif self._prompt is not None:
@@ -98,7 +111,9 @@ class Dashboard:
         self.model.message = None
         if y == 0:
             chosen = tab_at(x, self.views, self.current, self._size.width)
-            self.current, self._helping = self.current if chosen is None else chosen, False
+            if chosen is not None:
+                self.current, self._waiting = chosen, None
+            self._helping = False
         elif self._helping:
             self._helping = False
         elif y < self._size.height - 1:
@@ -121,7 +136,7 @@ class Dashboard:
     def _common(self, key: str) -> None:
         model = self.model
         if len(key) == 1 and key.isdecimal() and 1 <= int(key) <= len(self.views):
-            self.current = int(key) - 1
+            self.current, self._waiting = int(key) - 1, None
         elif key in _STEPS:
             model.choose(_STEPS[key])
         elif key == "space":
@@ -160,7 +175,10 @@ class Dashboard:
             self._prompt = text + character
 
     def _remember(self) -> None:
-        chosen: dict[str, Any] = {"view": self.current, "interval": float(self.model.interval)}
+        if self.current:
+            self._waiting = None  # the user has chosen a view
+        view = self.current if self._waiting is None else self._waiting
+        chosen: dict[str, Any] = {"view": view, "interval": float(self.model.interval)}
         if self.theme != self._lent:
             chosen["theme"], self._lent = self.theme, None
         for view in self.views:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ttmem.show.text import Style, cells
+from ttmem.show.text import Style, cells, wrap
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.rows import Characters, Row, Size, Span, View, fitted, width_of
 
@@ -13,13 +13,15 @@ COMMON = (
     ("1 to 6", "the views; so does a click on their names"),
     ("up, down, j, k", "choose a chip or a row; so do clicks and the wheel"),
     ("tab, shift+tab", "the next chip, the one before, in every view"),
-    ("space", "pause, and go on"),
     ("+ -", "look more often, less often"),
-    ("d", "only some chips: numbers, PCI addresses or ids; nothing for all"),
+    ("space", "pause, and go on"),
+    ("d", "show only some chips: numbers, PCI addresses or ids"),
     ("t", "theme: dark, light, high-contrast, mono"),
     ("h, ?", "this help"),
     ("q, Ctrl-C", "quit; what you chose is remembered"),
 )
+_COMMON_SHOWN_ALWAYS = 4  # the others are in the last line
+_KEY_COLUMNS = 18  # of a key in the help
 _ROOMY_COLUMNS = 100  # from this width on, the tabs have more space
 _SLOW_SECONDS = 1.5  # after three intervals and this time, a snapshot is shown as old
 
@@ -110,13 +112,23 @@ def footer(model: Model, width: int, signs: Characters, prompt: str | None = Non
 
 
 def help_rows(view: View, size: Size) -> list[Row]:
-    """All keys: those of the view, then those that mean the same everywhere."""
-    rows: list[Row] = [[(f"Keys of {view.name}", "title")]]
-    rows += [_key(key, what) for key, what in view.keys] or [[("  none of its own", "dim")]]
-    rows += [[], [("Keys everywhere", "title")], *(_key(key, what) for key, what in COMMON)]
-    rows += [[], [("any key closes this", "dim")]]
-    return [fitted(row, size.width) for row in rows[: size.height]]
+    """All keys: those of the view, then those that mean the same everywhere.
+
+    On a low screen those that the last line names anyway are left out.
+    """
+    own = [row for key, what in view.keys for row in _key(key, what, size.width)] or [[("  none of its own", "dim")]]
+    title: Row = [(f"Keys of {view.name}", "title"), ("  any key closes this", "dim")]
+    rows: list[Row] = [title, *own, []]
+    for common in (COMMON, COMMON[:_COMMON_SHOWN_ALWAYS]):
+        others = [row for key, what in common for row in _key(key, what, size.width)]
+        everything: list[Row] = [*rows, [("Keys everywhere", "title")], *others]
+        if len(everything) <= size.height:
+            break
+    return [fitted(row, size.width) for row in everything[: size.height]]
 
 
-def _key(key: str, what: str) -> Row:
-    return [(f"  {key:<16}", "key"), (what, "")]
+def _key(key: str, what: str, width: int) -> list[Row]:
+    """A key and what it does, in as many rows as that takes."""
+    first, *others = wrap(what, Style(max(8, width - _KEY_COLUMNS)))
+    rest: list[Row] = [[(" " * _KEY_COLUMNS, ""), (text, "")] for text in others]
+    return [[(f"  {key:<{_KEY_COLUMNS - 2}}", "key"), (first, "")], *rest]

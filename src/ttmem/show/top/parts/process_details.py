@@ -67,6 +67,9 @@ def _self(process: ProcessRow, now: float | None, booted: float) -> Iterator[Sai
         words.append(f"uid {process['user_id']}")
     if process["claimed_pids"]:
         words.append(f"calls itself pid {', '.join(map(str, process['claimed_pids']))}")
+    if process["rss"] is not None:
+        busy = "" if process["cpu_percent"] is None else f" and {process['cpu_percent']:.0f}% of a core"
+        words.append(f"uses {human(process['rss'])} of host RAM{busy}")
     if process["allocations"] is not None:
         words.append(f"{process['allocations']:,} allocations")
     words += [f"{source['name']} ({source['confidence']})" for source in process["sources"]]

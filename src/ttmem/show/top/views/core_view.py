@@ -39,6 +39,7 @@ class Cores:
         ("pgup, pgdn", "turn the pages of the core's map"),
     )
     kept = ("heat",)
+    needs_server = True
 
     def __init__(self) -> None:
         self.heat = USED

@@ -22,10 +22,10 @@ _LEAST_CHIP_COLUMNS = 12
 _OLD_SECONDS = 5.0
 _STATES = {
     "ok": "it answers",
-    "in reset": "in reset: it answers again when that is over",
-    "off the bus": "off the bus: it answers with all ones; only a reset, or the power, brings it back",
+    "in reset": "in reset: no readings until the reset is finished",
+    "off the bus": "off the bus: reads return only ones; it needs a reset or a power cycle",
     "gone": "gone: the driver no longer lists it",
-    "hangs": "hangs: a read of it does not come back",
+    "hangs": "hangs: a read of it does not return",
     "no files": "no files: this driver is too old to show telemetry",
 }
 
@@ -54,9 +54,9 @@ READINGS = (
     Reading("fan", "FAN", "fan_rpm", 7, "rpm"),
     Reading("fan level", "FAN%", "fan_percent", 13, "%"),
     Reading("heartbeat", "BEAT", "heartbeat", 11),
-    Reading("firmware moves", "ALIVE", "alive", 4),
+    Reading("firmware running", "ALIVE", "alive", 4),
     Reading("thermal trips", "TRIPS", "therm_trips", 10),
-    Reading("switches off at", "OFF AT", "temperature_shutdown_c", 14, "C"),
+    Reading("shutdown limit", "OFF AT", "temperature_shutdown_c", 14, "C"),
     Reading("board temperature", "BOARD", "board_temperature_c", 15, "C"),
     Reading("DRAM temperature", "DRAM", "dram_temperature_c", 16, "C"),
     Reading("board power", "BRD PWR", "board_power_w", 17, "W", "board_power_max_w", warns=True),
@@ -187,7 +187,7 @@ def _readings(chip: ChipRow, style: Style) -> dict[str, Cell]:
 def _reading(one: Reading, now: Mapping[str, Any], style: Style) -> Cell:
     value, most = now.get(one.key), None if one.most is None else now.get(one.most)
     if one.key in (now.get("implausible") or {}):
-        return "not believed", "warn"
+        return "implausible", "warn"
     if value is None:
         return "-", ""
     if isinstance(value, bool):
@@ -230,7 +230,7 @@ def _all_of(chip: ChipRow, style: Style) -> dict[str, Cell]:
     rest: dict[str, Cell] = {
         "PCIe link": (link, "warn" if slow else ""),
         "PCIe lanes": (lanes, "warn" if narrow else ""),
-        "host memory node": ("-" if pcie.get("numa") is None else str(pcie["numa"]), ""),
+        "NUMA node": ("-" if pcie.get("numa") is None else str(pcie["numa"]), ""),
         "board": (chip["board"] or "-", ""),
         "architecture": (chip["arch"] or "-", ""),
         "serial number": (chip["serial"] or "-", ""),
@@ -256,7 +256,7 @@ def _doubts(chips: list[ChipRow], names: Names, style: Style) -> list[Row]:
             sentences.setdefault((_STATES.get(now["state"], now["state"]), "bad"), []).append(chip_id)
         if raw := now.get("implausible"):
             text = ", ".join(f"{key} {value}" for key, value in raw.items())
-            sentences.setdefault((f"read and not believed: {text}", "warn"), []).append(chip_id)
+            sentences.setdefault((f"read, but implausible: {text}", "warn"), []).append(chip_id)
     rows: list[Row] = []
     for (text, colour), chip_ids in sentences.items():
         who = f"Chip{'s' if len(chip_ids) > 1 else ''} {names.several(chip_ids)}"
