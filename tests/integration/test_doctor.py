@@ -152,7 +152,7 @@ def test_two_servers(machine: machines.Machine) -> None:
     with running(first, second):
         said = only(look(server.sockets, machine.root))
     assert said.level == "warning"
-    assert "2 servers answer; we ask the first" in said.found
+    assert "2 servers answer; ttmem uses the first" in said.found
     assert said.looked_at.startswith(f"{first}/ttmem.sock, ")
 
 
@@ -161,7 +161,7 @@ def test_a_server_where_we_were_told_not_to_look(machine: machines.Machine, serv
         told = {"TTMEM_SOCKET": str(machine.root / "none.sock")}
         said = only(look(server.server, machine.root, told))
         assert said.level == "warning"
-        assert f"one does on {other.path}" in said.found
+        assert f"one answers on {other.path}" in said.found
         both = only(look(server.sockets, machine.root, at(server_)))
         assert (both.level, both.looked_at) == ("warning", f"{server_.path}, {other.path}")
         same = only(look(server.sockets, machine.root, at(other)))
@@ -309,7 +309,7 @@ def test_a_source_that_marks_a_moment_and_no_more(server_: Server) -> None:
         said = only(look(snapshot.silent_clients, env=at(server_)))
         assert said.level == "warning"
         assert f"pid {os.getpid()} " in said.found
-        assert "(source: client) and has reported nothing" in said.found
+        assert "(source: client), but has reported nothing" in said.found
         sock.sendall(encode(Allocated(0, Kind.DRAM, BUFFER, MIB)))
         wait_until(lambda: server_.snapshot()["chips"], "the event")
         assert only(look(snapshot.silent_clients, env=at(server_))).found == "1 process reports"
@@ -473,7 +473,7 @@ def test_an_agent_that_the_server_does_not_hear(
     machine.process(4711, holds=[0], environ=environ, maps=maps)
     said = only(look(workload.untracked, machine.root, at(server_)))
     assert said.level == "warning"
-    assert "the server hears nothing of it" in said.found
+    assert "does not report to the server" in said.found
     assert words in (said.todo or "")
 
 
@@ -494,13 +494,13 @@ def test_without_a_server_nothing_is_said_about_clients(machine: machines.Machin
 @pytest.mark.parametrize(
     ("name", "level", "words"),
     [
-        ("metal", "ok", "all 70 functions are there"),
+        ("metal", "ok", "all 70 functions are available"),
         ("no_allocate_buffer", "broken", "nothing is tracked, because buffers are not: this libtt_metal has no alloca"),
         ("no_buffer_size", "broken", "has no buffer_per_bank"),
         ("symbolic", "broken", "does not call allocate_buffer"),
         ("no_mark_address", "warning", "dataflow buffers are not tracked: this libtt_metal has no dfb_placed"),
         ("no_statistics", "warning", "whether the account is complete"),
-        ("before_79", "ok", "or, being older, stood in for (buffer_size, buffer_type, buffer_layout, "),
+        ("before_79", "ok", "or replaced as in older versions (buffer_size, buffer_type, buffer_layout, "),
         ("before_75", "warning", "kernels are not tracked: it is older than 0.75"),
         ("no_mesh_allocator", "warning", "circular buffers are not tracked: this libtt_metal has no mesh_allocator"),
     ],
@@ -559,7 +559,7 @@ def test_a_stock_program_that_believes_it_reports(folder: Path) -> None:
         assert [(one["check"], one["level"]) for one in found] == [
             ("untracked", "warning"), ("tracking-variable", "warning"),
         ]  # fmt: skip
-        assert "it is stock" in found[1]["found"]
+        assert "it is the stock version" in found[1]["found"]
         hooks = [one for one in json.loads(lives.stdout)["findings"] if one["check"] == "hooks"]
         assert [one["level"] for one in hooks if one["looked_at"].startswith(f"{root}/proc/{program.pid}/root/")] == [
             "ok"

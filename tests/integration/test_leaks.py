@@ -181,7 +181,7 @@ def test_losses_make_the_verdict_doubtful(server: Server, legacy: Callable[..., 
     client.query(0)
     code, lines = leaks(server, "--older", "0")
     assert code == 3
-    assert lines[-2].startswith("doubt: 1 frees were of allocations nobody had reported")
+    assert lines[-2].startswith("doubt: 1 frees were of unreported allocations")
     assert lines[-1] == "verdict: leak: 1 group, 4.0 KiB in 1 buffer"
 
 

@@ -104,19 +104,19 @@ def _raw(data: bytes) -> Callable[[socket.socket], None]:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "is not a ttmem API"),
-        (b"hello", "is not a ttmem API"),
-        (b"\0\1\2\r\n\r\n{}", "is not a ttmem API"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "is not a ttmem API"),
-        (b"HTTP/1.1 200 OK\r\ncontent-len", "is not a ttmem API"),
+        (b"", "is not a ttmem server"),
+        (b"hello", "is not a ttmem server"),
+        (b"\0\1\2\r\n\r\n{}", "is not a ttmem server"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "is not a ttmem server"),
+        (b"HTTP/1.1 200 OK\r\ncontent-len", "is not a ttmem server"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{}", "2 of 100 bytes"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: ten\r\n\r\n{}", "is not a ttmem API"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: ten\r\n\r\n{}", "is not a ttmem server"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "the server says: 204"),
         (b"HTTP/1.1 500 no\r\n\r\n{}", "the server says: 500"),
         (b"HTTP/1.1 500 no\r\n\r\n[[", "the server says: 500"),
         (b'HTTP/1.1 404 no\r\n\r\n{"error": ["x"]}', "the server says: ['x']"),
         (b"HTTP/1.1 404 no\r\n\r\n" + json.dumps({"error": HOSTILE}).encode(), "evil"),
-        (b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe{}", "is not a ttmem API"),
+        (b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe{}", "is not a ttmem server"),
     ],
 )
 def test_what_is_no_answer(

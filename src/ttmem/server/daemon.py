@@ -166,7 +166,7 @@ class Server:
             pass  # it has no reader any more
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until told to stop."""
+        """Serve until a signal stops the server."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_failed)
         descriptors.raise_limit()

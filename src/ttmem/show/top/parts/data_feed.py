@@ -99,7 +99,7 @@ class DataFeed:
         try:
             snapshot: Snapshot | None = self._ask("/snapshot", _ANSWER_SECONDS)
             if snapshot is None or snapshot.get("schema") != blank.SCHEMA:
-                raise ApiError(f"what answers /snapshot does not speak {blank.SCHEMA}")
+                raise ApiError(f"the answer to /snapshot is not of schema {blank.SCHEMA}")
             self._answered = True
         except NoServer as error:
             snapshot, trouble, self._answered = self._alone("not running", str(error)), str(error), False
