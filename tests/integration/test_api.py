@@ -112,7 +112,7 @@ def test_allocations_are_filtered_sorted_and_paged(server: Server, busy: LegacyC
         (t["size"] for t in everything["allocations"]), reverse=True
     )
     assert server.get("/allocations?kind=dram")["matched"] == 51
-    assert server.get("/allocations?kind=dram&device=1")["bytes"] == 2 * MIB
+    assert server.get("/allocations?kind=dram&device=1")["pools"] == {"dram": 2 * MIB}
     assert server.get(f"/allocations?min_size={MIB}")["matched"] == 2
     assert server.get(f"/allocations?pid={busy.pid}&kind=cb")["allocations"][0]["id"] == "0x7"
     assert server.get("/allocations?pid=1")["matched"] == 0
@@ -141,7 +141,7 @@ def test_peaks_name_what_was_live(server: Server, busy: LegacyClient, legacy: Le
     assert [t["size"] for t in chip["largest"]] == [9 * MIB, 2 * MIB]  # at that moment; one of them is dead by now
     server.get("/peaks/reset", "POST")
     recent = {(p["chip"], p.get("pool")): p for p in server.get("/peaks?since=reset")["peaks"]}
-    assert recent["assumed:1", "dram"]["bytes"] == 2 * MIB
+    assert recent["assumed:1", "dram"]["pools"] == {"dram": 2 * MIB}
 
 
 def test_history_keeps_the_highest_of_each_second(server: Server, busy: LegacyClient) -> None:
