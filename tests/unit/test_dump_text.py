@@ -60,7 +60,7 @@ def test_the_screen_of_one_chip() -> None:
     made = {"operation": "ttnn.zeros", "tag": "ttnn.zeros", "line": MINE, "shape": "[1024, 1024] bfloat16 tile"}
     dram = [allocation("u0", "dram", 0x100040, 2 * MIB, **made), allocation("u0", "dram", 0x12B040, MIB)]
     part = {"operation": "ttnn.add", "line": MINE, "cores": "{[0-0 - 7-7]}", "core_count": 64, "program": 4}
-    kernel = allocation("u0", "kernel", 2, 6400, tag="reader (NCRISC: 100 B)", **part)
+    kernel = allocation("u0", "kernel", 2, 6400, tag="reader (BRISC)", **part)
     kinds = [
         entry("dram", dram, 33, 640 * KIB, reserved=4 * MIB),
         entry("cb", [allocation("u0", "cb", 0x19D60, 256 * KIB, **part)]),
@@ -80,7 +80,7 @@ def test_the_screen_of_one_chip() -> None:
         "    256.0 KiB   4.0 KiB     64  0x19d60  4711  90 s        4  ttnn.add   llama/model.py:42 forward",
         "  kernels of cached programs: 1, 6.2 KiB (6,400 B), sum over all cores",
         "       SIZE  PER CORE  CORES   PID   AGE  PROGRAM  OPERATION  LINE                       KERNEL",
-        "    6.2 KiB     100 B     64  4711  90 s        4  ttnn.add   llama/model.py:42 forward  reader (NCRISC: 100 B)",
+        "    6.2 KiB     100 B     64  4711  90 s        4  ttnn.add   llama/model.py:42 forward  reader (BRISC)",
         "",
         "Cached programs take turns in L1: not all of their memory is in use at one time.",
         "--top N lists more of each kind; --by groups them by operation, line or shape.",

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 def _dump(args: argparse.Namespace) -> str:
     from ttmem.show.dump_text import render
 
-    snapshot = _snapshot(args) if args.chips or not args.json else None
+    snapshot = _snapshot(args) if args.chips or args.pids or not args.json else None
     top = args.top or LISTED
     found = get_document(
         f"/dump?{urlencode(_query(args, snapshot, top))}", SCHEMA, socket_path=api_socket(args),
@@ -99,7 +99,7 @@ def _by(args: argparse.Namespace) -> str:
     from ttmem.analyze.breakdown import SCHEMA as breakdown_schema
     from ttmem.show.breakdown_table import render
 
-    snapshot = _snapshot(args) if args.chips else None
+    snapshot = _snapshot(args) if args.chips or args.pids else None
     query = {"by": args.by, **_query(args, snapshot, args.top or MAX_ROWS)}
     found = get_document(
         f"/breakdown?{urlencode(query)}", breakdown_schema, socket_path=api_socket(args), timeout=_LONG_ANSWER_SECONDS
@@ -126,7 +126,11 @@ def _query(args: argparse.Namespace, snapshot: schema.Snapshot | None, top: int)
             query["chip"] = ",".join(chip["chip"] for chip in only(snapshot, flat(args.chips))["chips"])
         except UnknownChip as error:
             raise CommandError(str(error)) from None
-    if args.pids:
+    if args.pids and snapshot is not None:
+        known = {str(process["pid"]) for process in snapshot["processes"]}
+        for pid in flat(args.pids):
+            if pid not in known:
+                raise CommandError(f"no process {pid} has reported to the server; `ttmem smi` lists the processes")
         query["pid"] = ",".join(flat(args.pids))
     kinds = [*flat(args.kinds), *(kind.label for kind in KERNEL_KINDS if args.kernels)]
     if kinds:

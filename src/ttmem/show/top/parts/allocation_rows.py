@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 _ON_CORES = {kind.label for kind in BREAKDOWN_POOLS[BreakdownPool.L1_BUFFERS]}
 _WITHOUT_ADDRESS = {kind.label for kind in KERNEL_KINDS}
-_SELDOM: tuple[Literal["program", "line", "shape"], ...] = ("program", "line", "shape")
+_SELDOM: tuple[Literal["reserved", "program", "layout", "line", "shape"], ...] = (
+    *("reserved", "program", "layout", "line", "shape"),
+)
 _LEGEND = {
     "x": "x not counted, see below",
     "=": "= inside an L1 buffer, adds nothing",
@@ -53,8 +55,9 @@ def columns(wide: bool, chip: int, allocations: Sequence[AllocationRow]) -> list
         Column("line", "LINE", max(12, min(line, 26)), max(12, min(line, 40)), 1),
         Column("shape", "SHAPE", 16, max(16, min(shape, 40)), 5),
     )
-    absent = {name for name in _SELDOM if not any(allocation[name] for allocation in allocations)}
+    absent: set[str] = {name for name in _SELDOM if not any(allocation[name] for allocation in allocations)}
     absent |= set() if any(allocation["refs"] > 1 for allocation in allocations) else {"refs"}
+    absent |= set() if any(cores(allocation) != "-" for allocation in allocations) else {"cores"}
     return [column for column in found if column.name not in absent]
 
 
