@@ -253,7 +253,10 @@ def _known(memory: MemoryRow, counted: int | None) -> str:
         "estimated": known["estimated"],
         "reported by tt-metal's own counters": counted,
     }
-    sizes = [f"{human(size)} {name}" for name, size in by.items() if size]
+    # Shares, not sums: the bytes are of pools that do not add up.
+    found = {name: size for name, size in by.items() if size}
+    total = sum(found.values())
+    sizes = [f"{percent(size / total) if len(found) > 1 else 'all'} {name}" for name, size in found.items()]
     # Who allocates in another thread than the one that opened the device counts for nothing there.
     nothing = "nothing allocated" if counted is None else "nothing by tt-metal's own counters, which miss other threads"
     out = [", ".join(sizes) or nothing]
