@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import argparse
 
-from ttmem.model.kinds import KIND_BY_LABEL, KINDS
-
 MAX_ROWS = 10_000  # that a server gives out at once
 _DEFAULT_DEPTH = 24
 _MAX_DEPTH = 64  # what the agent has room for
@@ -50,6 +48,8 @@ def add_pids(parser: argparse.ArgumentParser, help: str) -> None:
 
 def add_kinds(parser: argparse.ArgumentParser, help: str) -> None:
     """Kinds of memory are collected in ``kinds``."""
+    from ttmem.model.kinds import KINDS  # only now: `ttmem smi` starts with few imports
+
     parser.add_argument(
         "--kind", type=_kinds, metavar="KIND", dest="kinds", action="append", default=[],
         help=f"{help}: {', '.join(kind.label for kind in KINDS)}; several with commas, or --kind again",
@@ -100,6 +100,8 @@ def _names(text: str) -> list[str]:
 
 
 def _kinds(text: str) -> list[str]:
+    from ttmem.model.kinds import KIND_BY_LABEL
+
     kinds = [kind.strip().lower() for kind in text.split(",")]
     for kind in kinds:
         if kind not in KIND_BY_LABEL:
