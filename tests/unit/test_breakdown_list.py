@@ -65,7 +65,7 @@ def test_each_pool_has_its_rows_and_its_sum() -> None:
     programs = pool("programs", [row("op", "ttnn.matmul", 2 << 20, cb=1 << 20, kernel=1 << 20)], chips=4)
     answer(model, view, "op", dram, programs)
     lines = [line.rstrip() for line in shown(model, view)]
-    assert lines[0] == "BREAKDOWN  by operation, 3 groups"
+    assert lines[0] == "BREAKDOWN  by operation, 3 groups  DRAM 4.0M, programs 2.0M"
     assert "OPERATION" in lines[1]
     assert lines[2] == "DRAM: 4.0 MiB in 6 allocations"
     assert lines[3].split()[:3] == ["3.0", "MiB", "75%"]

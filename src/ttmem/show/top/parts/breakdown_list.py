@@ -59,6 +59,11 @@ class BreakdownList:
     def chosen(self) -> Entry | None:
         return self._entries[self.cursor.place] if self.cursor.place < len(self._entries) else None
 
+    @property
+    def pools(self) -> dict[str, int]:
+        """The bytes of each pool that is listed."""
+        return {entry.pool["pool"]: entry.pool["bytes"] for entry in self._entries if entry.row is None}
+
     def path(self, by: By, wanted: EventFilter) -> str:
         return f"/breakdown?{urlencode({'by': by, **wanted.query(), 'limit': _MOST_ROWS})}"
 

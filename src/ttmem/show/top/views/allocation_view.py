@@ -152,7 +152,7 @@ class Allocations:
             head.append(("  asking...", "dim"))
         status = self._status(model, head, names, style)
         if data is not None and self._prompt is None:
-            status.append((f"  {_sizes(data, style)}", "bold"))
+            status.append((f"  {_sizes(data['pools'], style)}", "bold"))
         if answer is not None and answer.trouble:
             return [status, [], *_wrapped(answer.trouble, style=style, name="warn")]
         if data is None or not data["matched"] or not data["allocations"]:
@@ -190,6 +190,8 @@ class Allocations:
     ) -> list[Row]:
         summary, trouble = self._breakdown.look(model, by, self._wanted(model))
         status = self._status(model, [(summary, "bold")], names, style)
+        if self._prompt is None:  # pools that are further down the list are named here
+            status.append((f"  {_sizes(self._breakdown.pools, style)}", "bold"))
         if trouble:
             return [status, [], *_wrapped(trouble, style=style, name="warn")]
         rows = self._breakdown.rows(by, Size(size.width, size.height - 1), signs, style)
@@ -375,8 +377,8 @@ def _count(data: schema.Allocations, every: int, filtered: bool) -> str:
     return f"{counted(data['matched'], 'allocation', 'allocations')}{of}"
 
 
-def _sizes(data: schema.Allocations, style: Style) -> str:
+def _sizes(pools: dict[str, int], style: Style) -> str:
     """The size of each pool. They do not add up: cached programs take turns in L1."""
     wide = style.width >= WIDE_COLUMNS
     names, size_of = (POOLS, human) if wide else (_SHORT_POOLS, short_size)
-    return ", ".join(f"{names.get(pool, pool)} {size_of(size)}" for pool, size in data["pools"].items())
+    return ", ".join(f"{names.get(pool, pool)} {size_of(size)}" for pool, size in pools.items())
