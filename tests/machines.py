@@ -190,6 +190,7 @@ class Machine:
         inner_pid: int | None = None,
         environ: Mapping[str, str] = {},
         maps: str = "",
+        rss_pages: int = 131_072,
     ) -> Path:
         """A process, and its folder in /proc. ``start`` is in ticks since boot, ``container`` the path in its cgroup.
 
@@ -198,10 +199,8 @@ class Machine:
         """
         folder = self.root / f"proc/{pid}"
         words = command.split() if isinstance(command, str) else command
-        zeros = " ".join(["0"] * 30)
-        _write(
-            folder / "stat", f"{pid} ({name[:15]}) {state} 1 {pid} {pid} 0 -1 {' '.join(['0'] * 13)} {start} {zeros}"
-        )
+        rest = " ".join(["0", str(rss_pages), *["0"] * 28])
+        _write(folder / "stat", f"{pid} ({name[:15]}) {state} 1 {pid} {pid} 0 -1 {' '.join(['0'] * 13)} {start} {rest}")
         inner = f"{pid}\t{inner_pid}" if inner_pid is not None else f"{pid}"
         ids = f"{user_id}\t{user_id}\t{user_id}\t{user_id}"
         _write(

@@ -80,6 +80,7 @@ def machine(*chips: Json, processes: Any = (), shm: Any = (), foreign: dict[int,
         "chips": list(chips),
         "processes": list(processes),
         "foreign": foreign or {},
+        "usage": {},
         "shm": list(shm),
     }
 

@@ -160,7 +160,7 @@ def test_a_holder_that_is_killed_leaks_nothing_any_more(server: Server, work: Wo
     assert (code, lines[-1]) == (0, "verdict: no leak")
     (line,) = [line for line in lines if line.startswith("dead process: ")]
     assert f" {victim.pid} " in line
-    assert "holding 3.0 MiB in 2 allocations; given back then" in line
+    assert "holding 3.0 MiB in 2 allocations; freed at its exit" in line
 
 
 def test_processes_and_chips_are_told_apart(server: Server, work: Work) -> None:

@@ -27,7 +27,7 @@ PAGE = DOCS / "json.md"
 MIB = 1 << 20
 
 # Headings of docs/json.md whose tables together list the snapshot.
-SNAPSHOT = ("The whole", "A chip", "Telemetry", "tt-metal's counters", "Memory of a chip", "A process", "Sums")
+SNAPSHOT = ("The snapshot", "A chip", "Telemetry", "tt-metal's counters", "Memory of a chip", "A process", "Sums")
 # Rows that occur in several documents, and have a table of their own or are listed in that of one document.
 SHARED = frozenset(
     {

@@ -215,7 +215,7 @@ def test_doctor_wheel(verbose: bool) -> None:
 @pytest.mark.parametrize("by", ["op", "line", "shape", "kind", "program"])
 def test_summary_of_a_run(code: int, by: str) -> None:
     for report in _reports(code):
-        assert_printable(summary(report, by), by)  # type: ignore[arg-type]
+        assert_printable(summary(report, Style(), by), by)  # type: ignore[arg-type]
 
 
 def _reports(code: int) -> Iterator[Any]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of others, made safe to print: control and invisible characters become visible escapes.
+"""Makes untrusted text safe to print: control and invisible characters become visible escapes.
 
 Names, tags, command lines and paths come from workloads, files and servers. Every screen, log and text answer passes
-them through here before they are printed. JSON needs none of this: ``json.dumps`` escapes them itself.
+them through here before they are printed. JSON does not need this: ``json.dumps`` escapes such characters itself.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _LONE_BYTES = range(0xDC80, 0xDD00)  # how Python decodes bytes of file names an
 
 
 def printable(text: str) -> str:
-    """A text on one line that no terminal acts on; two different names stay different.
+    """The text on one line, without effect on a terminal. Two different names stay different.
 
-    Escaped are all control characters (also newlines, tabs, C1 and DEL), marks that change the direction of text,
-    characters that show nothing, and separators other than the space.
+    It escapes all control characters (also newlines, tabs, C1 and DEL), marks that change the direction of text,
+    invisible characters, and separators other than the space.
 
     >>> printable("weights"), printable("a\\x1b[2J\\n"), printable("\\u202eb"), printable("\\udc9b")
     ('weights', 'a\\\\x1b[2J\\\\n', '\\\\u202eb', '\\\\x9b')
@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 
 def printable_bytes(raw: bytes) -> str:
-    """The same of bytes that should be UTF-8.
+    """The same for bytes that should be UTF-8.
 
     >>> printable_bytes(b"n150"), printable_bytes(b"\\x1b[2J\\xff")
     ('n150', '\\\\x1b[2J\\\\xff')
@@ -37,7 +37,7 @@ def printable_bytes(raw: bytes) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same of each line of a text whose newlines are meant.
+    """The same for each line of a text; its newlines are kept.
 
     >>> printable_lines("two\\nlines\\r")
     'two\\nlines\\\\r'
@@ -46,7 +46,7 @@ def printable_lines(text: str) -> str:
 
 
 def printable_data(value: Any) -> Any:
-    """The same of every text in a document, names of fields included.
+    """The same for every text in a document, names of fields included.
 
     >>> printable_data({"tag\\r": ["a\\tb", 1, None]})
     {'tag\\\\r': ['a\\\\tb', 1, None]}

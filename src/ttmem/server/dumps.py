@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dumps of everything that is live at one moment, made in slices and one at a time.
 
-What is live is captured at once: a dump that a client requests between two of its records shows what was live between
-them. A capture holds references, not copies. Requests that wait are answered together, so that thousands of them cost
-no more than a few.
+Live allocations are captured at once: a dump that a client requests between two of its records shows the state between
+them. A capture has references, not copies. Waiting requests are answered together, so thousands cost no more than a
+few.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from ttmem.model import schema
 
 _MAX_WAITING = 8  # dumps of different moments that clients requested in their streams
-_MAX_CAPTURED = 200_000  # allocations that all but the first of those may refer to
-_PAUSE_SECONDS = 0.2  # before a dump that answers requests which came too fast
+_MAX_CAPTURED = 200_000  # allocations that all captures except the first may refer to
+_PAUSE_SECONDS = 0.2  # before a dump, if requests come too fast
 
 
 class Capture(NamedTuple):
     """Everything that was live at one moment."""
 
     time: float
-    event: int  # the number of the last event before it
-    tables: list[tuple[frozenset[Kind], list[Allocation]]]  # the kinds that count there, and what was live
+    event: int  # number of the last event before it
+    tables: list[tuple[frozenset[Kind], list[Allocation]]]  # the kinds that count there, and the live allocations
     live: int
     anomalies: schema.Anomalies
     uncertain: list[schema.UncertainRow]
 
 
 def capture(ledger: Ledger, time: float) -> Capture:
-    """What is live now; some milliseconds for a million allocations."""
+    """Capture the live allocations; takes some milliseconds for a million."""
     tables = []
     for holding in ledger.holdings():
         counted = frozenset(kind for kind in KINDS if (leaf := holding.leaves[kind]) is not None and leaf.counts)
@@ -54,11 +54,11 @@ def capture(ledger: Ledger, time: float) -> Capture:
 
 
 class _Request:
-    """A dump that clients requested in their streams, and how many requested it."""
+    """A dump that clients requested in their streams, and the number of requests."""
 
     def __init__(self, op: Type, captured: Capture | None) -> None:
         self.op = op
-        self.captured = captured  # None: as it is when its turn comes
+        self.captured = captured  # None: captured when its turn comes
         self.requests = 1
 
 

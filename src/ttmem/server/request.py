@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request asks: the routes there are, parameters checked, and whose secrets the asker may be shown."""
+"""Routes, checks of parameters, and which users' private texts a reader may see."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Route(NamedTuple):
     path: str
     handler: Callable[[Request], Awaitable[Response]]
     parameters: tuple[str, ...] = ()
-    lists: bool = False  # does it go through everything that is live: only so many do that at once
+    lists: bool = False  # whether it examines all live allocations; the number of such requests at a time is limited
 
     def matches(self, path: str) -> bool:
         if self.path.endswith("{pid}"):
@@ -80,7 +80,7 @@ def kinds(text: str | None) -> frozenset[Kind]:
 
 
 def processes(ledger: Ledger, pid: int) -> list[Process]:
-    """Those of that pid, the living first, then those that departed last."""
+    """The processes with this pid: living ones first, then exited ones, the latest first."""
     known = (*ledger.processes.values(), *reversed(ledger.departed))
     found = [process for process in known if process.info.pid == pid]
     if not found:
@@ -89,7 +89,7 @@ def processes(ledger: Ledger, pid: int) -> list[Process]:
 
 
 def holdings_filter(query: dict[str, str]) -> Callable[[Holding], bool]:
-    """Whose allocations a request is about."""
+    """A filter for the holdings that a request selects."""
     chips = query["chip"].split(",") if "chip" in query else None
     device = integer(query["device"], "device") if "device" in query else None
     pids = {integer(text, "pid") for text in query["pid"].split(",")} if "pid" in query else None

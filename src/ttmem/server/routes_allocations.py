@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes that go through all live allocations: one by one, as a breakdown, as a dump, and what of them is a leak."""
+"""Routes that examine all live allocations: the list, the breakdown, the dump and the leaks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SORTS: dict[str, Callable[[Allocation], tuple[int, int]]] = {
 
 
 class AllocationRoutes:
-    """What is held, allocation by allocation."""
+    """Routes about single allocations."""
 
     def __init__(self, ledger: Ledger, clock: Clock, dumps: Dumps, server: Callable[[], ServerFigures]) -> None:
         self._ledger = ledger

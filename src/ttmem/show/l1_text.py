@@ -28,11 +28,11 @@ WORDS = {
 }
 _SHADES = ("░▒▓█", ".:+#")
 _STEPS = (0.25, 0.5, 0.75)
-MOST_CORES = 1 << 14  # that a screen is made for; no chip comes near
+MOST_CORES = 1 << 14  # limit for a screen; no chip has nearly as many
 
 
 def shade(part: float, ascii: bool) -> str:
-    """One sign for how full something is.
+    """One character for how full something is.
 
     >>> [shade(part, True) for part in (0.1, 0.3, 0.6, 1.0)]
     ['.', ':', '+', '#']
@@ -47,14 +47,14 @@ def legend(ascii: bool) -> str:
 
 
 def known(value: T | None) -> T:
-    """A value that is null only if nothing is known of the chip. An answer with a null elsewhere is malformed."""
+    """A value that is null only for an unknown chip. Any other answer with null is malformed."""
     if value is None:
         raise ValueError("a value is null although the chip is known")
     return value
 
 
 def owner_text(owner: OwnerRow) -> str:
-    """Who owns an allocation: what it is called, and by which program of which process.
+    """The owner of an allocation: its name, program and process.
 
     >>> owner = {"tag": None, "operation": "ttnn::add", "program": 7, "pid": 42, "name": "python", "kind": "cb"}
     >>> owner_text(owner)
@@ -83,7 +83,7 @@ def _process(pid: int | None, name: str | None) -> str:
 
 
 def segment_text(segment: SegmentRow) -> str:
-    """What lies in a segment: its owners, and what lies in them."""
+    """The contents of a segment: its owners, and the circular buffers inside them."""
     words = []
     for owner in segment["owners"]:
         text = owner_text(owner)
@@ -112,12 +112,12 @@ def floor_text(found: Cores) -> str:
 
 
 def at_least(found: Cores) -> str:
-    """What stands before the sum of what is used, if there may be more."""
+    """The prefix of the used bytes if there may be more."""
     return "at least " if any(core["unknown"] for core in found["cores"]) else ""
 
 
 def clashes(core: CoreRow) -> bool:
-    """Do allocations overlap there?"""
+    """Whether allocations overlap there."""
     return bool(core["overlap"]) or (core["headroom"] is not None and core["headroom"] < 0)
 
 
@@ -200,10 +200,10 @@ def _cell(core: CoreRow | None, dispatch: bool, size: int, chosen: bool, style: 
 
 
 def _wall(found: Cores, style: Style) -> list[str]:
-    """The core where the two sides of L1 are nearest to each other, and whose they are."""
+    """The core with the least headroom, and the owners on both sides."""
     worst = worst_core(found)
     reaches = [core["worst"] for core in found["cores"] if core["worst"] is not None]
-    highest = max(reaches, key=lambda reach: reach["end"], default=None)  # it may be on other cores than what ran last
+    highest = max(reaches, key=lambda reach: reach["end"], default=None)  # perhaps on other cores
     if worst is None:
         lines = wrap("How close circular buffers are to L1 buffers is not known.", style)
         return lines if highest is None else [*lines, *_highest(found, highest, style)]

@@ -23,7 +23,7 @@ def render(found: list[PeakRow], style: Style) -> str:
     found = style.clean(found)
     lines = []
     for one in found:
-        if "kind" not in one:  # those of a pool have the same allocations again
+        if "kind" not in one:  # a pool has the same allocations again
             continue
         title = f"chip {one['chip']} {one['kind']}: {human(one['bytes'])} at {rfc3339(one['time'], 6)}"
         lines += wrap(title, style)

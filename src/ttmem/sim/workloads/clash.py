@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A clash: programs with ever larger circular buffers beside a large L1 buffer, until the two meet."""
+"""A clash: programs with larger and larger circular buffers below a large L1 buffer, until they overlap."""
 
 from __future__ import annotations
 

@@ -72,6 +72,7 @@ class Allocations:
         ("F", "events: follow the newest, or hold still"),
     )
     kept = ("sort", "events", "by")  # of its attributes, from one start to the next
+    needs_server = True
 
     def __init__(self) -> None:
         self.sort = "size"
