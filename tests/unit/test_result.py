@@ -179,9 +179,12 @@ def test_the_document_has_the_figures_of_each_chip(told: Story) -> None:
 def test_the_peak_is_broken_down_in_every_way_that_can_be_shown(told: Story) -> None:
     document: Any = told.report().document
     assert list(document["breakdown"]) == list(BREAKDOWNS)
-    for by, rows in document["breakdown"].items():
-        assert sum(row["bytes"] for row in rows) == 120 * KIB
-        assert all(by in row for row in rows)
+    sizes = {"dram": 80 * KIB, "l1_buffers": 32 * KIB, "programs": 8 * KIB}
+    for by, pools in document["breakdown"].items():
+        assert {pool["pool"]: pool["bytes"] for pool in pools} == sizes
+        for pool in pools:
+            assert sum(row["bytes"] for row in pool["rows"]) == pool["bytes"]
+            assert all(by in row for row in pool["rows"])
     assert round(document["peak_time"] - document["started"], 1) == 2.5
     assert round(document["ended"] - document["started"], 3) == round(document["duration_s"], 3)
 
@@ -237,11 +240,19 @@ def test_the_summary(told: Story) -> None:
         "  at the peak of L1 buffers, 32.0 KiB after 2.50 s, the largest were:",
         "      32.0 KiB  L1 buffer        0x2000     ttnn.relu",
         "",
-        "all that was live at the peak of the buffers, 120.0 KiB after 2.50 s, by operation:",
-        "    64.0 KiB       1 x  ttnn.zeros   dram 64.0 KiB",
-        "    32.0 KiB       1 x  ttnn.relu   l1 32.0 KiB",
-        "    16.0 KiB       1 x  no ttnn operation   dram 16.0 KiB",
-        "     8.0 KiB       1 x  ttnn.add   cb 8.0 KiB",
+        "what was live at the peak of the buffers, after 2.50 s, by operation:",
+        "  DRAM: 80.0 KiB in 2 allocations",
+        "        SIZE  COUNT  OPERATION",
+        "    64.0 KiB      1  ttnn.zeros",
+        "    16.0 KiB      1  no ttnn operation",
+        "",
+        "  L1 buffers: 32.0 KiB in 1 allocation, sum over all cores",
+        "        SIZE  COUNT  OPERATION",
+        "    32.0 KiB      1  ttnn.relu",
+        "",
+        "  cached programs, which take turns: 8.0 KiB in 1 allocation, sum over all cores",
+        "        SIZE  COUNT  OPERATION",
+        "     8.0 KiB      1  ttnn.add",
         "",
         "left at the end: 29.0 KiB in 4 allocations",
         "  tensors: 16.0 KiB in 1 buffer, never freed; largest:",
@@ -378,7 +389,9 @@ def test_what_is_the_same_on_each_chip_of_a_mesh_is_told_once(story: Story) -> N
     lines = render(story.report().document).splitlines()
     assert lines[3].startswith("32 chips n150, the same on each: 4710, 4711, ")
     assert sum(line.lstrip().startswith("DRAM buffers ") for line in lines) == 1
-    assert "all that was live on 32 chips at the peak of the buffers, 3.0 MiB after 2.00 s, by operation:" in lines
+    assert "what was live at the peak of the buffers, after 2.00 s, by operation:" in lines
+    at = lines.index("  DRAM: 3.0 MiB in 64 allocations, sum over 32 chips")
+    assert lines[at + 2].split() == ["2.0", "MiB", "32", "32", "ttnn.ones"]
     at = lines.index("  tensors: 3.0 MiB in 64 buffers, never freed; largest:")
     assert lines[at + 1 : at + 3] == [
         "      64.0 KiB  DRAM buffer      0x1000     ttnn.ones  on each of 32 chips",
@@ -401,8 +414,8 @@ def test_the_routers_of_a_mesh_do_not_keep_its_chips_apart(story: Story) -> None
         "  fabric kernels             9.0 KiB     9.0 KiB   on the chip with most, 6.0 KiB on the one with least"
         in lines
     )
-    (row,) = [line for line in lines if "fabric_kernel" in line]
-    assert row.split("x  ")[1].startswith("no ttnn operation ")
+    at = lines.index("  the runtime's own: 30.0 KiB in 4 allocations, sum over all cores of 4 chips")
+    assert lines[at + 2].split() == ["30.0", "KiB", "4", "4", "no", "ttnn", "operation"]
 
 
 def test_a_chip_that_differs_is_told_by_itself(story: Story) -> None:
@@ -431,9 +444,9 @@ def test_a_group_too_wide_for_the_terminal(story: Story, monkeypatch: pytest.Mon
     kinds = (Kind.DRAM, Kind.L1, Kind.L1_SMALL)
     story.tell(source, 1, *(buffer(kind, 0x1000 * (kind + 1), 1, "ttnn.conv2d") for kind in kinds))
     lines = render(story.report().document).splitlines()
-    at = lines.index("     3.0 KiB       3 x  ttnn.conv2d")
-    assert lines[at + 1].strip().startswith("dram 1.0 KiB, l1 1.0 KiB,")
-    assert len(lines[at + 1]) <= 60
+    at = lines.index("  L1 buffers: 2.0 KiB in 2 allocations, sum over all cores")
+    assert lines[at + 2].split()[:5] == ["2.0", "KiB", "2", "ttnn.conv2d", "l1"]
+    assert max(map(len, lines[at:])) <= 60
     assert "  DRAM taken                 2.0 KiB         0 B   peak is under 0.0001 % of 12.0 GiB" in lines
 
 

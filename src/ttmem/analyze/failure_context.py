@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Process
 from ttmem.analyze.failure_messages import parse
 from ttmem.analyze.process_layout import layout_of
 from ttmem.analyze.verdict_types import Verdict
 from ttmem.analyze.verdicts import verdict_on
 from ttmem.model.events import Failed
+from ttmem.model.stack_frames import line_of
 
 
 def verdict_at(event: Failed, process: Process) -> Verdict | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Chip, Process
 from ttmem.analyze.hold_reasons import Cause, cause_of
 from ttmem.l1.headroom import end_of
 from ttmem.model.address_ranges import Span, union
 from ttmem.model.geometry import Arch, Geometry
 from ttmem.model.kinds import Kind
+from ttmem.model.stack_frames import line_of
 
 BANKED = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
 _UNITS = {Arch.WORMHOLE_B0: 32}  # the others known so far have 64

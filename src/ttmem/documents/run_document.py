@@ -160,7 +160,7 @@ def _breakdowns(ledger: Ledger) -> schema.RunBreakdown:
     for allocation in ledger.allocations():
         for breakdown in found.values():
             breakdown.add(allocation)
-    return cast("schema.RunBreakdown", {by: breakdown.rows() for by, breakdown in found.items()})
+    return cast("schema.RunBreakdown", {by: breakdown.pools() for by, breakdown in found.items()})
 
 
 def _failure(time: float, pid: int, event: Failed, verdict: Verdict) -> schema.RunFailure:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.allocator_views import agreements, reporter
-from ttmem.account.call_sites import line_of, stack_of
+from ttmem.account.call_sites import operation_of, stack_of
 from ttmem.account.entities import Chip, Process
 from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counts
@@ -26,6 +26,7 @@ from ttmem.model.events import Failed
 from ttmem.model.geometry import Geometry, Region, noc_limits, region_at
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, POOL_OF, Confidence, Kind, Pool
+from ttmem.model.stack_frames import line_of
 from ttmem.model.uncertain_reasons import listed, meanings_text
 
 if TYPE_CHECKING:
@@ -470,9 +471,10 @@ def allocation(item: Allocation, *, see_tag: bool = True) -> schema.AllocationRo
         "core": None if place is None else {"x": place[0], "y": place[1], "address": place[2], "what": place[3].name},
         "shared": bool(extra and extra.shared),
         "layout": LAYOUTS.get(extra.layout) if extra and extra.layout is not None else None,
-        "core_count": (extra.core_count or None) if extra else None,
+        "core_count": (extra.core_count or extra.cores.bit_count() or None) if extra else None,
         "per_core": extra is not None and extra.per_core,
         "tag": extra.tag if extra and see_tag else None,
+        "operation": operation_of(item) if see_tag else None,
         "shape": extra.shape if extra and see_tag else None,
         "line": line_of(stack) if see_tag else None,
         "stack": stack.split("\n") if stack and see_tag else None,

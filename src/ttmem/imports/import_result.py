@@ -8,13 +8,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.account.totals import Total
 from ttmem.imports.to_events import EventTranslation, step_at
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, POOL_OF, Kind
+from ttmem.model.stack_frames import line_of
 from ttmem.recording.event_file import EventFileWriter
 from ttmem.wire.client_decode import decode
 from ttmem.wire.client_encode import encode

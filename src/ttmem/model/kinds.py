@@ -48,6 +48,27 @@ class Pool(IntEnum):
         return self.name.lower()
 
 
+class BreakdownPool(IntEnum):
+    """Kinds whose sizes may be added up; sizes of different breakdown pools may not.
+
+    The L1 of a chip is divided: the parts of cached programs take turns, so that their sum is more than they use.
+    """
+
+    DRAM = 0
+    L1_BUFFERS = 1  # what allocators give out
+    PROGRAMS = 2  # circular buffers, dataflow buffers, scratchpads and kernels of cached programs
+    HOST = 3
+    SYSTEM = 4  # what the runtime has for itself: fabric and dispatch kernels, firmware
+
+    @property
+    def label(self) -> str:
+        """
+        >>> BreakdownPool.L1_BUFFERS.label
+        'l1_buffers'
+        """
+        return self.name.lower()
+
+
 class Confidence(IntEnum):
     """How a number was obtained; of two sources, the one with the larger value counts."""
 
@@ -73,6 +94,17 @@ _POOLS = {
 }
 # Indexed by kind: an Enum hashes its name in Python code, a list index costs nothing.
 POOL_OF: tuple[Pool, ...] = tuple(_POOLS.get(kind, Pool.L1) for kind in KINDS)
+
+BREAKDOWN_POOLS: dict[BreakdownPool, tuple[Kind, ...]] = {
+    BreakdownPool.DRAM: (Kind.DRAM, Kind.TRACE),
+    BreakdownPool.L1_BUFFERS: (Kind.L1, Kind.L1_SMALL),
+    BreakdownPool.PROGRAMS: (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL),
+    BreakdownPool.HOST: (Kind.HOST,),
+    BreakdownPool.SYSTEM: (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL, Kind.FIRMWARE),
+}
+BREAKDOWN_POOL_OF: tuple[BreakdownPool, ...] = tuple(
+    next(pool for pool, kinds in BREAKDOWN_POOLS.items() if kind in kinds) for kind in KINDS
+)
 
 KERNEL_KINDS: tuple[Kind, ...] = (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)
 

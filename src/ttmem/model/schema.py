@@ -22,7 +22,8 @@ from typing import Literal, TypedDict
 
 CountedKind = Literal["dram", "l1", "l1_small", "trace", "cb"]  # the kinds that tt-metal's own counters have
 MainPool = Literal["dram", "l1"]  # the pools that have a capacity
-KindBytes = dict[str, int]  # bytes by kind of memory; an unused kind may be left out
+PoolBytes = dict[str, int]  # bytes by breakdown pool, whose sizes do not add up
+KindBytes = dict[str, int]  # bytes by kind of memory; a kind of which there is nothing may be left out
 
 
 class Anomalies(TypedDict):
@@ -81,6 +82,7 @@ class AllocationRow(TypedDict):
     core_count: int | None
     per_core: bool
     tag: str | None
+    operation: str | None
     shape: str | None
     line: str | None
     stack: list[str] | None
@@ -568,7 +570,7 @@ class PartRow(TypedDict):
 class Allocations(TypedDict):
     schema: Literal["ttmem.allocations/1"]
     matched: int
-    bytes: int
+    pools: PoolBytes
     offset: int
     allocations: list[AllocationRow]
 
@@ -579,15 +581,25 @@ class Allocations(TypedDict):
 class Breakdown(TypedDict):
     schema: Literal["ttmem.breakdown/1"]
     by: str
-    rows: list[BreakdownRow]
-    count: int
-    bytes: int
+    pools: list[BreakdownPoolRow]
 
 
-class BreakdownAmounts(TypedDict):
+class BreakdownSum(TypedDict):
+    """Allocations of one pool. ``chips`` is the number of chips that they are on, whose sizes are added up."""
+
     count: int
     bytes: int
     reserved: int | None
+    chips: int
+
+
+class BreakdownPoolRow(BreakdownSum):
+    pool: str
+    groups: int
+    rows: list[BreakdownRow]
+
+
+class BreakdownAmounts(BreakdownSum):
     largest: int
     kinds: KindBytes
 
@@ -904,6 +916,7 @@ class DumpKind(TypedDict):
     kind: str
     count: int
     bytes: int
+    reserved: int | None
     large: CountAndBytes
     small: CountAndBytes
     allocations: list[AllocationRow]
@@ -1213,11 +1226,11 @@ class RunFailure(TypedDict):
 class RunBreakdown(TypedDict):
     """The allocations that were live at the peak, grouped by these keys."""
 
-    op: list[BreakdownRow]
-    line: list[BreakdownRow]
-    shape: list[BreakdownRow]
-    kind: list[BreakdownRow]
-    program: list[BreakdownRow]
+    op: list[BreakdownPoolRow]
+    line: list[BreakdownPoolRow]
+    shape: list[BreakdownPoolRow]
+    kind: list[BreakdownPoolRow]
+    program: list[BreakdownPoolRow]
 
 
 class LeftEarlier(TypedDict):

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ttmem.account.allocations import Allocation
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counts
@@ -30,6 +29,7 @@ from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
 from ttmem.ingest.sockets import EventSockets
 from ttmem.model.events import Failed
+from ttmem.model.stack_frames import line_of
 from ttmem.recording.moment import ProgramAtMoment, programs_of
 from ttmem.recording.recorder import Recorder
 from ttmem.run.agent_listener import AgentListener

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Chip
 from ttmem.account.size_extremes import Sizes
 from ttmem.analyze.sizing import BankFreeSpace, Figures, SizingLine, advise
 from ttmem.documents.common_text import short_line
 from ttmem.model.kinds import KINDS, Kind
+from ttmem.model.stack_frames import line_of
 from ttmem.run.agent_listener import AgentListener
 from ttmem.wire.agent_ring import Ring
 

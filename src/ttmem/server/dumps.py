@@ -17,9 +17,9 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.totals import NOT_YET
 from ttmem.account.uncertainty import added
 from ttmem.documents import snapshot as snap
-from ttmem.documents.dump import DumpBuilder, kernels_text, remaining_text
+from ttmem.documents.dump import EVERYTHING, KERNELS, DumpBuilder, DumpFilter, kernels_text, remaining_text
 from ttmem.ingest.clock import Clock, rfc3339
-from ttmem.ingest.time_slices import SLICE_ALLOCATIONS, pause
+from ttmem.ingest.time_slices import SLICE_ALLOCATIONS, in_turns, pause
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.server.request import sees
 from ttmem.wire.legacy_records import Type
@@ -74,20 +74,21 @@ class Dumps:
         self._write = write
         self._failed = failed
         self._lock = asyncio.Lock()
-        self._documents: dict[tuple[bool, int | None], asyncio.Task[schema.Dump]] = {}
+        self._documents: dict[tuple[DumpFilter, int | None], asyncio.Task[schema.Dump]] = {}
         self._requests: list[_Request] = []
         self._printing: asyncio.Task[None] | None = None
 
-    async def document(self, *, kernels: bool, user_id: int | None) -> schema.Dump:
-        """The dump as this user may see it, captured after the call. Callers that wait at the same time share it."""
-        key = kernels, user_id
+    async def document(self, wanted: DumpFilter, *, user_id: int | None) -> schema.Dump:
+        """The dump as that user may see it, of a moment after the call. Callers that wait at the same time share it."""
+        key = wanted, user_id
         task = self._documents.get(key)
         if task is None:
-            task = self._documents[key] = asyncio.get_running_loop().create_task(self._make_document(kernels, user_id))
+            task = self._documents[key] = asyncio.get_running_loop().create_task(self._make_document(wanted, user_id))
         return await asyncio.shield(task)
 
-    async def text(self, *, kernels: bool, user_id: int | None) -> str:
-        return self._text(await self.document(kernels=kernels, user_id=user_id), kernels, self._clock.now())
+    async def text(self, wanted: DumpFilter, *, user_id: int | None) -> str:
+        """The same, as the proof of concept printed it."""
+        return self._text(await self.document(wanted, user_id=user_id), wanted, self._clock.now())
 
     def request(self, op: Type) -> None:
         """A client requests a dump in its stream: capture what is live now, and write it as text later."""
@@ -111,10 +112,10 @@ class Dumps:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    async def _make_document(self, kernels: bool, user_id: int | None) -> schema.Dump:
+    async def _make_document(self, wanted: DumpFilter, user_id: int | None) -> schema.Dump:
         async with self._lock:
-            del self._documents[kernels, user_id]  # later requests get a later capture
-            return await self._build(capture(self._ledger, self._clock.now()), kernels, user_id)
+            del self._documents[wanted, user_id]  # requests from now on get a later moment
+            return await self._build(capture(self._ledger, self._clock.now()), wanted, user_id)
 
     async def _print(self) -> None:
         while self._requests:
@@ -124,18 +125,20 @@ class Dumps:
                     await asyncio.sleep(_PAUSE_SECONDS)
                 async with self._lock:
                     captured = request.captured or capture(self._ledger, self._clock.now())
-                    kernels = request.op == Type.DUMP_KERNELS
-                    text = self._text(await self._build(captured, kernels, 0), kernels, captured.time)
+                    wanted = KERNELS if request.op == Type.DUMP_KERNELS else EVERYTHING
+                    text = self._text(await self._build(captured, wanted, 0), wanted, captured.time)
                 together = f" ({request.requests} requests, answered together)" if request.requests > 1 else ""
                 self._write(f"Received {request.op.name} request...{together}\n{text}\n{request.op.name} complete.")
             except Exception as error:
                 self._failed(error)
             self._requests.remove(request)
 
-    async def _build(self, captured: Capture, kernels: bool, user_id: int | None) -> schema.Dump:
-        builder = DumpBuilder(kernels_only=kernels)
+    async def _build(self, captured: Capture, wanted: DumpFilter, user_id: int | None) -> schema.Dump:
+        builder = DumpBuilder(wanted)
         done = 0
         for counted, allocations in captured.tables:
+            if not wanted.wants(allocations[0].holding):
+                continue
             for start in range(0, len(allocations), SLICE_ALLOCATIONS):
                 for item in allocations[start : start + SLICE_ALLOCATIONS]:
                     if item.kind in counted and item.born != NOT_YET:
@@ -144,13 +147,9 @@ class Dumps:
                 if done >= SLICE_ALLOCATIONS:
                     done = 0
                     await pause()
-        return builder.result(
-            time=rfc3339(captured.time),
-            anomalies=captured.anomalies,
-            uncertain=captured.uncertain,
-            may_see=sees(user_id),
-        )
+        await in_turns(builder.describe(sees(user_id)))
+        return builder.result(time=rfc3339(captured.time), anomalies=captured.anomalies, uncertain=captured.uncertain)
 
     @staticmethod
-    def _text(dump: schema.Dump, kernels: bool, now: float) -> str:
-        return kernels_text(dump, now) if kernels else remaining_text(dump)
+    def _text(dump: schema.Dump, wanted: DumpFilter, now: float) -> str:
+        return kernels_text(dump, now) if wanted.kernels else remaining_text(dump)

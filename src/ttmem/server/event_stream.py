@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from ttmem.account.allocations import Allocation
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Source
 from ttmem.account.observer import Observable
 from ttmem.model.core_sets import format_ranges, ranges_of
 from ttmem.model.events import Allocated, Claimed, Described, DeviceOpened, Event, Freed, ProgramRun, Viewed
+from ttmem.model.stack_frames import line_of
 
 BACKLOG = 10_000  # events that wait for one reader
 KEEPALIVE_SECONDS = 15.0

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     ProgramKind = Literal["cb", "dfb", "scratchpad", "kernel"]
 
 _BAR_COLUMNS = 10
-_UNSEEN_SHOWN = 3  # untracked processes that are named
-_BREAKDOWNS_SHOWN = 4  # of more different breakdowns, the fullest are shown
-_WORDS = {
+_UNSEEN_SHOWN = 3  # processes to name of which something is not known
+_BREAKDOWNS_SHOWN = 4  # breakdowns that differ; of more than that the fullest are shown
+KIND_WORDS = {
     "dram": "DRAM buffers",
     "l1": "L1 buffers",
     "host": "host memory",
@@ -128,7 +128,7 @@ def _breakdown(chip: ChipRow, counted: int | None, style: Style) -> list[str]:
     aside = [f"of {human(region)} set aside"] if region else []
     rows.part("L1_SMALL", level(small), core, ", ".join([*aside, *_asked(small, l1["small"])]))
     for kind, (held, resident) in _programs(l1).items():
-        _shared(rows, _WORDS[kind], held, resident, parts[kind], core)
+        _shared(rows, KIND_WORDS[kind], held, resident, parts[kind], core)
     rows.part("firmware", l1["firmware"], core)
     rows.add("L1 total", l1["at_once"], core, _of_l1(l1))
     _reporter(rows, memory["reporter"], core)
@@ -259,8 +259,11 @@ def _known(memory: MemoryRow, counted: int | None) -> str:
         "estimated": known["estimated"],
         "reported by tt-metal's own counters": counted,
     }
-    sizes = [f"{human(size)} {name}" for name, size in by.items() if size]
-    # tt-metal does not count allocations of other threads than the one that opened the device.
+    # Shares, not sums: the bytes are of pools that do not add up.
+    found = {name: size for name, size in by.items() if size}
+    total = sum(found.values())
+    sizes = [f"{percent(size / total) if len(found) > 1 else 'all'} {name}" for name, size in found.items()]
+    # Who allocates in another thread than the one that opened the device counts for nothing there.
     nothing = "nothing allocated" if counted is None else "nothing by tt-metal's own counters, which miss other threads"
     out = [", ".join(sizes) or nothing]
     if memory["completeness"] is not None:
@@ -272,7 +275,7 @@ def _known(memory: MemoryRow, counted: int | None) -> str:
         out.append(f"not known: {_kinds(memory['missing'])}")
     unseen = [one for one in memory.get("unseen", []) if set(one["missing"]) - set(memory["missing"])]
     for one in unseen[:_UNSEEN_SHOWN]:
-        everything = len(one["missing"]) == len(_WORDS)
+        everything = len(one["missing"]) == len(KIND_WORDS)
         out.append(f"of pid {one['pid'] or '?'} not known: {'anything' if everything else _kinds(one['missing'])}")
     if len(unseen) > _UNSEEN_SHOWN:
         out.append(f"nor all of {len(unseen) - _UNSEEN_SHOWN} more")
@@ -280,4 +283,4 @@ def _known(memory: MemoryRow, counted: int | None) -> str:
 
 
 def _kinds(labels: list[str]) -> str:
-    return ", ".join(_WORDS.get(label, label) for label in labels)
+    return ", ".join(KIND_WORDS.get(label, label) for label in labels)

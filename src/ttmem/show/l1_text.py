@@ -216,14 +216,14 @@ def _wall(found: Cores, style: Style) -> list[str]:
     program = program_of(found, worst["program"])
     below = "nothing above the base" if worst["end"] is None else program_text(program)
     bottom = known(found["l1"])["base"] if worst["end"] is None else worst["end"]
-    lines += wrap(f"from {found['floor']['address']} up: {floor_text(found)}", style, "    ", "  ")
-    lines += wrap(f"up to {bottom}: {below}", style, "    ", "  ")
+    lines += wrap(f"from {known(found['floor']['address']):#x} up: {floor_text(found)}", style, "    ", "  ")
+    lines += wrap(f"up to {bottom:#x}: {below}", style, "    ", "  ")
     return lines if highest is None or highest["end"] <= bottom else [*lines, *_highest(found, highest, style)]
 
 
 def _highest(found: Cores, cached: WorstProgram, style: Style) -> list[str]:
     """The cached program that ends highest."""
-    text = f"of all cached programs up to {cached['end']}: {program_text(program_of(found, cached['program']))}"
+    text = f"of all cached programs up to {cached['end']:#x}: {program_text(program_of(found, cached['program']))}"
     return wrap(f"{text}, headroom {human(cached['headroom'])}", style, "    ", "  ")
 
 
@@ -242,14 +242,14 @@ def core_lines(found: Cores, style: Style) -> list[str]:
     lines += wrap(f"ran last: {program_text(program_of(found, core['program']))}", style, "    ", "  ")
     shown = [*reversed(detail["segments"])]
     if detail["listed_to"] is not None:
-        lines += wrap(f"above {detail['listed_to']} there is more, which is not listed", style, "    ", "  ")
+        lines += wrap(f"above {detail['listed_to']:#x} there is more, which is not listed", style, "    ", "  ")
     size = known(found["l1"])["size"]
     bars: list[Any] = [_bar((segment["end"] - segment["start"]) / size, segment["kind"], style) for segment in shown]
     colours = [DIM if segment["kind"] in ("free", "small_free", "firmware", "ring") else NONE for segment in shown]
     lines += table(
         [
-            Column("FROM", [str(segment["start"]) for segment in shown], 0, right=True),
-            Column("TO", [str(segment["end"]) for segment in shown], 3, right=True, gap=2),
+            Column("FROM", [f"{segment['start']:#x}" for segment in shown], 0, right=True),
+            Column("TO", [f"{segment['end']:#x}" for segment in shown], 3, right=True, gap=2),
             Column("SIZE", [human(s["end"] - s["start"]) for s in shown], 0, right=True, gap=2),
             Column("", bars, 4, low=4, high=12, gap=2),
             Column("WHAT", [(WORDS[s["kind"]], colour) for s, colour in zip(shown, colours)], 0, gap=2),
@@ -283,8 +283,8 @@ def _doubts(found: Cores, style: Style) -> list[str]:
         lines += [style.paint(line, RED) for line in wrap(f"! {warning[0].upper()}{warning[1:]}.", style)]
     for first, second in found["overlaps"]:
         text = (
-            f"{WORDS[first['kind']]} at {first['address']} ({owner_text(first)}) and {WORDS[second['kind']]} at "
-            f"{second['address']} ({owner_text(second)}) overlap"
+            f"{WORDS[first['kind']]} at {first['address']:#x} ({owner_text(first)}) and {WORDS[second['kind']]} at "
+            f"{second['address']:#x} ({owner_text(second)}) overlap"
         )
         lines += wrap(text, style, "    ", "  ")
     return ["", *lines] if lines else []

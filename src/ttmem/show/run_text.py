@@ -12,10 +12,10 @@ from ttmem.model.kinds import KINDS, Kind
 from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import REASONS, counts_text
 from ttmem.model.units import complete, human
-from ttmem.show.breakdown_table import WORDS, rows
+from ttmem.show.breakdown_table import WORDS, pool_tables
 from ttmem.show.chip_table import percent
 from ttmem.show.explain_text import block
-from ttmem.show.text import BOLD, NONE, RED, YELLOW, Style, cells, wrap
+from ttmem.show.text import BOLD, NONE, RED, YELLOW, Style, wrap
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -29,7 +29,6 @@ _NEARLY_FULL, _GETTING_FULL = 0.9, 0.75  # shares of the capacity from which a l
 _LARGEST_SHOWN = 5
 _BREAKDOWN_ROWS = 8
 _MESHES_SHOWN = 4  # with their sizes
-_UNDER_NAME = " " * 24  # of a row
 _NAMES = {
     Kind.DRAM: "DRAM buffers",
     Kind.TRACE: "trace buffers",
@@ -177,26 +176,14 @@ def _after(run: Run, time: float | None) -> float:
 
 
 def _breakdown(run: Run, by: By, style: Style) -> list[Cell]:
-    """Who made what was live at the peak of all buffers, over all chips."""
+    """Who made what was live at the peak of all buffers: for each pool, over all chips."""
     found = run["breakdown"][by]
-    if not found or all(row[by] is None for row in found):
+    if all(row[by] is None for pool in found for row in pool["rows"]):
         return []
-    total = human(sum(row["bytes"] for row in found))
-    chips = len(run["peak"]["chips"])
-    where = f" on {chips} chips" if chips > 1 else ""
+    inner = Style(style.width - 2, ascii=style.ascii)
     after = _after(run, run["peak_time"])
-    heading = f"all that was live{where} at the peak of the buffers, {total} after {after:.2f} s, by {WORDS[by]}:"
-    lines = [_plain(""), _bold(heading)]
-    for line in rows(found[:_BREAKDOWN_ROWS], by):
-        name, _, kinds = line.rpartition("   ")
-        if cells(line) + 2 <= style.width or not name.strip():
-            lines.append(_plain(f"  {line}"))
-        else:
-            lines += map(_plain, [f"  {name}", *wrap(kinds, style, _UNDER_NAME)])
-    rest = found[_BREAKDOWN_ROWS:]
-    if rest:
-        lines.append(_plain(f"  {human(sum(row['bytes'] for row in rest)):>10}  in {len(rest):,} more"))
-    return lines
+    lines = [_plain(""), _bold(f"what was live at the peak of the buffers, after {after:.2f} s, by {WORDS[by]}:")]
+    return lines + [_plain(f"  {line}") for line in pool_tables(found, by, inner, _BREAKDOWN_ROWS)]
 
 
 def _sizing(run: Run, style: Style) -> list[Cell]:

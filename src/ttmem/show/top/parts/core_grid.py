@@ -102,7 +102,7 @@ def map_rows(detail: CoreDetail, floor: int | None, style: Style, room: int) -> 
     rows: list[Row] = []
     gap = 0
     if detail["listed_to"] is not None:
-        rows.append([(f"above {detail['listed_to']} there is more", "dim")])
+        rows.append([(f"above {detail['listed_to']:#x} there is more", "dim")])
     for group in reversed(found):
         if group[-1]["end"] == floor:
             gap = len(rows)
@@ -116,7 +116,7 @@ def _row(group: list[SegmentRow], style: Style) -> Row:
     what = WORDS[kind] if len(group) == 1 else f"{len(group)} x {WORDS[kind]}"
     texts = [text for text in map(segment_text, group) if text]
     whose = "; ".join(dict.fromkeys(texts[:3])) + (" ..." if len(texts) > 3 else "")
-    head = f"{first['start']:>8} {human(last['end'] - first['start']):>10} "
+    head = f"{first['start']:>#8x} {human(last['end'] - first['start']):>10} "
     overlap = kind != "unknown" and any(len(segment["owners"]) > 1 for segment in group)
     name = "bad" if overlap else "dim" if kind in ("free", "small_free", "firmware", "ring") else _SIGNS[kind][2]
     text = style.clean(f"{what} {whose}".rstrip())

@@ -33,21 +33,23 @@ _COLUMNS_OF = ("time", "event", "pid", "user_id", "chip", "kind", "size", "id")
 class EventFilter(NamedTuple):
     """A filter for events or allocations; None and empty mean all."""
 
-    kind: str | None = None
+    kinds: tuple[str, ...] = ()
     chips: tuple[str, ...] = ()
     pid: int | None = None
     least: int = 0
     text: str = ""
+    made_by: tuple[str, str] | None = None  # of allocations: what they are grouped by, and the key of one group
 
     def query(self) -> dict[str, Any]:
-        """The filter as parameters of /allocations and /breakdown."""
-        named = {"chip": ",".join(self.chips), "kind": self.kind, "pid": self.pid, "tag": self.text}
+        """As parameters of /allocations and /breakdown."""
+        named = {"chip": ",".join(self.chips), "kind": ",".join(self.kinds), "pid": self.pid, "text": self.text}
         query: dict[str, Any] = {name: value for name, value in named.items() if value not in (None, "")}
-        return query | ({"min_size": self.least} if self.least else {})
+        query |= {"min_size": self.least} if self.least else {}
+        return query | ({self.made_by[0]: self.made_by[1]} if self.made_by else {})
 
     def fits(self, event: dict[str, Any]) -> bool:
         return (
-            (self.kind is None or event.get("kind") == self.kind)
+            (not self.kinds or event.get("kind") in self.kinds)
             and (not self.chips or event.get("chip") in self.chips)
             and (self.pid is None or event.get("pid") == self.pid)
             and (not self.least or (event.get("size") or 0) >= self.least)

@@ -36,7 +36,7 @@ class Cores:
         ("arrows, j, k", "choose a core; so does a click"),
         ("m", "the heat map: used, or headroom"),
         ("w", "the core with the least headroom"),
-        ("pgup, pgdn", "turn the pages of the core's map"),
+        ("PgUp, PgDn", "turn the pages of the core's map"),
     )
     kept = ("heat",)
     needs_server = True
@@ -241,7 +241,7 @@ def _numbers(core: schema.CoreRow, data: schema.Cores, style: Style) -> list[Row
     ran = style.clean(program_text(program)) if program else "nothing" if core["headroom"] is not None else "not known"
 
     def side(what: str, address: int | None, whose: str, name: str) -> Row:
-        head = f"{what:9}{'-' if address is None else address:>8} "
+        head = f"{what:9}{'-' if address is None else f'{address:#x}':>8} "
         return [(head, "dim"), (shortened(whose, max(0, style.width - len(head)), style), name)]
 
     rows += [side("wall at", floor, above, "l1"), side("last to", core["end"], ran, "cb")]
