@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ttmem.cli import CommandError
+from ttmem.cli.options import add_utc
 from ttmem.demo.demo_session import DemoError, DemoSession, Worker, demo_session
 from ttmem.model.printable import printable
 from ttmem.model.units import human
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--socket", metavar="PATH", help="report to the server there (default: $TTMEM_SOCKET, else a private one)"
     )
+    add_utc(parser)
 
 
 def _workload(text: str) -> str:

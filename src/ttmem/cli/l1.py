@@ -20,10 +20,11 @@ from ttmem.account.ledger import Ledger
 from ttmem.cli import Answered, CommandError, UsageError
 from ttmem.cli.options import add_chip, add_socket, add_style, api_socket
 from ttmem.cli.replay import replay
+from ttmem.documents.common_text import chip_numbers
 from ttmem.documents.cores import SCHEMA, Cores, parse_core
 from ttmem.documents.unknown_rows import SCHEMA as snapshot_schema
 from ttmem.model.uncertain_reasons import meanings_text
-from ttmem.show.chip_selector import UnknownChip, names_of, only
+from ttmem.show.chip_selector import UnknownChip, find_chip
 from ttmem.show.chip_table import Names
 from ttmem.show.l1_text import render
 from ttmem.show.text import style_of, wrap
@@ -95,13 +96,12 @@ def _text(args: argparse.Namespace, snapshot: schema.Snapshot, chip: schema.Chip
     if args.json:
         return json.dumps(found)
     style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
-    names = Names(snapshot["chips"], style)
-    board = f" {chip['board']}" if chip["board"] else ""
-    text = render(found, names.full(chip["chip"]).strip() + board, style)
+    names = Names(snapshot["chips"], style, chip_numbers(snapshot))
+    text = render(found, names.title(chip["chip"]), style)
     if chip["memory"]["uncertain"]:
         doubt = f"uncertain: the agent counted {meanings_text(chip['memory']['uncertain'])}"
         text += "\n\n" + "\n".join(wrap(doubt, style, "  ", ""))
-    others = [names_of(other)[0] for other in snapshot["chips"] if other is not chip]
+    others = [names.short(other["chip"]) for other in snapshot["chips"] if other is not chip]
     if args.chip is None and others:
         more = f"{', '.join(others[:8])}{' ...' if len(others) > 8 else ''}"
         text += "\n\n" + "\n".join(wrap(style.clean(f"`ttmem l1 -d CHIP` shows another chip: {more}"), style))
@@ -121,10 +121,9 @@ def _chosen(name: str | None, snapshot: schema.Snapshot) -> schema.ChipRow:
     """The chip that was named, else the one with the least headroom."""
     chips = snapshot["chips"]
     if name is not None:
-        chip_id = only(snapshot, [name])["chips"][0]["chip"]
-        return next(chip for chip in chips if chip["chip"] == chip_id)
+        return find_chip(name, snapshot)
     if not chips:
-        raise CommandError("there is no chip, and nobody has spoken of one; `ttmem doctor` says more")
+        raise CommandError("no chip is known; `ttmem doctor` looks for the reason")
 
     def trouble(chip: schema.ChipRow) -> tuple[bool, int]:
         headroom = chip["memory"]["l1"]["physical"]["headroom_min"]

@@ -4,6 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _DEFAULT_DEPTH = 24
 _MAX_DEPTH = 64  # what the agent has room for
@@ -55,6 +61,20 @@ def add_style(parser: argparse.ArgumentParser) -> None:
         "--ascii", action="store_true", help="print ASCII only (the default if the locale is not UTF-8)"
     )
     parser.add_argument("--no-color", action="store_true", help="no colours (the default in a pipe, and with NO_COLOR)")
+
+
+class _Utc(argparse.Action):
+    """Sets the zone of this process, before any other option or text is read."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
+        os.environ["TZ"] = "UTC"
+        time.tzset()
+        setattr(namespace, self.dest, True)
+
+
+def add_utc(parser: argparse.ArgumentParser) -> None:
+    """For commands that print times. JSON has UTC in any case."""
+    parser.add_argument("--utc", action=_Utc, nargs=0, default=False, help="times in UTC (default: local time)")
 
 
 def add_stacks(parser: argparse.ArgumentParser) -> None:

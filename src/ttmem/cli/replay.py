@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.breakdown import Breakdown
 from ttmem.cli import CommandError, UsageError, complain
+from ttmem.cli.options import add_style, add_utc
+from ttmem.documents.common_text import chip_numbers
 from ttmem.documents.peaks import peaks
 from ttmem.documents.snapshot import take_snapshot
 from ttmem.ingest.clock import rfc3339
@@ -22,11 +25,12 @@ from ttmem.l1.core_map import numbers
 from ttmem.recording.event_file import EventFileError, EventFileReader
 from ttmem.show.breakdown_table import WORDS
 from ttmem.show.breakdown_table import render as render_breakdown
+from ttmem.show.chip_table import Names
 from ttmem.show.peaks_text import render as render_peaks
 from ttmem.show.smi_screen import render
 from ttmem.show.text import style_of
 
-_TIME_FORMS = "seconds since 1970 or a time such as 2026-01-31T12:00:00Z"
+_TIME_FORMS = "seconds since 1970, or a time such as 2026-01-31T12:00:00Z"
 
 
 class Replay(NamedTuple):
@@ -45,14 +49,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--peaks", action="store_true", help="the peaks up to there instead, with what was live then")
     what.add_argument("--by", choices=tuple(WORDS), help="show live allocations at that time, grouped by this")
     parser.add_argument("--json", action="store_true", help="the snapshot, the peaks or the breakdown as data")
+    add_utc(parser)
+    add_style(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     ledger, snapshot = replay(args.file, args.at)
-    style = style_of(sys.stdout)
+    style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
     if args.peaks:
         found = peaks(ledger)
-        print(json.dumps(found) if args.json else render_peaks(found, style))
+        shown = style.clean(snapshot)
+        names = Names(shown["chips"], style, chip_numbers(shown))
+        print(json.dumps(found) if args.json else render_peaks(found, names, style))
     elif args.by is not None:
         breakdown = _breakdown(ledger, args.by)
         print(json.dumps(breakdown) if args.json else render_breakdown(breakdown))
@@ -100,6 +108,6 @@ def _moment(text: str) -> float:
     except ValueError:
         pass
     try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+        return datetime.fromisoformat(re.sub(r"(Z| UTC)$", "+00:00", text)).timestamp()  # without a zone: local time
     except ValueError:
         raise UsageError(f"--at takes {_TIME_FORMS}, not {text!r}") from None

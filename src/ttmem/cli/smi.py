@@ -15,7 +15,7 @@ import sys
 import time
 
 from ttmem.cli import Answered, CommandError, UsageError
-from ttmem.cli.options import add_chips, add_socket, add_style, api_socket, flat
+from ttmem.cli.options import add_chips, add_socket, add_style, add_utc, api_socket, flat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help='as data, schema "ttmem.snapshot/1"; watched: one a line')
     form.add_argument("--csv", action="store_true", help="as a table of data, one row for each chip")
     add_style(parser)
+    add_utc(parser)
     parser.add_argument(
         "--umd", nargs="?", const="idle", choices=("idle", "anyway"),
         help="also ask tt-umd, once: it OPENS the chips that nobody holds, or all of them (`anyway`), which has made "
@@ -87,6 +88,7 @@ class _View:
         self._wanted = flat(args.chips)
         self._source = _SnapshotSource(api_socket(args), args.root, args.umd)
         self._printed = 0
+        self._numbers: dict[str, int] | None = None
         self.empty = False
 
     def emit(self) -> None:
@@ -110,7 +112,7 @@ class _View:
         from ttmem.show.text import style_of
 
         style = style_of(sys.stdout, ascii=self._args.ascii, colour=not self._args.no_color)
-        return self._shown(lambda snapshot: render(snapshot, style, in_full=bool(self._wanted)))
+        return self._shown(lambda snapshot: render(snapshot, style, in_full=bool(self._wanted), numbers=self._numbers))
 
     def _shown(self, form: Callable[[Snapshot], str]) -> str:
         """A new snapshot in some form."""
@@ -124,8 +126,10 @@ class _View:
         self.empty = not snapshot["chips"] and not snapshot["processes"]
         if not self._wanted:
             return snapshot
+        from ttmem.documents.common_text import chip_numbers
         from ttmem.show.chip_selector import UnknownChip, only
 
+        self._numbers = chip_numbers(snapshot)  # of all chips: a part of them may not show which numbers are taken
         try:
             return only(snapshot, self._wanted)
         except UnknownChip as error:

@@ -14,7 +14,7 @@ import os
 import sys
 
 from ttmem.cli import CommandError
-from ttmem.cli.options import add_chips, add_socket, api_socket, flat
+from ttmem.cli.options import add_chips, add_socket, add_utc, api_socket, flat
 
 _LEAST_INTERVAL_MS, _MOST_INTERVAL_MS = 100, 10_000
 _THEMES = ("dark", "light", "high-contrast", "mono")
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--theme", choices=_THEMES, help="default: as last time, at first dark; mono where NO_COLOR is set"
     )
+    add_utc(parser)
     parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # a machine that a test has laid out in a folder
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ttmem.documents.common_text import anomaly_line, short_line
+from ttmem.documents.common_text import anomaly_line, chip_numbers, chip_title, short_line
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import REASONS, counts_text
@@ -60,7 +60,7 @@ def render(run: Run, by: By = "op") -> str:
     if not run["chips"]:
         lines += ["", *_nothing(run)]
     for alike, figures in _alike(run):
-        lines += ["", *_heading(alike), *figures]
+        lines += ["", *_heading(run, alike), *figures]
     if run["chips"]:
         lines += _breakdown(run, by)
         lines += _sizing(run)
@@ -99,11 +99,15 @@ def _alike(run: Run) -> list[tuple[list[RunChip], list[str]]]:
     return [(alike, [*_figures(alike, _LABELS), *largest[alike[0]["chip"]]]) for alike in found.values()]
 
 
-def _heading(chips: Sequence[RunChip]) -> list[str]:
-    if len(chips) == 1:
-        return [f"chip {chips[0]['chip']}  {_board(chips[0])}"]
-    chip_ids = ", ".join(chip["chip"] for chip in chips)
-    return wrap(f"{len(chips)} chips  {_board(chips[0])}, the same on each: {chip_ids}", style_of(sys.stderr), "  ", "")
+def _heading(run: Run, chips: Sequence[RunChip]) -> list[str]:
+    titles = [_chip_title(run, chip["chip"]) for chip in chips]
+    text = titles[0] if len(chips) == 1 else f"{len(chips)} chips, the same on each: {', '.join(titles)}"
+    return wrap(text, style_of(sys.stderr), "  ", "")
+
+
+def _chip_title(run: Run, chip_id: str) -> str:
+    boards = {chip["chip"]: chip["board"] or chip["arch"] for chip in run["chips"]}
+    return chip_title(chip_id, chip_numbers(run["final"]).get(chip_id), boards.get(chip_id))
 
 
 def _board(chip: RunChip) -> str:
@@ -190,7 +194,7 @@ def _sizing(run: Run) -> list[str]:
     for advice in run["sizing"][:_MESHES_SHOWN]:
         chips = advice["chips"]
         several = f" and {len(chips) - 1} more" if len(chips) > 1 else ""
-        lines += ["", f"sizes, pid {advice['pid']} on chip {chips[0]}{several}{_doubt(run)}:"]
+        lines += ["", f"sizes, pid {advice['pid']} on {_chip_title(run, chips[0])}{several}{_doubt(run)}:"]
         for line in advice["lines"]:
             lines += wrap(line["text"], style_of(sys.stderr), "    ", "  ")
     if len(run["sizing"]) > _MESHES_SHOWN:

@@ -66,7 +66,7 @@ class ChipPainter:
         self.past, self.signs, self.until, self.window, self.peaks = model.past, signs, until, window, peaks
         self.selected = model.selected
         self.style = Style(ascii=signs.ascii)
-        self.names = Names(model.chips, self.style)
+        self.names = Names(model.chips, self.style, model.numbers)
 
     def tile(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size, charts: bool, phases: bool) -> list[Row]:
         """A chip in a grid: its name and what is used now, above a chart or a few rows."""
