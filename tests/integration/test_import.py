@@ -279,7 +279,7 @@ def test_from_the_file_to_the_screens(folder: Path) -> None:
     assert lying == {at for kind, at in accounts["captured"]["buffers"] if kind in (1, 3)}
     began = ttmem("l1", "--file", "db.events", "--at", "1", folder=folder)
     assert began.returncode == 1
-    assert "there is no chip" in began.stderr
+    assert "db.events: no process uses a chip at that time" in began.stderr
     assert "--at is for --file" in ttmem("l1", "--at", "1", folder=folder).stderr
     assert "No such file" in ttmem("l1", "--file", "nothing", folder=folder).stderr
     nowhere = ttmem("l1", "--file", "db.events", "--core", "40,0", folder=folder)

@@ -86,7 +86,7 @@ def _of_file(args: argparse.Namespace) -> str:
 def _asked(args: argparse.Namespace, snapshot: schema.Snapshot) -> tuple[schema.ChipRow, dict[str, str]]:
     """The chosen chip, and the parameters of `/cores`."""
     try:
-        chip = _chosen(args.chip, snapshot)
+        chip = _chosen(args, snapshot)
     except UnknownChip as error:
         raise CommandError(str(error)) from None
     return chip, {"chip": chip["chip"], **({} if args.core is None else {"core": args.core})}
@@ -117,13 +117,16 @@ def _cores(ledger: Ledger, query: dict[str, str]) -> schema.Cores:
         raise CommandError(str(error.args[0])) from None
 
 
-def _chosen(name: str | None, snapshot: schema.Snapshot) -> schema.ChipRow:
+def _chosen(args: argparse.Namespace, snapshot: schema.Snapshot) -> schema.ChipRow:
     """The chip that was named, else the one with the least headroom."""
     chips = snapshot["chips"]
-    if name is not None:
-        return find_chip(name, snapshot)
+    if not chips and args.file is not None:
+        when = "at its end; choose a time with --at" if args.at is None else "at that time; choose another with --at"
+        raise CommandError(f"{args.file}: no process uses a chip {when}")
     if not chips:
         raise CommandError("no chip is known; `ttmem doctor` looks for the reason")
+    if args.chip is not None:
+        return find_chip(args.chip, snapshot)
 
     def trouble(chip: schema.ChipRow) -> tuple[bool, int]:
         headroom = chip["memory"]["l1"]["physical"]["headroom_min"]

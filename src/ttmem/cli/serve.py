@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--no-machine", action="store_true", help="do not look at telemetry, holders of chips and tt-metal's counters")
     add("--machine", metavar="DIR", default="/", help=argparse.SUPPRESS)  # a machine laid out in a folder
-    add("-q", "--quiet", action="store_true", help="no event lines")
+    add("-q", "--quiet", action="store_true", help="print no event lines")
+    add("--stats", action="store_true", help="print statistics on standard output at the end")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
         log_format=args.log_format,
         log_style=args.log_style,
         quiet=args.quiet,
+        statistics=args.stats,
         noc_capacity=args.noc_capacity,
         machine=None if args.no_machine else args.machine,
     )

@@ -57,6 +57,8 @@ def _no_chip(snapshot: Snapshot) -> str:
     """Why there is none, as far as anybody looked: of an event file nobody asks the driver."""
     driver = snapshot.get("driver")
     looked = "" if driver is None else f"the driver {'shows none' if driver['loaded'] else 'is not loaded'}, and "
+    if any(process["chips"] for process in snapshot["processes"]):
+        return f"No chip is known: {looked}the processes that used one have exited."
     return f"No chip is known: {looked}no process has reported one."
 
 
