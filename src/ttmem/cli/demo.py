@@ -17,7 +17,7 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ttmem.cli import CommandError
+from ttmem.cli import CommandError, complain
 from ttmem.cli.options import add_utc
 from ttmem.demo.demo_session import DemoError, DemoSession, Worker, demo_session
 from ttmem.model.printable import printable
@@ -26,7 +26,7 @@ from ttmem.show.smi_screen import render
 from ttmem.show.text import style_of
 from ttmem.sim.board_types import MACHINES
 from ttmem.sim.workloads import WORKLOADS, parts_of
-from ttmem.wire.api_client import ApiError
+from ttmem.wire.api_client import ApiError, get_json
 from ttmem.wire.endpoint import api_path
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _STEP_SECONDS = 0.05  # from a step of a live workload to the next
 _ENDLESS_ROUNDS = 1 << 40
 _NOTICE_SECONDS = 5.0
+_ASK_SECONDS = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="one snapshot and a summary, also on a terminal")
     parser.add_argument("--json", action="store_true", help="only the snapshot of the fullest moment, as data")
     parser.add_argument(
-        "--socket", metavar="PATH", help="report to the server there (default: $TTMEM_SOCKET, else a private one)"
+        "--socket", metavar="PATH", help="the server to report to (default: $TTMEM_SOCKET if it answers, otherwise one of its own)"
     )
     add_utc(parser)
 
@@ -72,13 +73,26 @@ def _seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     live = not (args.once or args.json) and _can_draw()
-    path = args.socket or os.environ.get("TTMEM_SOCKET") or None
+    path = args.socket or _server_of_environment()
     _end_on_signals()
     try:
         with demo_session(path, args.devices if live else None) as session:
             return _run_workload(args, session, live)
     except (DemoError, ApiError) as error:
         raise CommandError(str(error)) from None
+
+
+def _server_of_environment() -> str | None:
+    """The server of TTMEM_SOCKET. One that is not there is no error: the demo has its own."""
+    path = os.environ.get("TTMEM_SOCKET")
+    if not path:
+        return None
+    try:
+        get_json("/health", socket_path=api_path(path), timeout=_ASK_SECONDS)
+    except ApiError:
+        complain(f"ttmem demo: TTMEM_SOCKET: no server answers on {path}; the demo starts its own")
+        return None
+    return path
 
 
 def _can_draw() -> bool:

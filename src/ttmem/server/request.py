@@ -72,7 +72,7 @@ def processes(ledger: Ledger, pid: int) -> list[Process]:
     known = (*ledger.processes.values(), *reversed(ledger.departed))
     found = [process for process in known if process.info.pid == pid]
     if not found:
-        raise HttpError(404, f"no process {pid} has reported; /processes lists those that have")
+        raise HttpError(404, f"no process {pid} has reported; the snapshot lists those that have")
     return found
 
 

@@ -43,15 +43,16 @@ def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, met
         # A path that the user named is the user's choice; one that was found could be anybody's.
         sock, used = connect_any(paths, timeout, check=socket_path is None)
     except (FileNotFoundError, ConnectionRefusedError):
-        raise NoServer(f"no ttmem server answers on {' or '.join(paths)}; start one with `ttmem serve`") from None
+        raise NoServer(f"no ttmem server answers on {_where(paths)}; start one with `ttmem serve`") from None
     except PermissionError as error:
         whose = "ask for the group of that server (`ttmem serve --group NAME`), or start your own"
-        raise OutOfReach(f"{error.filename}: you may not connect to it; {whose}") from None
+        raise OutOfReach(f"{_where([error.filename])}: you may not connect to it; {whose}") from None
     except UntrustedServer as error:
         elsewhere = "choose another place for server, programs and screens with TTMEM_SOCKET"
         raise OutOfReach(f"{error}; {elsewhere}") from None
     except OSError as error:
-        raise ApiError(f"{error.filename or paths[0]}: {error.strerror or error}") from None
+        raise ApiError(f"{_where([error.filename or paths[0]])}: {error.strerror or error}") from None
+    used = _where([used])
     with sock:
         try:
             sock.sendall(f"{method} {path} HTTP/1.1\r\nHost: ttmem\r\nConnection: close\r\n\r\n".encode("ascii"))
@@ -70,16 +71,16 @@ def get_json(path: str, *, socket_path: str | None = None, timeout: float = 10.0
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise ApiError(f"what answers on {_where(socket_path)} is not a ttmem API") from None
+        raise ApiError(f"what answers on {_asked(socket_path)} is not a ttmem server") from None
 
 
 def get_document(path: str, schema: str | None, *, socket_path: str | None = None, timeout: float = 10.0) -> Any:
     """An answer that is an object, of that schema if there is a name for it."""
     found = get_json(path, socket_path=socket_path, timeout=timeout)
     if not isinstance(found, dict):
-        raise ApiError(f"what answers on {_where(socket_path)} is not a ttmem API: its answer to {path} is no object")
+        raise ApiError(f"what answers on {_asked(socket_path)} is not a ttmem server: its answer is no object")
     if schema is not None and found.get("schema") != schema:
-        where, spoken = _where(socket_path), found.get("schema")
+        where, spoken = _asked(socket_path), found.get("schema")
         raise ApiError(f"what answers on {where} speaks {spoken}, not {schema}: is it of another version?")
     return found
 
@@ -99,8 +100,18 @@ def malformed(error: BaseException, command: str) -> str:
     )
 
 
-def _where(socket_path: str | None) -> str:
-    return socket_path or " or ".join(api_paths())
+def _asked(socket_path: str | None) -> str:
+    return _where(api_paths() if socket_path is None else [socket_path])
+
+
+def _where(paths: list[str]) -> str:
+    """Servers by their event sockets, which is how users name them.
+
+    >>> _where(["/run/ttmem/ttmem.api.sock", "/tmp/ttmem-7/ttmem.api.sock"])
+    '/run/ttmem/ttmem.sock or /tmp/ttmem-7/ttmem.sock'
+    """
+    stems = [path.removesuffix(".api.sock") for path in paths]
+    return " or ".join(stem if os.path.exists(stem) else f"{stem}.sock" for stem in stems)
 
 
 def _read_all(sock: socket.socket) -> bytes:
@@ -125,10 +136,10 @@ def _body(answer: bytes, used: str) -> bytes:
     head, found, body = answer.partition(b"\r\n\r\n")
     parts = head.split(b" ", 2)
     if not found or len(parts) < 2 or not parts[1].isdigit():
-        raise ApiError(f"what answers on {used} is not a ttmem API")
+        raise ApiError(f"what answers on {used} is not a ttmem server")
     length = _length(head)
     if length is not None and (not length.isdigit() or len(length) > _MOST_DIGITS):
-        raise ApiError(f"what answers on {used} is not a ttmem API")
+        raise ApiError(f"what answers on {used} is not a ttmem server")
     if length is not None and len(body) < int(length):
         raise ApiError(f"the answer of the server on {used} is cut off: {len(body)} of {int(length)} bytes came")
     if parts[1] != b"200":

@@ -99,7 +99,7 @@ class DataFeed:
         try:
             snapshot: Snapshot | None = self._ask("/snapshot", _ANSWER_SECONDS)
             if snapshot is None or snapshot.get("schema") != blank.SCHEMA:
-                raise ApiError(f"what answers /snapshot does not speak {blank.SCHEMA}")
+                raise ApiError(f"what answers does not speak {blank.SCHEMA}: is it a server of another version?")
             self._answered = True
         except NoServer as error:
             snapshot, trouble, self._answered = self._alone("not running", str(error)), str(error), False
@@ -145,9 +145,9 @@ class DataFeed:
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):
-            raise ApiError(f"the answer to {path} is not JSON") from None
+            raise ApiError("what answers is not a ttmem server: its answer is not JSON") from None
         if not isinstance(found, dict):
-            raise ApiError(f"the answer to {path} is no object")
+            raise ApiError("what answers is not a ttmem server: its answer is no object")
         # To go through all values takes longer than all the rest; almost always there is nothing to be found.
         doubtful = not body.isascii() or b"\x7f" in body or _ESCAPE.search(body)
         if path == "/snapshot":
