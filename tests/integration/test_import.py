@@ -280,7 +280,7 @@ def test_from_the_file_to_the_screens(folder: Path) -> None:
     began = ttmem("l1", "--file", "db.events", "--at", "1", folder=folder)
     assert began.returncode == 1
     assert "db.events: no process uses a chip at that time" in began.stderr
-    assert "--at is for --file" in ttmem("l1", "--at", "1", folder=folder).stderr
+    assert "--at needs --file" in ttmem("l1", "--at", "1", folder=folder).stderr
     assert "No such file" in ttmem("l1", "--file", "nothing", folder=folder).stderr
     nowhere = ttmem("l1", "--file", "db.events", "--core", "40,0", folder=folder)
     assert (nowhere.returncode, "there is no core 40,0" in nowhere.stderr) == (1, True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""See everything at once on simulated devices: a server, a workload in processes of its own, the snapshot.
+"""Show everything on simulated devices: a server, a workload in its own processes, and the dashboard.
 
-On a terminal it opens the dashboard of `ttmem top`, while the workload goes on until q is pressed. Elsewhere, or with
---once, the workload runs to its end as fast as it can; then a snapshot of its fullest moment and a summary are printed.
+On a terminal, it opens the dashboard of `ttmem top`, and the workload runs until q is pressed. Elsewhere, or with
+--once, the workload runs to its end; then a snapshot of the moment with the most memory and a summary are printed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ttmem.cli import CommandError, complain
-from ttmem.cli.options import add_utc
+from ttmem.cli.options import add_socket, add_utc
 from ttmem.demo.demo_session import DemoError, DemoSession, Worker, demo_session
 from ttmem.model.printable import printable
 from ttmem.model.units import human
@@ -41,17 +41,20 @@ _ASK_SECONDS = 2.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = "; ".join(f"{name}: {entry.summary}" for name, entry in WORKLOADS.items())
     parser.add_argument(
-        "workload", nargs="?", type=_workload, default="decode", metavar="NAME", help=f"default decode. {listed}"
+        "workload",
+        nargs="?",
+        type=_workload,
+        default="decode",
+        metavar="NAME",
+        help=f"workload (default: decode). {listed}",
     )
     parser.add_argument(
-        "--devices", default="n150", choices=MACHINES, help="the simulated machine (default n150: four)"
+        "--devices", default="n150", choices=MACHINES, help="simulated machine (default: n150, four chips)"
     )
-    parser.add_argument("--seconds", type=_seconds, metavar="N", help="end after that time")
-    parser.add_argument("--once", action="store_true", help="one snapshot and a summary, also on a terminal")
-    parser.add_argument("--json", action="store_true", help="only the snapshot of the fullest moment, as data")
-    parser.add_argument(
-        "--socket", metavar="PATH", help="the server to report to (default: $TTMEM_SOCKET if it answers, otherwise one of its own)"
-    )
+    parser.add_argument("--seconds", type=_seconds, metavar="N", help="end after N seconds")
+    parser.add_argument("--once", action="store_true", help="print one snapshot and a summary, also on a terminal")
+    parser.add_argument("--json", action="store_true", help='print the snapshot as JSON, schema "ttmem.snapshot/1"')
+    add_socket(parser, "socket of the server to report to (default: $TTMEM_SOCKET if it answers, otherwise its own)")
     add_utc(parser)
 
 
@@ -67,7 +70,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return seconds
 
 

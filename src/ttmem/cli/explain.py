@@ -29,7 +29,6 @@ from ttmem.documents import explanation
 from ttmem.documents.common_text import local_time
 from ttmem.ingest.clock import rfc3339
 from ttmem.model.events import Failed
-from ttmem.model.printable import printable
 from ttmem.recording.event_file import MAGIC, EventFileError, EventFileReader
 from ttmem.show.explain_text import render
 from ttmem.show.text import style_of
@@ -41,9 +40,9 @@ Stamp = Callable[[float, int], str]  # the text of a time, with so many digits o
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a log or an event file; - for a log on standard input")
-    parser.add_argument("--all", action="store_true", help="explain every failure, not only the last")
-    parser.add_argument("--json", action="store_true", help=f'as data, schema "{explanation.SCHEMA}"')
+    parser.add_argument("file", metavar="FILE", help="log or event file; - is a log on standard input")
+    parser.add_argument("--all", action="store_true", help="explain every failure, not only the last one")
+    parser.add_argument("--json", action="store_true", help=f'print JSON, schema "{explanation.SCHEMA}"')
     add_style(parser)
     add_utc(parser)
 
@@ -53,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         with nullcontext(sys.stdin.buffer) if args.file == "-" else open(args.file, "rb") as file:
             found, dropped = _read(file, rfc3339 if args.json else local_time)
+    except IsADirectoryError:
+        raise CommandError(f"{name} is a folder; name a log or an event file") from None
     except OSError as error:
         raise CommandError(f"{name}: {error.strerror}") from None
     except EventFileError as error:
@@ -62,8 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(document))
     elif not found:
-        print(f"ttmem explain: no failure in {printable(name)}; these are looked for:")
-        print(*(f"  {what}" for what in WHAT), sep="\n")
+        raise CommandError(f"no failure in {name}; it looks for: {'; '.join(WHAT)}")
     else:
         style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
         print(render(document, style))

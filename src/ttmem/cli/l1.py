@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The L1 of a chip, core by core: how full each is, and how close circular buffers are to L1 buffers.
+"""Show the L1 of a chip, core by core: how full each core is, and how close circular buffers are to L1 buffers.
 
-With --core the map of that core: what lies at which address, and whose it is. Asks the server, or folds an event file.
+With --core, also show the map of that core: what is at which address, and who holds it. The data comes from a server or
+from an event file.
 
-Exit codes: 0 fine, 1 no server, no such file, chip or core, or another error, 2 wrong usage.
+Exit code: 0 shown, 1 no server, no such file, chip or core, or another error, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -37,13 +38,17 @@ _ANSWER_SECONDS = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_chip(parser, "the chip (default: the one with the least headroom)")
-    parser.add_argument("--core", type=_core, metavar="X,Y", help="also the map of this core, in logical coordinates")
-    parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.cores/1"')
+    add_chip(parser, "chip to show (default: the one with the least headroom)")
+    parser.add_argument(
+        "--core", type=_core, metavar="X,Y", help="also show the map of this core, in logical coordinates"
+    )
+    parser.add_argument("--json", action="store_true", help='print JSON, schema "ttmem.cores/1"')
     where = parser.add_mutually_exclusive_group()
     add_socket(where)
-    where.add_argument("--file", metavar="FILE", help="of an event file instead: `ttmem run --record`, `ttmem import`")
-    parser.add_argument("--at", metavar="TIME", help="with --file: stop there, as in `ttmem replay`")
+    where.add_argument("--file", metavar="FILE", help="event file to read instead of asking a server")
+    parser.add_argument(
+        "--at", metavar="TIME", help="moment of the event file, as in `ttmem replay` (default: its end)"
+    )
     add_style(parser)
 
 
@@ -55,7 +60,7 @@ def _core(text: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     if args.at is not None and args.file is None:
-        raise UsageError("--at is for --file; the server shows what is now")
+        raise UsageError("--at needs --file; a server shows the current state")
     if args.file is not None:
         print(_of_file(args))
         return 0

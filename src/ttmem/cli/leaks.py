@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show what is still held, by likely cause: leaks, the program cache, traces, the runtime's own, the dead.
+"""Show what is still held, by likely cause: leaks, program cache, traces, the runtime itself, dead processes.
 
-A leak is a buffer that a living process has held for longer than --older, and that nothing else accounts for.
+A leak is a buffer that a living process has held for longer than --older, with no known reason.
 
 Exit code: 0 no leak, 3 a leak (the last line says how much), 5 the agent's counters make the result uncertain,
 1 no server or another error, 2 wrong usage.
@@ -38,13 +38,13 @@ _UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_socket(parser)
-    parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.leaks/1"')
+    parser.add_argument("--json", action="store_true", help='print JSON, schema "ttmem.leaks/1"')
     parser.add_argument(
         "--older", metavar="SECONDS", type=_seconds, default=OLDER,
-        help=f"what is held for less is young, not leaked: 90, 90s, 5m, 2h (default {OLDER})",
+        help=f"age from which a buffer is a leak: 90, 90s, 5m, 2h (default: {OLDER})",
     )  # fmt: skip
-    add_pids(parser, "only what this process holds")
-    add_chip(parser, "only what is on this chip")
+    add_pids(parser, "show only this process")
+    add_chip(parser, "show only this chip")
     add_utc(parser)
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fold a recorded event file again and show the snapshot it ends in.
+"""Show the account of a recorded event file: the snapshot at its end, or at another moment.
 
-The account is nothing but a fold over events, so this is exactly what the server showed at that moment.
+All numbers follow from the events alone, so this is exactly what the server showed at that moment.
+
+Exit code: 0 shown, 1 the file cannot be read or is not an event file, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 import re
 import sys
 from datetime import datetime
+from math import isfinite
 from typing import Any, NamedTuple
 
 from ttmem.account.ledger import Ledger
@@ -42,13 +45,15 @@ class Replay(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", metavar="FILE", help="written by `--record` of `ttmem run` or `serve`, or `ttmem import`"
+        "file", metavar="FILE", help="event file, from `ttmem run --record`, `ttmem serve --record` or `ttmem import`"
     )
-    parser.add_argument("--at", metavar="TIME", help=f"stop there: {_TIME_FORMS}")
+    parser.add_argument("--at", metavar="TIME", help=f"moment to show: {_TIME_FORMS} (default: the end)")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--peaks", action="store_true", help="the peaks up to there instead, with what was live then")
-    what.add_argument("--by", choices=tuple(WORDS), help="show live allocations at that time, grouped by this")
-    parser.add_argument("--json", action="store_true", help="the snapshot, the peaks or the breakdown as data")
+    what.add_argument(
+        "--peaks", action="store_true", help="show the peaks up to that moment, and what was live at them"
+    )
+    what.add_argument("--by", choices=tuple(WORDS), help="show live allocations at that moment, summed by this")
+    parser.add_argument("--json", action="store_true", help="print JSON: the snapshot, the peaks or the breakdown")
     add_utc(parser)
     add_style(parser)
 
@@ -77,6 +82,8 @@ def replay(path: str, at: str | None) -> Replay:
         with open(path, "rb") as file:
             reader = EventFileReader(file)
             last = reader.replay(ledger, until)
+    except IsADirectoryError:
+        raise CommandError(f"{path} is a folder; name an event file") from None
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None
     except EventFileError as error:
@@ -104,7 +111,8 @@ def _breakdown(ledger: Ledger, by: str) -> Any:
 
 def _moment(text: str) -> float:
     try:
-        return float(text)
+        if isfinite(seconds := float(text)):
+            return seconds
     except ValueError:
         pass
     try:

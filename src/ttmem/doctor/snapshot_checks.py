@@ -15,6 +15,7 @@ from ttmem.model.units import complete, human
 if TYPE_CHECKING:
     from ttmem.model.schema import Allocations, ChipRow, MemoryRow, ProcessRow
 
+_PROCESSES, _SNAPSHOT = "the server's list of processes", "the server's snapshot"
 _ALLOCATIONS_LISTED = 200  # allocations to look at, the largest first
 _LITTLE_L1_BYTES = 1 << 20  # of L1 on a chip: any operation takes more
 _LITTLE_L1_RATIO = 100
@@ -40,14 +41,14 @@ def silent_clients(context: DoctorContext) -> Iterator[Message]:
     """Which processes are connected and have not reported anything?"""
     tracked = _tracked(context)
     if tracked is None or context.server is None or context.server.health is None:
-        yield _nobody(context, "the server's list of processes")
+        yield _nobody(context, _PROCESSES)
         return
     silent = [process for process in tracked if not process["allocations"] and not process["chips"]]
     clients = context.server.health["clients"]
     for process in silent:
         sources = some([source["name"] for source in process["sources"]]) or "none"
         yield warning(
-            "the server's list of processes", f"{_name(process)} is connected (source: {sources}) and has reported nothing",
+            _PROCESSES, f"{_name(process)} is connected (source: {sources}) and has reported nothing",
             "it has not opened a device yet, or its hooks are not called (RTLD_DEEPBIND, a static build): see `hooks`",
         )  # fmt: skip
     if clients and not tracked:
@@ -58,14 +59,14 @@ def silent_clients(context: DoctorContext) -> Iterator[Message]:
     elif not silent:
         spare = clients - sum(len(process["sources"]) for process in tracked)
         more = f"; {count(spare, 'more connection')}, which may be silent" if spare > 0 else ""
-        yield ok("the server's list of processes", f"{count(len(tracked), 'process reports', 'processes report')}{more}")
+        yield ok(_PROCESSES, f"{count(len(tracked), 'process reports', 'processes report')}{more}")
 
 
 def agent_trouble(context: DoctorContext) -> Iterator[Message]:
     """Which kinds of memory do sources report that they cannot see?"""
     tracked = _tracked(context)
     if tracked is None:
-        yield _nobody(context, "the server's list of processes")
+        yield _nobody(context, _PROCESSES)
         return
     troubled: dict[tuple[str, str], list[str]] = {}  # the workers of one job have the same
     for process in tracked:
@@ -74,43 +75,43 @@ def agent_trouble(context: DoctorContext) -> Iterator[Message]:
                 troubled.setdefault((source["name"], line), []).append(_name(process))
     for (name, line), whose in troubled.items():
         yield warning(
-            "the server's list of processes", f"{some(whose)}, {name}: {line}",
+            _PROCESSES, f"{some(whose)}, {name}: {line}",
             "that kind is unknown, not 0; use a version of ttnn that ttmem is proven with: see `hooks`",
         )  # fmt: skip
     if not troubled:
-        yield ok("the server's list of processes", "no source complains")
+        yield ok(_PROCESSES, "no source complains")
 
 
 def losses(context: DoctorContext) -> Iterator[Message]:
     """Did events get lost or refused, and does the account agree with the allocators?"""
     if context.snapshot is None:
-        yield _nobody(context, "the server's snapshot")
+        yield _nobody(context, _SNAPSHOT)
         return
     odd = context.snapshot["anomalies"]
     if odd["dropped"]:
         yield warning(
-            "the server's snapshot", f"{count(odd['dropped'], 'event was', 'events were')} dropped: peaks in between may be missed",
+            _SNAPSHOT, f"{count(odd['dropped'], 'event was', 'events were')} dropped: peaks in between may be missed",
             "the totals come right by themselves; if it goes on, is the machine or the server short of CPU?",
         )  # fmt: skip
     if odd["rejected"]:
         yield warning(
-            "the server's snapshot", f"{count(odd['rejected'], 'record was', 'records were')} refused as senseless",
+            _SNAPSHOT, f"{count(odd['rejected'], 'record was', 'records were')} refused as senseless",
             "the server's standard error says which and why; client and server may be of different versions",
         )  # fmt: skip
     partial = [chip for chip in context.snapshot["chips"] if _share(chip) < 1.0]
     for chip in partial:
         yield warning(
-            "the server's snapshot", f"{name_of(chip)}: {complete(_share(chip))} of what the allocators say is tracked",
+            _SNAPSHOT, f"{name_of(chip)}: {complete(_share(chip))} of what the allocators say is tracked",
             "start the program anew with `ttmem run`: what was allocated before the agent came is not known",
         )  # fmt: skip
     uncertain = [process for process in context.snapshot["processes"] if process["uncertain"]]
     for process in uncertain:
         yield warning(
-            "the server's snapshot", f"{_name(process)}: uncertain: its agent counted {meanings_text(process['uncertain'])}",
+            _SNAPSHOT, f"{_name(process)}: uncertain: its agent counted {meanings_text(process['uncertain'])}",
             "do not rely on its numbers; docs/accuracy.md says what each counter means and what causes it",
         )  # fmt: skip
     if not (odd["dropped"] or odd["rejected"] or partial or uncertain):
-        yield ok("the server's snapshot", "no event was dropped or refused")
+        yield ok(_SNAPSHOT, "no event was dropped or refused")
 
 
 def _share(chip: ChipRow) -> float:
@@ -153,7 +154,7 @@ def _single_cores(listed: Allocations | None) -> bool:
 def amounts(context: DoctorContext) -> Iterator[Message]:
     """If L1 shows only kilobytes: did the workload ever take more?"""
     if context.snapshot is None:
-        yield _nobody(context, "the server's snapshot")
+        yield _nobody(context, _SNAPSHOT)
         return
     chips = context.snapshot["chips"]
     lean = [chip for chip in chips if _in_dram(chip["memory"])]
@@ -162,11 +163,11 @@ def amounts(context: DoctorContext) -> Iterator[Message]:
         l1 = max(chip["memory"]["l1"]["peak"] or 0 for chip in lean)
         where, each = some([name_of(chip) for chip in lean]), " of any" if len(lean) > 1 else ""
         yield warning(
-            "the server's snapshot", f"{where}: {human(dram)} in DRAM, and L1{each} never had more than {human(l1)}",
+            _SNAPSHOT, f"{where}: {human(dram)} in DRAM, and L1{each} never had more than {human(l1)}",
             "the workload keeps its tensors in DRAM; nothing is wrong, unless it should use L1 (memory_config)",
         )  # fmt: skip
     else:
-        yield ok("the server's snapshot", _in_sum(chips, _tracked(context) or []))
+        yield ok(_SNAPSHOT, _in_sum(chips, _tracked(context) or []))
 
 
 def _in_dram(memory: MemoryRow) -> bool:
