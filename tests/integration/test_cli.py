@@ -108,7 +108,7 @@ def test_bash_completes_commands_and_options(folder: Path) -> None:
         (["fly"], 2, "there is no command 'fly'; there are demo, run, "),
         (["dmup"], 2, "there is no command 'dmup'; did you mean `ttmem dump`?"),
         (["help", "fly"], 2, "there is no command 'fly'"),
-        (["smi", "--fly"], 2, "unrecognized arguments"),
+        (["smi", "--fly"], 2, "unknown option or argument: --fly"),
         (["smi", "--socket", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
         (["dump", "--socket", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
         (["replay", "/nonexistent/file"], 1, "No such file"),

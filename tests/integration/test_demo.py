@@ -123,7 +123,7 @@ def test_it_ends_after_the_given_time() -> None:
     [
         (("quake",), 2, "there is no workload 'quake'; there are decode, matmul"),
         (("--seconds", "0"), 2, "'0' is not a number of seconds"),
-        (("--devices", "n999"), 2, "invalid choice: 'n999'"),
+        (("--devices", "n999"), 2, "there is no 'n999'; choose from n150"),
         (("--socket", "/nowhere/t.sock"), 1, "no ttmem server answers on /nowhere/t.sock"),
     ],
 )

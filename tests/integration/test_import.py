@@ -457,7 +457,7 @@ def test_what_is_live_put_together(by: str, folder: Path) -> None:
             1,
             "cannot write file: ttmem did not write it: it begins with '[]' and is not an event file",
         ),
-        ("[]", ["--board", "x9"], 2, "invalid choice: 'x9'"),
+        ("[]", ["--board", "x9"], 2, "there is no 'x9'; choose from"),
     ],
 )
 def test_errors_are_one_line_and_leave_nothing(

@@ -66,7 +66,8 @@ class _Parser(argparse.ArgumentParser):
     """Reports wrong usage in one line, in the same words with every version of Python."""
 
     def error(self, message: str) -> NoReturn:
-        complain(f"{self.prog}: {_plain(message)}; `{self.prog} --help` lists the options")
+        text = _plain(message)
+        complain(f"{self.prog}: {text}" + ("" if "; " in text else f"; `{self.prog} --help` lists the options"))
         raise SystemExit(2)
 
 
