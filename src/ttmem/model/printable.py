@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_NO_TEXT = {int, float, bool, type(None)}
 _LONE_BYTES = range(0xDC80, 0xDD00)  # how Python decodes bytes of file names and arguments that are not UTF-8
 
 
@@ -53,8 +54,14 @@ def printable_data(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {printable_data(key): printable_data(inner) for key, inner in value.items()}
-    return [printable_data(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {
+            # Most values are numbers and most texts are printable: those need no further call.
+            (key if key.isprintable() else printable(key)): inner if type(inner) in _NO_TEXT else printable_data(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [inner if type(inner) in _NO_TEXT else printable_data(inner) for inner in value]
+    return value
 
 
 def _escaped(character: str) -> str:
