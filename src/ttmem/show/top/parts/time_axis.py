@@ -50,7 +50,7 @@ def moment(since: float, until: float) -> str:
     begin, end = (
         strftime("%H:%M:%S", localtime(time)) + (f".{int(time * 10 % 10)}" if tenths else "") for time in (since, until)
     )
-    return f"{begin} to {end} {strftime('%Z', localtime(until))}"
+    return f"{begin} to {end}{zone(localtime(until))}"
 
 
 def phase_bars(phases: Sequence[Phase], since: float, now: float, cell: float, width: int, style: Style) -> str:
