@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live allocations of each pool, summed by what made them: operation, line of Python, stack, shape, program or kind."""
+"""Live allocations of each pool, grouped by operation, line of Python, stack, tensor shape, program or kind."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ttmem.model.stack_frames import line_of
 if TYPE_CHECKING:
     from ttmem.model import schema
 
-Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
+Viewer = Callable[[int | None], bool]  # whether the reader may see the data of this user
 SCHEMA: Final = "ttmem.breakdown/1"
-MOST_ROWS = 100_000  # of a pool; further keys share the row without a key
+MOST_ROWS = 100_000  # per pool; further keys share the row without a key
 
 
 def _program(allocation: Allocation) -> str | None:
@@ -35,11 +35,11 @@ KEYS: dict[str, Callable[[Allocation], str | None]] = {
     "program": _program,
     "kind": lambda allocation: allocation.kind.label,
 }
-_OPEN = ("kind",)  # anybody may see it
+_OPEN = ("kind",)  # visible to all users
 
 
 def has_key(by: str, value: str, may_see: Viewer) -> Callable[[Allocation], bool]:
-    """A test for the allocations of one row of a breakdown; an empty value stands for the row without a key."""
+    """A predicate for the allocations of one row of a breakdown; an empty value selects the row without a key."""
     key_of, wanted = KEYS[by], value or None
 
     def matches(allocation: Allocation) -> bool:
@@ -50,7 +50,7 @@ def has_key(by: str, value: str, may_see: Viewer) -> Callable[[Allocation], bool
 
 
 def contains(text: str, may_see: Viewer) -> Callable[[Allocation], bool]:
-    """A test for allocations whose tag, operation, line or shape contains a text, in upper or lower case."""
+    """A predicate for allocations whose tag, operation, line or shape contains a text; case is ignored."""
     wanted = text.lower()
 
     def matches(allocation: Allocation) -> bool:
@@ -64,7 +64,7 @@ def contains(text: str, may_see: Viewer) -> Callable[[Allocation], bool]:
 
 
 class Breakdown:
-    """Takes allocations one by one, so that a server with a million of them can do it in slices.
+    """Collects allocations one by one, so that a server with a million of them can work in slices.
 
     Sizes of different pools are never added up.
     """
@@ -99,9 +99,9 @@ class Breakdown:
         return {"schema": SCHEMA, "by": self._by, "pools": self.pools(limit)}
 
     def pools(self, limit: int | None = None) -> list[schema.BreakdownPoolRow]:
-        """Each pool that has allocations, with at most so many rows, the largest first.
+        """Each pool that has allocations, with its largest rows first and at most ``limit`` of them.
 
-        A key of None is all that has none, or whose key may not be seen.
+        The key None groups allocations without a key, or whose key the reader may not see.
         """
         found: list[schema.BreakdownPoolRow] = []
         for pool, rows in zip(BreakdownPool, self._pools):
@@ -152,7 +152,7 @@ class _Row:
 
 
 def _total(rows: Iterable[_Row]) -> _Row:
-    """All rows of a pool in one."""
+    """The sum of all rows of a pool."""
     total = _Row()
     for row in rows:
         total.count += row.count

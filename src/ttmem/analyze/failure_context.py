@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explains a recorded failure with the account of the moment at which it happened."""
+"""Explains a recorded failure with the account at the time of the failure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ttmem.model.stack_frames import line_of
 
 
 def verdict_at(event: Failed, process: Process) -> Verdict | None:
-    """The verdict on a failure of a process whose account stands where it stood then; None if its text is not known.
+    """The verdict on a failure. ``process`` has the account at that time; None if the message is not known.
 
-    The chips of a mesh are in lock step, so the first one tells. If it is not known which device it was, the one is
-    taken whose account agrees with the message best.
+    The chips of a mesh are in lock step, so the first one is enough. If the device is not known, the one whose account
+    agrees best with the message is used.
     """
     failure = parse(event.text)
     if failure is None:

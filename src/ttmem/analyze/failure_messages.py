@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parses out-of-memory and clash messages of tt-metal, in the wordings of all releases from 0.40 to 0.81.1.
 
-A message may stand anywhere in a text, and may have been wrapped: any white space is as good as any other.
+A message may be anywhere in a text and may be wrapped: all white space is equivalent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ttmem.analyze.op_messages import ANCHORS, refusal_at
 from ttmem.model.core_sets import MAX_Y, ROW, CoreRange, parse_ranges
 from ttmem.model.kinds import Kind
 
-LONGEST_CHARACTERS = 4096  # characters of the longest message, with its table
+LONGEST_CHARACTERS = 4096  # length of the longest message with its table
 _KINDS = {kind.name: kind for kind in (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)} | {"SYSTEM_MEMORY": Kind.HOST}
 _PARTS = {"circular": Kind.CB, "dataflow": Kind.DFB}
 
@@ -36,7 +36,7 @@ def _int(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
-# The agent keeps of a backtrace only that it has this name.
+# Of a backtrace, the agent keeps only whether it contains this name.
 _BACKTRACE = re.compile(r"[^\n]{0,80}\n[^\n]{0,20}backtrace:\s*\n((?:[^\n]{0,20}--- [^\n]*(?:\n|$)){1,32})")
 _GLOBAL_CIRCULAR = "GlobalCircularBuffer"
 
@@ -109,7 +109,7 @@ def _ring(match: re.Match[str], text: str) -> Failure | None:
 
 Reader = Callable[["re.Match[str]", str], Union[Failure, None]]
 
-# In the order they are tried; the longest wording of a message comes first.
+# In the order of matching; the longest wording of a message comes first.
 _MESSAGES: list[tuple[re.Pattern[str], Reader]] = [
     (
         pattern(
@@ -196,7 +196,7 @@ _MESSAGES: list[tuple[re.Pattern[str], Reader]] = [
     ),
 ]
 
-# How each of them begins. A log has a million lines that do not.
+# The first words of each message: a fast filter, because almost no line of a log matches.
 _ANCHOR = re.compile(
     r"Out\s+of\s+Memory:\s+(?:Not\s+enough|Cannot)\s|Statically\s+allocated\s+(?:circular|dataflow)\s+buffers|"
     r"Circular\s+buffers\s+on\s+service|Program\s+size\s+\(|Creating\s+trace\s+buffers|Trace\s+buffer\s+at\s+address|"
@@ -208,8 +208,8 @@ WHAT = (
     "programs too large for the kernel config buffer",
     "traces too large for the trace region, or in the way of buffers",
     "sub-device managers and persistent arenas without room in L1",
-    "operations that find by themselves that L1 has too little room for them (slice, concat, pad, conv2d ...)",
-)  # what parse() knows, for people
+    "operations that check L1 before they allocate and find too little (slice, concat, pad, conv2d ...)",
+)  # the messages that parse() recognizes, for users
 
 
 class Found(NamedTuple):
@@ -231,7 +231,7 @@ def find(text: str) -> Iterator[Found]:
 
 
 def _metal_at(text: str, at: int) -> tuple[re.Match[str], Failure] | None:
-    """The message of tt-metal itself that begins there."""
+    """The message of tt-metal itself that begins at ``at``."""
     for known, read in _MESSAGES:
         match = known.match(text, at)
         failure = None if match is None else read(match, text)
@@ -241,7 +241,7 @@ def _metal_at(text: str, at: int) -> tuple[re.Match[str], Failure] | None:
 
 
 def parse(text: str) -> Failure | None:
-    """The first message in a text, None if there is none that is known.
+    """The first known message in a text, None if there is none.
 
     >>> parse("TT_FATAL: Shrink size 4096 cuts into allocated block at address 1024")
     CutsInto(size=4096, address=1024)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of failed allocations, one class for each message of tt-metal, with every number in it."""
+"""The kinds of failed allocations: one class for each message of tt-metal, with all its numbers."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from ttmem.model.kinds import Kind
 
 
 class OutOfMemory(NamedTuple):
-    """No free block was large enough. Bytes of one bank, but for ``size``; what older releases do not say is None."""
+    """No free block was large enough. Bytes are per bank, except ``size``; None if older releases do not report it."""
 
     kind: Kind
     size: int
-    banks: int  # that the buffer has pages in: all if it is interleaved, else one for each shard
+    banks: int  # banks with pages of the buffer: all if interleaved, else one for each shard
     per_bank: int
     bank_size: int | None = None
     allocated: int | None = None
     free: int | None = None
     largest: int | None = None
-    placeable: int | None = None  # where other allocators must be respected: what is left beside their buffers
+    placeable: int | None = None  # space left beside the buffers of other allocators
     windows: int | None = None
     largest_window: int | None = None
-    dependent: bool = False  # other allocators (sub-devices, per-core buffers) must be respected
-    global_circular: bool = False  # the backtrace shows that it is a part of a global circular buffer
+    dependent: bool = False  # must avoid the buffers of other allocators (sub-devices, per-core buffers)
+    global_circular: bool = False  # part of a global circular buffer, according to the backtrace
 
 
 class Clash(NamedTuple):
     """The circular or dataflow buffers of a program would reach into the lowest L1 buffer."""
 
     kind: Kind
-    program: int  # as tt-metal numbers them
+    program: int  # tt-metal's number of the program
     cores: CoreRange
     floor: int
     end: int
-    service: bool = False  # on a core that serves the runtime, where other rules hold
+    service: bool = False  # on a service core of the runtime, where other rules apply
 
 
 class PastEndOfL1(NamedTuple):
@@ -48,7 +48,7 @@ class PastEndOfL1(NamedTuple):
 
 
 class RingFull(NamedTuple):
-    """A program does not fit into the kernel config ring of a core; ``parts`` is what it is made of, if told."""
+    """A program does not fit into the kernel config ring of a core; ``parts`` are its sizes, if known."""
 
     size: int
     ring: int
@@ -58,7 +58,7 @@ class RingFull(NamedTuple):
 
 
 class TraceFull(NamedTuple):
-    """All captured traces together are larger than the trace region; both sizes are over all banks."""
+    """All captured traces together are larger than the trace region; both sizes are sums over all banks."""
 
     size: int
     device: int
@@ -66,23 +66,23 @@ class TraceFull(NamedTuple):
 
 
 class TraceOverlap(NamedTuple):
-    """A trace buffer in plain DRAM would lie where the traced work, or another trace's, has its buffers."""
+    """A trace buffer in plain DRAM would overlap buffers of the traced work, or of the work of another trace."""
 
     address: int
-    allocated: int | None = None  # the highest end of what was allocated during the capture
+    allocated: int | None = None  # the highest end of buffers allocated during the capture
     freed: int | None = None
     other: int | None = None  # the highest end that another live trace uses
 
 
 class BelowLimit(NamedTuple):
-    """A buffer would have begun below the lowest address it may have."""
+    """A buffer would have begun below the lowest allowed address."""
 
     limit: int
     address: int | None = None
 
 
 class ArenaFull(NamedTuple):
-    """The arena of buffers that stay in L1 for good has no room."""
+    """The arena for persistent L1 buffers has no room."""
 
     size: int
     alignment: int
@@ -92,26 +92,26 @@ class ArenaFull(NamedTuple):
 
 
 class CutsInto(NamedTuple):
-    """A sub-device manager wants L1 from the bottom of the banks, and a buffer is there."""
+    """A sub-device manager needs L1 at the bottom of the banks, where a buffer is allocated."""
 
     size: int
     address: int
 
 
-# What an operation counts as being there.
-BELOW = "below the lowest L1 buffer"  # from the base of L1 on
+# What an operation counts as available.
+BELOW = "below the lowest L1 buffer"  # starting at the base of L1
 PART_BELOW = "a part of what is below the lowest L1 buffer"
 FREE_IN_BANK = "free in a bank"
-FIXED = "fixed"  # it never takes more, whatever is live
+FIXED = "fixed"  # a fixed limit, independent of live buffers
 
 
 class TooLittleL1(NamedTuple):
-    """An operation found by itself, before it took any, that a core has too little L1 for it."""
+    """An operation checked L1 before allocating, and found too little on a core."""
 
-    operation: str  # as far as the message tells
-    need: int | None  # bytes of a core, None if it does not say
+    operation: str  # as precisely as the message names it
+    need: int | None  # bytes per core, None if the message does not contain it
     have: int
-    counts: str | None = None  # None if it is not known
+    counts: str | None = None  # None if not known
 
 
 Failure = Union[

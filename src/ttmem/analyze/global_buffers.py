@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Global circular buffers that did not fit: their two L1 buffers, and what would make room for both.
+"""Global circular buffers that did not fit: their two L1 buffers, and how to make room for both.
 
 tt-metal allocates the data first, which takes its full size on every core, and then a small configuration page.
-Both are L1 buffers like any other: only the backtrace of the exception shows what they belong to.
+Both look like other L1 buffers: only the backtrace of the exception shows what they belong to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ttmem.analyze.process_layout import Bank, Block, round_up
 
 
 class GlobalCircularBuffer(NamedTuple):
-    """The one that was being made. Bytes of one core; ``own`` is its data, if only the configuration did not fit."""
+    """The requested buffer. Bytes per core; ``own`` is its data, if only the configuration did not fit."""
 
     data: int
     configuration: int
@@ -24,7 +24,7 @@ class GlobalCircularBuffer(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """False: how large the configuration is depends on the receivers of a sender; this is the most."""
+        """False: the size of the configuration depends on the receivers of a sender; this is the maximum."""
         return self.own is not None
 
 
@@ -38,10 +38,10 @@ def configuration_bytes(receivers: int) -> int:
 
 
 def requested(failure: OutOfMemory, bank: Bank | None, line: str | None) -> GlobalCircularBuffer:
-    """What was being made when this request failed.
+    """The global circular buffer that this failed request belongs to.
 
     If it is no larger than a configuration page, and the newest buffer is on as many cores and from the same line,
-    that one is the data.
+    that buffer is the data.
     """
     most = configuration_bytes(max(1, failure.banks - 1))
     newest = max(bank.blocks, key=lambda block: block.born, default=None) if bank is not None else None
@@ -53,7 +53,7 @@ def requested(failure: OutOfMemory, bank: Bank | None, line: str | None) -> Glob
 
 
 def largest_data(bank: Bank, buffer: GlobalCircularBuffer) -> int:
-    """The largest data that would fit together with the configuration, as allocations were before it was made."""
+    """The largest data that would have fitted together with the configuration before it was allocated."""
     bank = without_own(bank, buffer)
     sizes = sorted((end - start for start, end in bank.gaps), reverse=True)
     page = bank.takes(buffer.configuration)
@@ -63,7 +63,7 @@ def largest_data(bank: Bank, buffer: GlobalCircularBuffer) -> int:
 
 
 def room_for(bank: Bank, buffer: GlobalCircularBuffer) -> FreedSpace | None:
-    """The fewest buffers to free, so that both its buffers fit. Its own data is never one of them."""
+    """The fewest buffers to free so that data and configuration fit. The buffer's own data is never among them."""
     bank = without_own(bank, buffer)
     found = minimal_frees.room_for(bank, buffer.data)
     if found is not None and _fits(bank.without(found.blocks), buffer):
@@ -72,7 +72,7 @@ def room_for(bank: Bank, buffer: GlobalCircularBuffer) -> FreedSpace | None:
 
 
 def without_own(bank: Bank, buffer: GlobalCircularBuffer) -> Bank:
-    """The bank as it was before: an exception frees the data that was made already."""
+    """The bank without the buffer's own data, which the exception frees."""
     return bank if buffer.own is None else bank.without((buffer.own,))
 
 

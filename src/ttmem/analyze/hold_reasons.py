@@ -10,7 +10,7 @@ from ttmem.model.kinds import KINDS, Kind
 
 
 class Cause(IntEnum):
-    """What keeps an allocation alive. HELD: nothing but somebody's reference to it, so it may be a leak."""
+    """What keeps an allocation alive. HELD: only a reference in the program, so it may be a leak."""
 
     HELD = 0
     PROGRAM_CACHE = 1
@@ -24,7 +24,7 @@ _CAUSES = {
     Kind.DFB: Cause.PROGRAM_CACHE,
     Kind.SCRATCHPAD: Cause.PROGRAM_CACHE,
     Kind.KERNEL: Cause.PROGRAM_CACHE,
-    # Whether it belongs to a cached program cannot be seen; nearly all do.
+    # Not known for sure to belong to a cached program, but nearly all do.
     Kind.L1_SMALL: Cause.LIKELY_PROGRAM_CACHE,
     Kind.TRACE: Cause.TRACE,
     Kind.FABRIC_KERNEL: Cause.SYSTEM,
@@ -35,7 +35,7 @@ _CAUSE_OF = tuple(_CAUSES.get(kind, Cause.HELD) for kind in KINDS)
 
 
 def cause_of(allocation: Allocation) -> Cause:
-    """The likely cause, from what is known of the allocation itself."""
+    """The likely cause, from the properties of the allocation alone."""
     extra = allocation.extra
     if extra is not None:
         if extra.system:
@@ -45,5 +45,5 @@ def cause_of(allocation: Allocation) -> Cause:
         if extra.kept:
             return Cause.LIKELY_PROGRAM_CACHE
     if allocation.kind is Kind.KERNEL and not isinstance(allocation, Part):
-        return Cause.SYSTEM  # a write into a core's kernel ring, below the L1 that is given out
+        return Cause.SYSTEM  # a write into a core's kernel ring, below the allocatable L1
     return _CAUSE_OF[allocation.kind]

@@ -10,12 +10,12 @@ from ttmem.analyze.failure_messages import LONGEST_CHARACTERS, find
 from ttmem.analyze.failure_types import Failure, OutOfMemory
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\^_])")
-_OPEN = re.compile(r"\x1b[^\n]{0,300}\Z")  # what may go on in the next piece
-KEPT_FAILURES = 1000  # different failures that are kept
+_OPEN = re.compile(r"\x1b[^\n]{0,300}\Z")  # may continue in the next piece
+KEPT_FAILURES = 1000  # maximum number of different failures
 
 
 class Mention(NamedTuple):
-    """A failure in a log: its text, the line it was last seen in, and how often it was."""
+    """A failure in a log: its text, the line of its last occurrence, and the number of occurrences."""
 
     failure: Failure
     text: str
@@ -24,10 +24,9 @@ class Mention(NamedTuple):
 
 
 class LogScan:
-    """Feed it the bytes of a log; ``mentions`` are the different failures in the order they were last seen.
+    """Scans the bytes of a log; ``mentions`` are the different failures in the order of their last occurrence.
 
-    ttnn writes a failure into its log and throws it, and a test runner shows it again: the same text is the same
-    failure.
+    Equal texts count as one failure, because ttnn logs and throws it, and a test runner prints it again.
 
     >>> scan = LogScan()
     >>> scan.feed(b"TT_FATAL: Shrink size 4096 cuts into alloc")
@@ -39,30 +38,30 @@ class LogScan:
 
     def __init__(self) -> None:
         self._rest = ""
-        self._line = 1  # of the beginning of the rest
+        self._line = 1  # line number at the start of the rest
         self._found: dict[Failure, Mention] = {}
-        self.dropped = 0  # different failures that were forgotten because there were so many
+        self.dropped = 0  # different failures beyond KEPT_FAILURES
 
     @property
     def mentions(self) -> list[Mention]:
         return list(self._found.values())
 
     def feed(self, piece: bytes) -> None:
-        # Only ASCII is of interest, and this never fails nor splits a character.
+        # Messages are ASCII. Decoding as Latin-1 cannot fail and splits no character.
         text = self._rest + piece.decode("latin-1")
         open_ = _OPEN.search(text, max(0, len(text) - 310))
         tail = text[open_.start() :] if open_ else ""
         text = _plain(text[: len(text) - len(tail)])
-        # A message that begins near the end may go on in the next piece.
+        # A message that begins near the end may continue in the next piece.
         self._take(text, max(0, len(text) - LONGEST_CHARACTERS), tail)
 
     def end(self) -> None:
-        """There is no more."""
+        """Scan the rest at the end of the log."""
         text = _plain(self._rest)
         self._take(text, len(text), "")
 
     def _take(self, text: str, until: int, tail: str) -> None:
-        """Everything that begins before a place; the rest is kept."""
+        """Take all messages that begin before ``until``, and keep the rest."""
         seen = 0
         line = self._line
         for found in find(text):
@@ -87,5 +86,5 @@ class LogScan:
 
 
 def _plain(text: str) -> str:
-    """Without what sets colours; a progress bar's carriage return ends no line."""
+    """Remove escape sequences. The carriage return of a progress bar does not end a line."""
     return _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", " ")

@@ -24,7 +24,7 @@ _WORDS = {
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """A message; # is a number, @ a range of cores, and what is in << >> may be missing.
+    """The pattern of a message; # is a number, @ a range of cores, and text in << >> is optional.
 
     >>> pattern("needs # B<< of L1>>").match("needs 12\\n B")[1]
     '12'

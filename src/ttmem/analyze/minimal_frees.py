@@ -18,28 +18,28 @@ class FreedSpace(NamedTuple):
 
 
 def _grade(block: Block) -> int:
-    """What one would rather free: a tensor, then what a cache holds, then what goes only with the device."""
+    """The order of preference: tensors first, then buffers of caches, last what only closing the device frees."""
     return 0 if block.cause is Cause.HELD else 2 if block.cause is Cause.SYSTEM else 1
 
 
 def room_for(bank: Bank, per_bank: int) -> FreedSpace | None:
-    """The best way to make room for a request: tensors rather than others, few rather than many, small before large.
+    """The best way to make room for a request: it prefers tensors to others, few to many, small to large.
 
-    None if even an empty bank is too small. Only neighbours make one gap, so every run of them is looked at: the
-    shortest run that is enough from each block on.
+    None if even an empty bank is too small. Only neighbours leave one gap, so this compares
+    runs of neighbours: for each first block, the shortest run that is enough.
     """
     return _best_run(bank, per_bank, None)
 
 
 def room_with_largest(bank: Bank, per_bank: int) -> FreedSpace | None:
-    """The best way to make room that frees the largest tensor; its neighbours too, if that is not enough."""
+    """The best way to make room that frees the largest tensor, and its neighbours if that is not enough."""
     tensors = [place for place, block in enumerate(bank.blocks) if block.cause is Cause.HELD]
     largest = max(tensors, key=lambda place: bank.blocks[place].per_bank, default=None)
     return None if largest is None else _best_run(bank, per_bank, largest)
 
 
 def _best_run(bank: Bank, per_bank: int, including: int | None) -> FreedSpace | None:
-    """The best of all runs of neighbours, or of those with the block at this place."""
+    """The best of all runs of neighbours, or of the runs that contain the block at this index."""
     need = bank.takes(per_bank)
     if need > bank.size:
         return None
@@ -64,7 +64,7 @@ def _best_run(bank: Bank, per_bank: int, including: int | None) -> FreedSpace | 
 
 
 def _reach(blocks: Sequence[Block]) -> list[int]:
-    """For each block the highest end of it and those below."""
+    """For each block, the highest end of all blocks up to it."""
     found, high = [], 0
     for block in blocks:
         high = max(high, block.end)
@@ -73,17 +73,17 @@ def _reach(blocks: Sequence[Block]) -> list[int]:
 
 
 def below(bank: Bank, end: int) -> tuple[Block, ...]:
-    """The buffers that begin below an address, lowest first: all of them must go for a program to reach it."""
+    """The buffers that begin below an address, lowest first: a program can reach it only without them."""
     return tuple(block for block in bank.blocks if block.address < end)
 
 
 def floor_without(bank: Bank, gone: Sequence[Block]) -> int:
-    """The lowest address in use once these are freed; the end of the bank if nothing else is there."""
+    """The lowest address in use after these are freed; the end of the bank if it is then empty."""
     return min((block.address for block in bank.blocks if block not in gone), default=bank.end)
 
 
 def made_anew(bank: Bank, gone: tuple[Block, ...]) -> list[tuple[Block, int]] | None:
-    """Where these buffers would go if all were freed and made again, the largest first; None if one has no place."""
+    """Addresses of these buffers if all were freed and allocated again, largest first; None if one does not fit."""
     left, found = bank.without(gone), []
     for block in sorted(gone, key=lambda one: -one.per_bank):
         address = left.place(block.per_bank)

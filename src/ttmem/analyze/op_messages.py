@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses the messages of operations that check L1 themselves before they allocate any.
+"""Parses the messages of operations that check the available L1 before they allocate.
 
-What each of them counts as being there was read in tt-metal's source or seen with the real ttnn; where it was neither,
-it is not known.
+What an operation counts as available comes from tt-metal's source or from tests with the real ttnn; otherwise it is
+marked as not known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SLICED = "an operation that slices"  # convolutions, pooling
 
 
 class _Form(NamedTuple):
-    """A wording: the last number in it is what is there, the others make up what is needed."""
+    """A message template: the last number is what is available, the others add up to what is needed."""
 
     operation: str
     counts: str | None
@@ -106,12 +106,12 @@ _FORMS = [
     ),
 ]
 _PATTERNS = [(form, pattern(form.text)) for form in _FORMS]
-# How each of them begins, for those who look for messages: its words up to the first that may differ.
+# The first words of each message, up to the first variable part; used to find messages.
 ANCHORS = "|".join(sorted({r"\s+".join(map(re.escape, re.split("[#{<]", form.text)[0].split())) for form in _FORMS}))
 
 
 def refusal_at(text: str, at: int) -> tuple[re.Match[str], TooLittleL1] | None:
-    """The refusal that begins there."""
+    """The message of an operation that begins at ``at``."""
     for form, known in _PATTERNS:
         match = known.match(text, at)
         if match is not None:

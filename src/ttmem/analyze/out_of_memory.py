@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on an out-of-memory message: who holds the bank, what to free, and what would have fitted."""
+"""The verdict on an out-of-memory message: the holders of the bank, what to free, and what would have fitted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ttmem.analyze.verdict_types import (
 from ttmem.model.geometry import BOARDS
 from ttmem.model.kinds import Kind
 
-_MOST_CORES = max(board.cores for board in BOARDS.values())  # of a chip that nobody told of
+_MOST_CORES = max(board.cores for board in BOARDS.values())  # used if the chip is not known
 _NOT_FOR_GLOBAL = "not for a global circular buffer, which takes its full size on every core"
 
 
@@ -47,7 +47,7 @@ def verdict_on_request(
     largest = failure.largest_window if failure.largest_window is not None else failure.largest
     if largest is None and bank is not None:
         largest = bank.largest
-    # A request is rounded up to the step of the bank, which free blocks are multiples of.
+    # A request is rounded up to the unit of the bank; free blocks are multiples of it.
     asked = bank.takes(failure.per_bank) if bank else failure.per_bank
     verdict = Verdict(failure, _why(asked, size, free, largest), asked, largest, free, size)
     if failure.global_circular and failure.kind is Kind.L1:
@@ -76,7 +76,7 @@ def verdict_on_request(
 
 
 def _shape_of(failure: OutOfMemory, layout: ProcessLayout, tag: str | None, line: str | None) -> str | None:
-    """The shape of live buffers that the same operation made at the same line with the same size, if all agree."""
+    """The shape of live buffers of the same operation, line and size, if all have the same."""
     if line is None:
         return None
     wanted = failure.kind, failure.size, tag, line
@@ -85,7 +85,7 @@ def _shape_of(failure: OutOfMemory, layout: ProcessLayout, tag: str | None, line
 
 
 def _global_buffer(buffer: GlobalCircularBuffer, bank: Bank | None, largest: int | None) -> list[Advice]:
-    """It takes its full size on each core: neither more cores nor DRAM helps."""
+    """Advice for a global circular buffer. More cores or DRAM do not help: it takes its full size on each core."""
     basis = EXACT if buffer.exact else AT_MOST
     advice = []
     if bank is not None:
@@ -97,7 +97,7 @@ def _global_buffer(buffer: GlobalCircularBuffer, bank: Bank | None, largest: int
         advice += _freeing_largest(before, needed, room)
         fits = global_buffers.largest_data(bank, buffer)
     else:
-        # Without an account the data that was made already is not known.
+        # Without an account, it is not known whether the data is already allocated.
         fits = (largest or 0) - round_up(buffer.configuration, 64)
         if buffer.data <= buffer.configuration:
             return advice
@@ -118,7 +118,7 @@ def _freeing_largest(bank: Bank, per_bank: int, other: FreedSpace | None) -> lis
 
 
 def _bank_of(failure: OutOfMemory, layout: ProcessLayout | None) -> tuple[Bank | None, list[str]]:
-    """The bank that was full, if the account's agrees with the message; else why it is of no use."""
+    """The full bank, if the account agrees with the message; else the reason why it cannot be used."""
     if layout is None:
         return None, [NO_LAYOUT]
     bank = layout.bank(failure.kind, failure.bank_size, failure.allocated)
@@ -148,9 +148,9 @@ def _freeing(bank: Bank, failure: OutOfMemory) -> list[Advice]:
     if room is None:
         return []
     advice = [Advice(FREE, sum(block.per_bank for block in room.blocks), room.gap, blocks=room.blocks)]
-    # Enough is free, so it may be that the same buffers in another order leave a gap that is large enough.
+    # If enough is free, allocating the same buffers in another order may leave a large enough gap.
     after = bank.without(room.blocks).with_new(failure.per_bank)
-    assert after is not None  # they were chosen for that
+    assert after is not None  # the blocks were chosen so that it fits
     moved = blockers.made_anew(after, room.blocks)
     if moved is not None:
         blocks, addresses = zip(*moved)
@@ -161,7 +161,7 @@ def _freeing(bank: Bank, failure: OutOfMemory) -> list[Advice]:
 def _fitting(
     failure: OutOfMemory, largest: int | None, layout: ProcessLayout | None, shape: str | None
 ) -> list[Advice]:
-    """What would have fitted as allocations were."""
+    """Requests that would have fitted without freeing anything."""
     if largest is None:
         return []
     advice = []
@@ -174,11 +174,11 @@ def _fitting(
     if failure.kind is Kind.L1 and largest > 0 and is_sharded(failure, cores) is not False:
         enough = -(-failure.size // largest)
         if failure.banks < enough <= (cores or _MOST_CORES):
-            # A log without a backtrace does not tell what it was.
+            # A log without a backtrace does not show what the buffer was.
             note = None if layout is not None else _NOT_FOR_GLOBAL
             advice.append(Advice(MORE_CORES, enough, -(-failure.size // enough), AT_LEAST, note=note))
     if failure.kind is Kind.L1 and layout is not None:
-        # Where DRAM begins only its own messages tell: above its lowest buffer it surely goes on to the top.
+        # Only messages about DRAM contain its base. The part from its lowest buffer to the top is certain.
         top = layout.geometry.dram_bank_size - layout.geometry.trace_size
         lowest = min((block.address for block in layout.blocks if block.kind is Kind.DRAM), default=None)
         bank = None if lowest is None else layout.bank(Kind.DRAM, top - lowest)
@@ -189,17 +189,16 @@ def _fitting(
 
 
 def is_sharded(failure: OutOfMemory, cores: int | None) -> bool | None:
-    """Whether the buffer was sharded; None if its numbers do not tell."""
+    """Whether the buffer was sharded; None if that does not follow from its numbers."""
     if failure.size != failure.per_bank * failure.banks:
         return False
     return True if cores is not None and failure.kind is Kind.L1 and failure.banks < cores else None
 
 
 def _small_size(failure: OutOfMemory, size: int | None, bank: Bank | None) -> Advice:
-    """The l1_small_size with which this request would have been met.
+    """The l1_small_size with which this request would have succeeded.
 
-    A larger region begins lower and all before this request lies as far from its top as it did: only the gap at its
-    bottom grows.
+    A larger region begins lower. Earlier buffers keep their distance from its top, so only the gap at its bottom grows.
     """
     note = "later allocations may need more"
     if bank is not None or failure.allocated == 0:

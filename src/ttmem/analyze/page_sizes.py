@@ -17,13 +17,13 @@ _TILE_BYTES = {
     "bfloat4_b": 576,
 }
 _TILE_ELEMENTS = 1024
-_BLOCK_FLOATS = ("bfloat8_b", "bfloat4_b")  # only in tiles
+_BLOCK_FLOATS = ("bfloat8_b", "bfloat4_b")  # only in tile layout
 
 
 def page_of(shape: str | None, interleaved: bool) -> int | None:
     """The page of a tensor with this shape, type and layout; None if it does not follow from them.
 
-    A row of a sharded tensor is as wide as its shard, which the shape does not tell.
+    A row of a sharded tensor is as wide as its shard, which is not known from the shape.
 
     >>> page_of("[1, 1, 32768, 8192] bfloat16 tile", interleaved=True), page_of("[4, 100] uint8 row_major", True)
     (2048, 100)
@@ -40,6 +40,6 @@ def page_of(shape: str | None, interleaved: bool) -> int | None:
 
 
 def smallest_page(shape: str | None, interleaved: bool, per_bank: int) -> int:
-    """The least that a buffer takes in a bank; if its page is not known, a tile of bfloat16 is assumed."""
+    """The minimum size of a buffer in a bank; if its page size is not known, a tile of bfloat16 is assumed."""
     page = page_of(shape, interleaved)
     return min(per_bank, _TILE_BYTES["bfloat16"]) if page is None else page

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The memory layout of one process on a chip: blocks in a bank, gaps between them, buffers of programs.
 
-All banks of a kind are in lock step: a buffer takes the same addresses in every one of them. So one bank tells of all,
-and what is free in it follows from what is live, whatever the order it came in (docs/accounting.md).
+All banks of a kind are in lock step: a buffer has the same addresses in each of them. So one bank represents all,
+and its free space follows from its live buffers, independent of their order of allocation (docs/accounting.md).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from ttmem.model.kinds import Kind
 from ttmem.model.stack_frames import line_of
 
 BANKED = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
-_UNITS = {Arch.WORMHOLE_B0: 32}  # the others known so far have 64
+_UNITS = {Arch.WORMHOLE_B0: 32}  # 64 for all others so far
 
 
 class Block(NamedTuple):
-    """A buffer in a bank. ``size`` is what was asked for over all banks, ``per_bank`` what each of them gives."""
+    """A buffer in a bank. ``size`` is the request over all banks, ``per_bank`` the bytes in each of them."""
 
     kind: Kind
     address: int
     size: int
     per_bank: int
     allocator: int = 0
-    tag: str | None = None  # the operation it was made in
-    shape: str | None = None  # of the tensor in it
-    line: str | None = None  # of the workload's source, if stacks were taken
+    tag: str | None = None  # the operation that allocated it
+    shape: str | None = None  # of the tensor
+    line: str | None = None  # of the workload's source, if stacks were recorded
     cause: Cause = Cause.HELD
-    born: int = 0  # what was made later has a higher number
+    born: int = 0  # later allocations have a higher number
 
     @property
     def end(self) -> int:
@@ -41,7 +41,7 @@ class Block(NamedTuple):
 
 
 class Bank(NamedTuple):
-    """One bank, which stands for all of its kind. ``blocks`` are in the order of their addresses."""
+    """One bank, which represents all of its kind. ``blocks`` are sorted by address."""
 
     kind: Kind
     base: int
@@ -56,7 +56,7 @@ class Bank(NamedTuple):
 
     @property
     def gaps(self) -> list[Span]:
-        """What is free, lowest first.
+        """The free ranges, lowest first.
 
         >>> Bank(Kind.L1, 0, 100, 64, 32, (Block(Kind.L1, 40, 640, 10),)).gaps
         [(0, 40), (50, 100)]
@@ -81,15 +81,15 @@ class Bank(NamedTuple):
         return max((end - start for start, end in self.gaps), default=0)
 
     def takes(self, per_bank: int) -> int:
-        """What a request costs in each bank."""
+        """The bytes that a request takes in each bank."""
         return round_up(max(per_bank, self.unit), self.unit)
 
     def without(self, gone: tuple[Block, ...]) -> Bank:
-        """The bank if these were freed."""
+        """The bank after these blocks are freed."""
         return self._replace(blocks=tuple(block for block in self.blocks if block not in gone))
 
     def with_new(self, per_bank: int) -> Bank | None:
-        """The bank if such a buffer was made now; None if there is no place for it."""
+        """The bank after an allocation of this size; None if it does not fit."""
         address = self.place(per_bank)
         if address is None:
             return None
@@ -97,7 +97,7 @@ class Bank(NamedTuple):
         return self._replace(blocks=tuple(sorted((*self.blocks, new), key=lambda block: block.address)))
 
     def place(self, per_bank: int) -> int | None:
-        """Where the allocator would put a buffer now: the first gap that is large enough, from its own side."""
+        """The address that the allocator would choose: in the first gap that is large enough, from its own side."""
         need = self.takes(per_bank)
         fitting = [(start, end) for start, end in self.gaps if end - start >= need]
         if not fitting:
@@ -116,7 +116,7 @@ class ProgramBuffer(NamedTuple):
 
 
 class ProgramLayout(NamedTuple):
-    """A program that is compiled: what it has above the base of L1, and takes of the kernel ring."""
+    """A compiled program: its buffers above the base of L1, and its size in the kernel ring."""
 
     metal_id: int | None
     tag: str | None
@@ -125,7 +125,7 @@ class ProgramLayout(NamedTuple):
 
 
 class ProcessLayout(NamedTuple):
-    """What a process holds on a chip. ``unplaced`` are buffers of which address or extent is not known."""
+    """What a process holds on a chip. ``unplaced`` are buffers whose address or extent is not known."""
 
     geometry: Geometry
     blocks: tuple[Block, ...] = ()
@@ -134,14 +134,14 @@ class ProcessLayout(NamedTuple):
 
     @property
     def unit(self) -> int:
-        """The step of sizes and addresses in every bank."""
+        """The unit of sizes and addresses in all banks."""
         return _UNITS.get(self.geometry.arch, 64)
 
     def bank(self, kind: Kind, size: int | None = None, allocated: int | None = None) -> Bank | None:
-        """A bank of this kind, None if too little is known of it.
+        """A bank of this kind, None if too little is known about it.
 
-        A part of a mesh has an allocator of its own. Where there are several, the one is meant that has so much
-        ``allocated``. Only a message tells the ``size`` of a bank of DRAM, and with it where it begins.
+        A part of a mesh has its own allocator. If there are several, ``allocated`` selects the one with this sum. The
+        ``size`` of a DRAM bank, and thus its base, is known only from a message.
         """
         geometry = self.geometry
         small, trace = geometry.l1_small_size, geometry.trace_size
@@ -153,7 +153,7 @@ class ProcessLayout(NamedTuple):
         elif kind is Kind.TRACE:
             base, known, banks = top, trace, geometry.dram_banks
         elif kind is Kind.DRAM and size is not None:
-            # No buffer is below the base; if one seems to be, there is a trace region that nobody told of.
+            # No buffer is below the base. If one seems to be, there is a trace region that was not reported.
             lowest = min((block.address for block in self.blocks if block.kind is kind), default=top)
             base, known, banks = min(top - size, lowest), size, geometry.dram_banks
         else:
@@ -174,9 +174,9 @@ class ProcessLayout(NamedTuple):
 
 
 def layout_of(chip: Chip, process: Process) -> ProcessLayout | None:
-    """What the account knows of a process on a chip; None if the sizes of the chip are not known.
+    """The layout of a process on a chip, from the account; None if the sizes of the chip are not known.
 
-    Another process on the chip has allocators of its own, which know nothing of this one's.
+    Other processes on the chip have their own, independent allocators.
     """
     geometry = chip.geometry
     if geometry is None:
@@ -189,7 +189,7 @@ def layout_of(chip: Chip, process: Process) -> ProcessLayout | None:
         for allocation in holding.buffers.values():
             leaf = holding.leaves[allocation.kind]
             if allocation.kind not in banks or leaf is None or not leaf.counts:
-                continue  # another source of the process is believed about this kind
+                continue  # another source of the process has priority for this kind
             extra, taken = allocation.extra, allocation.taken
             if (
                 extra is None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Advice on sizes after a run: l1_small_size, trace region, kernel ring, headroom, fragmentation.
 
-Nothing is guessed: a figure that was not recorded gives no line.
+Figures that were not recorded give no line.
 """
 
 from __future__ import annotations
@@ -12,41 +12,41 @@ from ttmem.analyze.process_layout import round_up
 from ttmem.analyze.verdict_types import AT_LEAST, EXACT
 from ttmem.model.units import exact
 
-_LEAST_FRAGMENTED_PERCENT = 1.0  # percent: less is not worth a line
+_LEAST_FRAGMENTED_PERCENT = 1.0  # less is not reported
 
 
 class Figures(TypedDict, total=False):
-    """Of one chip; bytes of one bank or core if nothing else is said. What is not known is missing or None."""
+    """Figures of one chip, in bytes per bank or core if not stated otherwise. Unknown figures are missing or None."""
 
-    unit: int  # the step of sizes in a bank: 32 or 64
-    l1_small_size: int | None  # as the device was opened with
-    l1_small_depth: int | None  # the most that lay between the lowest L1_SMALL buffer and the top of L1
-    l1_small_peak: int | None  # the most that was allocated: less than the depth if there were gaps
-    l1_small_refused: bool  # more was asked for than there was
+    unit: int  # the unit of sizes in a bank: 32 or 64
+    l1_small_size: int | None  # with which the device was opened
+    l1_small_depth: int | None  # maximum distance from the lowest L1_SMALL buffer to the top of L1
+    l1_small_peak: int | None  # maximum allocated: less than the depth if there were gaps
+    l1_small_refused: bool  # a request failed
     dram_banks: int | None
-    trace_region: int | None  # the region of a bank
-    trace_peak: int | None  # the most bytes of traces over all banks, as their sizes add up
+    trace_region: int | None  # size of the region in a bank
+    trace_peak: int | None  # maximum sum of the sizes of traces, over all banks
     trace_refused: bool
     ring_size: int | None
-    ring_peak: int | None  # of the program that took most
+    ring_peak: int | None  # of the largest program
     ring_program: str | None
-    ring_programs: int | None  # how many programs that was looked at in
-    headroom: int | None  # the least there was between a program that was launched and the lowest L1 buffer
+    ring_programs: int | None  # number of programs that were measured
+    headroom: int | None  # minimum distance from a launched program to the lowest L1 buffer
     headroom_program: str | None
-    headroom_holder: str | None  # whose that L1 buffer was
+    headroom_holder: str | None  # holder of that L1 buffer
     gaps: dict[str, BankFreeSpace]  # by kind
 
 
 class BankFreeSpace(TypedDict):
-    """A bank when, of all times that memory was asked for, most bytes were free beside the largest piece."""
+    """A bank at the request when the most bytes were free outside the largest free block."""
 
     free: int
     largest: int
-    exact: bool  # False: there were so many buffers that it was not looked at each time
+    exact: bool  # False: not measured at each request, because there were too many buffers
 
 
 class SizingLine(NamedTuple):
-    """A figure and what follows from it. ``value`` is the size to open the device with, where there is one."""
+    """A figure and the advice that follows from it. ``value`` is the size to open the device with, if any."""
 
     what: str
     text: str
@@ -55,7 +55,7 @@ class SizingLine(NamedTuple):
 
 
 def advise(figures: Figures) -> list[SizingLine]:
-    """What to tell of a run's sizes, in a fixed order.
+    """The lines on the sizes of a run, in a fixed order.
 
     >>> advise({"unit": 32, "l1_small_size": 32768, "l1_small_depth": 1000})[0].text
     'L1_SMALL: at most 1000 B of 32 KiB per core used; l1_small_size=1024 would have been exactly enough; saves 31 KiB'
@@ -75,7 +75,7 @@ def advise(figures: Figures) -> list[SizingLine]:
 
 
 def _small(figures: Figures) -> SizingLine | None:
-    """Buffers come from the top down and the first gap that fits is taken: how deep they reached is what was needed."""
+    """The line on L1_SMALL. Buffers are placed from the top, in the first gap that fits, so the depth is the need."""
     size, depth, peak = figures.get("l1_small_size"), figures.get("l1_small_depth"), figures.get("l1_small_peak")
     most = depth if depth is not None else peak
     if size is None or most is None or not size:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a verdict on a failed allocation consists of, and the words for causes, advice and certainty."""
+"""The parts of a verdict on a failed allocation, and the terms for causes, advice and certainty."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ttmem.analyze.global_buffers import GlobalCircularBuffer
 from ttmem.analyze.process_layout import Block, ProgramBuffer, ProgramLayout
 
 _GROUPS_KEPT = 5
-_BLOCKS_KEPT = 8  # of a group
+_BLOCKS_KEPT = 8  # per group
 
-# Why it failed, in one word.
-TOO_LARGE = "too large"  # for an empty bank
-TOO_FULL = "too full"  # less is free than was asked for
-FRAGMENTED = "fragmented"  # enough is free, but not in one piece
-TOO_SMALL = "region too small"  # of a size that was chosen when the device was opened
+# Causes.
+TOO_LARGE = "too large"  # even for an empty bank
+TOO_FULL = "too full"  # less is free than requested
+FRAGMENTED = "fragmented"  # enough is free, but not in one block
+TOO_SMALL = "region too small"  # a region whose size was chosen when the device was opened
 CLASH = "clash"
 BEYOND = "beyond L1"
 OVERLAP = "overlap"
 NOT_KNOWN = "not known"
 
-# What could be done.
+# Advice.
 FREE = "free"
 FREE_LARGEST = "free largest"
 REMAKE = "make anew"
@@ -36,7 +36,7 @@ TRACE_SIZE = "trace_region_size"
 DYNAMIC_TRACE = "trace_region_size=0"
 WORKER_SIZE = "worker_l1_size"
 
-# How sure a number is.
+# Certainty of a number.
 EXACT = "exact"
 AT_LEAST = "at least"
 AT_MOST = "at most"
@@ -49,53 +49,53 @@ UNHEARD = (
 
 
 class Advice(NamedTuple):
-    """Something that would help. What ``value`` and ``gives`` count depends on ``what``; see docs/explain.md."""
+    """A possible fix. The meaning of ``value`` and ``gives`` depends on ``what``; see docs/explain.md."""
 
     what: str
     value: int | None = None
     gives: int | None = None
     basis: str = EXACT
     blocks: tuple[Block, ...] = ()
-    addresses: tuple[int, ...] = ()  # where those would go
+    addresses: tuple[int, ...] = ()  # new addresses of the blocks
     note: str | None = None
 
 
 class HeldGroup(NamedTuple):
-    """Buffers that differ only in their addresses: how many, and the lowest of them."""
+    """Buffers that differ only in their addresses: their number, and the lowest ones."""
 
     buffers: int
     blocks: tuple[Block, ...]
 
     @property
     def per_bank(self) -> int:
-        """Of each."""
+        """Bytes of each buffer."""
         return self.blocks[0].per_bank
 
 
 class Verdict(NamedTuple):
-    """Bytes are those of one bank or core, but for trace regions, which are counted over all banks."""
+    """Bytes are per bank or core, except for trace regions, which are summed over all banks."""
 
     failure: Failure
     why: str
     asked: int | None = None
-    there: int | None = None  # the most that could have been had
+    there: int | None = None  # the largest request that would have succeeded
     free: int | None = None
     size: int | None = None  # of the bank, region or ring
-    holders: tuple[HeldGroup, ...] = ()  # those that hold most
-    held: int = 0  # how many buffers there are
-    wall: Block | None = None  # the L1 buffer that was run into
+    holders: tuple[HeldGroup, ...] = ()  # the largest ones
+    held: int = 0  # number of buffers
+    wall: Block | None = None  # the L1 buffer that limits the program
     program: ProgramLayout | None = None
-    pieces: tuple[ProgramBuffer, ...] = ()  # of that program on those cores
+    pieces: tuple[ProgramBuffer, ...] = ()  # buffers of the program on the cores of the failure
     advice: tuple[Advice, ...] = ()
     unknown: tuple[str, ...] = ()
-    tag: str | None = None  # the operation that was refused
+    tag: str | None = None  # the operation that failed
     line: str | None = None  # of the workload's source
-    shape: str | None = None  # of the tensor: that of other buffers of the same line, operation and size
-    global_buffer: GlobalCircularBuffer | None = None  # that was being made
+    shape: str | None = None  # of the tensor, as in other buffers of the same line, operation and size
+    global_buffer: GlobalCircularBuffer | None = None  # the requested buffer
 
     @property
     def missing(self) -> int | None:
-        """By how many bytes it failed."""
+        """The number of missing bytes."""
         return None if self.asked is None or self.there is None else self.asked - self.there
 
 
@@ -105,7 +105,7 @@ def held_by(blocks: tuple[Block, ...], verdict: Verdict) -> Verdict:
 
 
 def groups_of(blocks: Iterable[Block]) -> list[HeldGroup]:
-    """Buffers that differ only in their addresses together, those that hold most first."""
+    """Groups of buffers that differ only in their addresses, largest first."""
     found: dict[Block, list[Block]] = {}
     for block in blocks:
         found.setdefault(block._replace(address=0, size=0, born=0), []).append(block)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on a failed allocation: what was requested, what was free, who holds the memory, what would help.
+"""The verdict on a failed allocation: the request, the free memory, the holders, and possible fixes.
 
-Every number is exact, or a bound that is called one. Without a layout only the message's own numbers are used, and the
-verdict says what is not known.
+Every number is exact or labelled as a bound. Without a layout, only the numbers of the message are used, and the
+verdict lists what is not known.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from ttmem.analyze.verdict_types import (
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.kinds import Kind
 
-_TRACE_STEP_BYTES = 8192  # to which tt-metal rounds the trace region of a bank
+_TRACE_STEP_BYTES = 8192  # tt-metal rounds the trace region of a bank up to this
 
 
 def verdict_on(
@@ -106,7 +106,7 @@ def _clash(failure: Clash, layout: ProcessLayout | None) -> Verdict:
     advice = _making_way(bank, gone, failure.end)
     small = layout.bank(Kind.L1_SMALL)
     if small is not None and small.size:
-        # Every L1 buffer lies as far below the region of L1_SMALL as it did: they all rise with its start.
+        # L1 buffers keep their distance from the L1_SMALL region, so they move up when it becomes smaller.
         less = round_up(over, layout.unit)
         spare = small.gaps[0][1] - small.base if small.gaps and small.gaps[0][0] == small.base else 0
         if less <= spare:
@@ -117,7 +117,7 @@ def _clash(failure: Clash, layout: ProcessLayout | None) -> Verdict:
 
 
 def _making_way(bank: Bank, gone: tuple[Block, ...], end: int, basis: str = EXACT) -> list[Advice]:
-    """What would let a program reach an address: that these, which begin below it, go."""
+    """Ways to let a program reach ``end``: free or move the blocks ``gone``, which begin below it."""
     after = blockers.floor_without(bank, gone)
     advice = [Advice(FREE, sum(block.per_bank for block in gone), after - end, basis, blocks=gone)]
     moved = blockers.made_anew(bank, gone)
@@ -126,7 +126,7 @@ def _making_way(bank: Bank, gone: tuple[Block, ...], end: int, basis: str = EXAC
         gives = min(min(addresses), after) - end
         advice.append(Advice(REMAKE, None, gives, basis, blocks=blocks, addresses=addresses))
         return advice
-    # Where a larger buffer was, those in the way may have room.
+    # The blocks may fit where a larger buffer was.
     others = [block for block in bank.blocks if block not in gone and block.cause is Cause.HELD]
     largest = max(others, key=lambda block: block.per_bank, default=None)
     if largest is None or any(block.per_bank >= largest.per_bank for block in gone):
@@ -147,7 +147,7 @@ def _pieces(program: ProgramLayout | None, cores: CoreRange) -> tuple[ProgramBuf
 
 def _beyond(failure: PastEndOfL1, layout: ProcessLayout | None) -> Verdict:
     over = failure.end - failure.l1_size
-    # The message does not name the program; the one that was laid out last and reaches there is it.
+    # The message does not name the program: it is the newest one that ends at this address.
     found = None
     if layout is not None:
         found = next(
@@ -161,7 +161,7 @@ def _beyond(failure: PastEndOfL1, layout: ProcessLayout | None) -> Verdict:
     )  # fmt: skip
 
 
-# -- operations that reckon by themselves -----------------------------------------------------------------------------
+# -- operations that check L1 before they allocate --------------------------------------------------------------------
 
 
 def _no_room(failure: TooLittleL1, layout: ProcessLayout | None) -> Verdict:
@@ -181,9 +181,9 @@ def _no_room(failure: TooLittleL1, layout: ProcessLayout | None) -> Verdict:
 
 
 def _no_slice(failure: TooLittleL1, layout: ProcessLayout, verdict: Verdict) -> Verdict:
-    """It did not fit into all that is free, be it in one piece or not."""
+    """The operation compared its need with all free bytes of a bank, contiguous or not."""
     empty = layout.bank(Kind.L1, allocated=0)
-    assert empty is not None  # of L1 all is known
+    assert empty is not None  # the base and size of L1 are always known
     bank = layout.bank(Kind.L1, allocated=empty.size - failure.have)
     assert bank is not None
     if bank.free != failure.have:
@@ -197,7 +197,7 @@ def _no_slice(failure: TooLittleL1, layout: ProcessLayout, verdict: Verdict) -> 
 
 
 def _no_height(failure: TooLittleL1, layout: ProcessLayout, verdict: Verdict) -> Verdict:
-    """Its circular or dataflow buffers, from the base of L1 on, would not end below the lowest L1 buffer."""
+    """The circular or dataflow buffers, from the base of L1, would not end below the lowest L1 buffer."""
     bank = layout.bank(Kind.L1)
     assert bank is not None
     assert failure.need is not None
@@ -210,7 +210,7 @@ def _no_height(failure: TooLittleL1, layout: ProcessLayout, verdict: Verdict) ->
     end = bank.base + failure.need
     if end > bank.end:
         return verdict._replace(why=TOO_LARGE, size=bank.size)
-    # What it reckons with is not to the byte what it takes then, and one that counts a part needs more than it says.
+    # The operation's estimate is not exact, and one that counts only a part needs more than it reports.
     gone = blockers.below(bank, max(end, bank.blocks[0].address + 1))
     return held_by(gone, verdict._replace(advice=(*_making_way(bank, gone, end, AT_LEAST), *verdict.advice)))
 
@@ -253,7 +253,7 @@ def _other(failure: TraceOverlap | BelowLimit | ArenaFull | CutsInto, layout: Pr
     if isinstance(failure, BelowLimit):
         return Verdict(failure, TOO_FULL, failure.limit, failure.address, unknown=("how large the buffer is",))
     bank = layout.bank(Kind.L1) if layout is not None else None
-    # The address counts from the base of the bank, as in all block tables.
+    # The address is relative to the base of the bank, as in all block tables.
     gone = () if bank is None else blockers.below(bank, bank.base + failure.size)
     advice_ = (Advice(FREE, sum(b.per_bank for b in gone), failure.size, blocks=gone),) if gone else ()
     unknown = (NO_LAYOUT,) if layout is None else ()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `ttmem` command. One module a command; only this one prints errors and decides the exit code.
+"""The `ttmem` command. Each command has its own module; only this one prints errors and decides the exit code.
 
-Exit codes, the same for every command (docs/commands.md has the table): 0 done; 1 the command could not do its work,
-and says why; 2 wrong usage; 3 to 5 verdicts; 130 interrupted.
+Exit codes, the same for every command (docs/commands.md has the table): 0 done; 1 the command failed, with a
+message; 2 wrong usage; 3 to 5 verdicts; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COMMANDS = {
     "import": "convert graph captures and reports of ttnn to an event file",
     "completion": "print a completion script for bash, zsh or tcsh",
 }
-_MODULES = {"import": "import_"}  # where the command's name is a word of Python
+_MODULES = {"import": "import_"}  # the command's name is a keyword of Python
 
 
 def complain(text: str) -> None:
@@ -45,7 +45,7 @@ def complain(text: str) -> None:
 
 
 class Answered:
-    """Context for code that shows a server's answer: a malformed answer becomes an error with a message of its own."""
+    """Context for code that shows a server's answer: for a malformed answer, it raises CommandError with a message."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -63,7 +63,7 @@ class Answered:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports wrong usage in one line, in the same words with every version of Python."""
+    """Reports wrong usage in one line, with the same text in every version of Python."""
 
     def error(self, message: str) -> NoReturn:
         text = _plain(message)
@@ -124,12 +124,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     module.add_arguments(parser)
     try:
         for stream in ("stdout", "stderr"):
-            if getattr(sys, stream) is None:  # closed by whoever started us; print() would take the other one
+            if getattr(sys, stream) is None:  # closed by the parent process; print() would use the other one
                 setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
         if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="backslashreplace")  # for names that its encoding has no letters for
+            sys.stdout.reconfigure(errors="backslashreplace")  # for names with characters that its encoding lacks
         code = int(module.run(_parsed(parser, rest)))
-        sys.stdout.flush()  # here, where a full disk is still an answer
+        sys.stdout.flush()  # here, where a full disk can still be reported
         return code
     except CommandError as error:
         complain(f"ttmem {name}: {error}")
@@ -149,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def full_parser() -> argparse.ArgumentParser:
-    """One parser with all commands, for completion scripts and the manual page; `main` makes only the one it needs."""
+    """A parser with all commands, for completion scripts and the manual page; `main` creates only the one it needs."""
     parser = _Parser(prog="ttmem", description="Where every byte of a Tenstorrent accelerator's memory goes.")
     parser.add_argument("-V", "--version", action="store_true", help="print the versions of ttmem, its agent and ttnn")
     commands = parser.add_subparsers(metavar="COMMAND", dest="command_name")
@@ -169,7 +169,7 @@ def _parsed(parser: argparse.ArgumentParser, rest: list[str]) -> argparse.Namesp
     try:
         return parser.parse_args(rest)
     except SystemExit:
-        sys.stdout.flush()  # the help, whose reader may be gone
+        sys.stdout.flush()  # the help text: its reader may have closed the pipe
         raise
 
 
@@ -185,7 +185,7 @@ def _say(text: str, code: int) -> int:
 
 
 def _discard_output() -> None:
-    """The reader has had enough; what is still in the buffer, Python would try to write at the exit and fail."""
+    """The reader has closed the pipe. Without this, Python would fail to write the rest of the buffer at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -202,7 +202,7 @@ def _internal(name: str, error: Exception) -> int:
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Of a fixed width: to ask for the terminal's, argparse imports more than all of `ttmem smi` does."""
+    """Help with a fixed width: to get the terminal's width, argparse imports more than all of `ttmem smi` does."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=100, max_help_position=30)

@@ -32,7 +32,7 @@ from ttmem.wire.endpoint import api_path
 if TYPE_CHECKING:
     from ttmem.model.schema import ProcessRow, Snapshot
 
-_STEP_SECONDS = 0.05  # from a step of a live workload to the next
+_STEP_SECONDS = 0.05  # between two steps of a live workload
 _ENDLESS_ROUNDS = 1 << 40
 _NOTICE_SECONDS = 5.0
 _ASK_SECONDS = 2.0
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _server_of_environment() -> str | None:
-    """The server of TTMEM_SOCKET. One that is not there is no error: the demo has its own."""
+    """The server of TTMEM_SOCKET. A missing server is not an error: the demo then starts its own."""
     path = os.environ.get("TTMEM_SOCKET")
     if not path:
         return None
@@ -99,7 +99,7 @@ def _server_of_environment() -> str | None:
 
 
 def _can_draw() -> bool:
-    """Is there all that the dashboard needs? Prints what the user could install."""
+    """Whether the dashboard can be shown. Prints what to install if a package is missing."""
     streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last one
     if not all(stream is not None and stream.isatty() for stream in streams):
         return False
@@ -178,7 +178,7 @@ class _WorkloadThread(threading.Thread):
             self.trouble = error
 
     def has_ended(self) -> bool:
-        """Should the dashboard end? Not if the workload has: its last state may be looked at."""
+        """Whether the dashboard should end. It stays open after the workload has ended, to show the last state."""
         return self.trouble is not None or (self._deadline is not None and time.monotonic() >= self._deadline)
 
     def status(self) -> str:
@@ -186,7 +186,7 @@ class _WorkloadThread(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join(_NOTICE_SECONDS)  # no longer: a worker that is stopped must not keep us
+        self.join(_NOTICE_SECONDS)  # a limit, because a worker may be suspended
 
 
 def _watch(session: DemoSession, args: argparse.Namespace) -> Snapshot:
@@ -198,12 +198,12 @@ def _watch(session: DemoSession, args: argparse.Namespace) -> Snapshot:
 
         code = start(
             api=api_path(session.path),
-            readonly=not session.private,  # on our own server there is nothing to end but our own workers
-            remember=os.path.join(session.folder, "top.json"),  # what is chosen here is not remembered
+            readonly=not session.private,  # our own server has only our own workers
+            remember=os.path.join(session.folder, "top.json"),  # choices made here are not kept
             host=workload,
         )
     finally:
-        _end_on_signals()  # the dashboard had the signals
+        _end_on_signals()  # the dashboard has replaced the signal handlers
         workload.stop()
     if workload.trouble is not None:
         raise workload.trouble

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ttmem.model import schema
 
 _ANSWER_SECONDS = 3.0
-_LONG_ANSWER_SECONDS = 60.0  # goes through every live allocation
+_LONG_ANSWER_SECONDS = 60.0  # the server examines every live allocation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

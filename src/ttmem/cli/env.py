@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     except AgentMissing as error:
         raise CommandError(str(error)) from None
     for name, value in found.items():
-        if not value.isprintable():  # it could neither be shown nor be written in all of these forms
+        if not value.isprintable():  # not possible in all formats
             raise CommandError(f"{name} would have control characters in it: {value}; choose another path")
     print("\n".join(_FORMATS[args.format](found)))
     return 0
@@ -52,7 +52,7 @@ def _systemd(found: dict[str, str]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """As systemd reads it back: C escapes inside quotes, and % doubled."""
+    """A value in the syntax of systemd: C escapes inside quotes, and % doubled."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
@@ -70,7 +70,7 @@ def _k8s(found: dict[str, str]) -> list[str]:
     lines = ["# Parts of a pod's spec: merge them into yours, and do the first container's for each.", "hostPID: true"]
     lines += ["containers:", "- name: NAME", "  env:"]
     for name, value in found.items():
-        lines += [f"  - name: {name}", f"    value: {_json(value.replace('$(', '$$('))}"]  # $(NAME) is replaced there
+        lines += [f"  - name: {name}", f"    value: {_json(value.replace('$(', '$$('))}"]  # Kubernetes replaces $(NAME)
     lines += ["  volumeMounts:"]
     lines += ["  - name: ttmem-agent", f"    mountPath: {_json(library)}", "    readOnly: true"]
     lines += ["  - name: ttmem-socket", f"    mountPath: {_json(folder)}"]

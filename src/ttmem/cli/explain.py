@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explain failed allocations: the cause of out-of-memory, clash, ring and trace errors in a log, and possible fixes.
 
-Takes the log of a program, or an event file (`ttmem run --record`, `ttmem import`), which also knows who held the
-memory. Explains the last failure and counts the others.
+Takes the log of a program, or an event file (`ttmem run --record`, `ttmem import`), which also contains the
+holders of the memory. Explains the last failure and counts the others.
 
 Exit code: 0 explained, 1 no failure was found or the file cannot be read, 2 wrong usage.
 """
@@ -36,8 +36,8 @@ from ttmem.show.text import style_of
 
 _PIECE_BYTES = 1 << 18
 
-Found = tuple[str, int, Verdict]  # where, how often, what
-Stamp = Callable[[float, int], str]  # the text of a time, with so many digits of a second
+Found = tuple[str, int, Verdict]  # place, number of times, verdict
+Stamp = Callable[[float, int], str]  # formats a time with a number of decimals
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +90,7 @@ def _read(file: BinaryIO, stamp: Stamp) -> tuple[list[Found], int]:
 
 
 def _of_events(file: BinaryIO, stamp: Stamp) -> tuple[list[Found], int]:
-    """Folds an event file and looks at the account whenever the runtime threw."""
+    """Replay an event file, and explain each failure with the account at that time."""
     found, seen = deque[Found](maxlen=KEPT_FAILURES), 0
 
     def look(time: float, process: Process, event: Failed) -> None:
@@ -98,7 +98,7 @@ def _of_events(file: BinaryIO, stamp: Stamp) -> tuple[list[Found], int]:
         verdict = verdict_at(event, process)
         if verdict is not None:
             seen += 1
-            info = process.info  # of what was imported there is no pid, but the name of the file
+            info = process.info  # an imported file has no pid, but a name
             who = f"pid {info.pid}" if info.pid else info.name
             found.append((", ".join(filter(None, (stamp(time, 3), who))), 1, verdict))
 

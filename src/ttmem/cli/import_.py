@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert what ttnn itself recorded to an event file, to inspect a run that was made without ttmem.
+"""Convert ttnn's own recordings to an event file, to inspect a run that was made without ttmem.
 
 FILE is a graph capture (the JSON list of nodes), a report.json of ttnn.graph.end_graph_capture_to_file, a db.sqlite of
-ttnn.graph.import_report, or a folder with one of them. `ttmem replay`, `ttmem l1 --file` and `ttmem explain` show
-what was written.
+ttnn.graph.import_report, or a folder with one of them. `ttmem replay`, `ttmem l1 --file` and `ttmem explain` read
+the event file.
 
 Exit code: 0 written, 1 the file cannot be read, holds nothing, or the output cannot be written, 2 wrong usage.
 """
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--board", choices=sorted(BOARDS), help="board of the chips, if the file does not contain it (a bare capture)"
     )
-    parser.add_argument("--rank", type=_rank, metavar="N", help="rank to read, of a database that has several")
+    parser.add_argument("--rank", type=_rank, metavar="N", help="rank to read, if the database has several")
     parser.add_argument("--json", action="store_true", help='print the summary as JSON, schema "ttmem.import/1"')
 
 

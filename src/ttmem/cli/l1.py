@@ -123,7 +123,7 @@ def _cores(ledger: Ledger, query: dict[str, str]) -> schema.Cores:
 
 
 def _chosen(args: argparse.Namespace, snapshot: schema.Snapshot) -> schema.ChipRow:
-    """The chip that was named, else the one with the least headroom."""
+    """The chip of the -d option, or the one with the least headroom."""
     chips = snapshot["chips"]
     if not chips and args.file is not None:
         when = "at its end; choose a time with --at" if args.at is None else "at that time; choose another with --at"

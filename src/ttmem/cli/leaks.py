@@ -31,7 +31,7 @@ from ttmem.wire.api_client import ApiError, get_document
 if TYPE_CHECKING:
     from ttmem.model.schema import Leaks, Snapshot
 
-LEAKED, UNCERTAIN = 3, 5  # as of `ttmem run --fail-on-leak`
+LEAKED, UNCERTAIN = 3, 5  # as for `ttmem run --fail-on-leak`
 _ANSWER_SECONDS = 60.0
 _UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -83,7 +83,7 @@ def _chip_id(name: str, snapshot: Any) -> str:
 
 
 def _text(found: Leaks, snapshot: Snapshot) -> str:
-    """The snapshot is for the names of the chips."""
+    """The text output. The names of the chips come from the snapshot."""
     style = style_of(sys.stdout)
     snapshot = style.clean(snapshot)
     return render(found, Names(snapshot["chips"], style, chip_numbers(snapshot)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several commands have, each defined once, so that they mean the same everywhere."""
+"""Options that several commands share, each defined once, so that they have the same meaning everywhere."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MAX_ROWS = 10_000  # that a server gives out at once
+MAX_ROWS = 10_000  # maximum of one answer of the server
 _DEFAULT_DEPTH = 24
-_MAX_DEPTH = 64  # what the agent has room for
+_MAX_DEPTH = 64  # limit of the agent
 
 
 def add_socket(
     parser: argparse._ActionsContainer, help: str = "socket of the server (default: the first found)"
 ) -> None:
-    """For commands that ask a server, and for those that report to one."""
+    """For commands that query a server or report to one."""
     parser.add_argument("--socket", metavar="PATH", type=_path, help=help)
 
 
@@ -30,7 +30,7 @@ def _path(text: str) -> str:
 
 
 def api_socket(args: argparse.Namespace) -> str | None:
-    """The API's socket of the server that --socket names by either of its sockets; None if none is named."""
+    """The API socket of the server of --socket, which may name either of its sockets; None without the option."""
     if args.socket is None:
         return None
     from ttmem.wire.endpoint import api_path  # only now: `ttmem smi` starts with few imports
@@ -76,7 +76,7 @@ def add_top(parser: argparse.ArgumentParser, help: str) -> None:
 
 
 def flat(groups: list[list[str]]) -> list[str]:
-    """What an option that may be repeated, each time with commas, has collected."""
+    """The collected values of an option that takes lists with commas and may be repeated."""
     return [name for names in groups for name in names]
 
 
@@ -90,7 +90,7 @@ def add_style(parser: argparse.ArgumentParser) -> None:
 
 
 class _Utc(argparse.Action):
-    """Sets the zone of this process, before any other option or text is read."""
+    """Sets the time zone of this process as soon as the option is parsed."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
         os.environ["TZ"] = "UTC"
@@ -99,7 +99,7 @@ class _Utc(argparse.Action):
 
 
 def add_utc(parser: argparse.ArgumentParser) -> None:
-    """For commands that print times. JSON has UTC in any case."""
+    """For commands that print times. Times in JSON are always UTC."""
     parser.add_argument("--utc", action=_Utc, nargs=0, default=False, help="print times in UTC (default: local time)")
 
 
@@ -107,12 +107,12 @@ def add_stacks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stacks", action="store_true", help="record the Python stack and tensor shape of each buffer")
     parser.add_argument(
         "--depth", type=_depth, default=_DEFAULT_DEPTH, metavar="N",
-        help=f"frames of a stack to take, 1 to {_MAX_DEPTH} (default: {_DEFAULT_DEPTH})",
+        help=f"maximum number of frames per stack, 1 to {_MAX_DEPTH} (default: {_DEFAULT_DEPTH})",
     )  # fmt: skip
 
 
 def stack_frames(args: argparse.Namespace) -> int | None:
-    """Frames to take with each buffer; None is no stack at all."""
+    """Number of frames to record for each buffer; None without stacks."""
     return int(args.depth) if args.stacks else None
 
 

@@ -37,7 +37,7 @@ _TIME_FORMS = "seconds since 1970, or a time such as 2026-01-31T12:00:00Z"
 
 
 class Replay(NamedTuple):
-    """An event file, folded."""
+    """The account of an event file, and its snapshot."""
 
     ledger: Ledger
     snapshot: Any
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--peaks", action="store_true", help="show the peaks up to that moment, and what was live at them"
     )
-    what.add_argument("--by", choices=tuple(WORDS), help="show live allocations at that moment, summed by this")
+    what.add_argument("--by", choices=tuple(WORDS), help="group live allocations at that moment by this")
     parser.add_argument("--json", action="store_true", help="print JSON: the snapshot, the peaks or the breakdown")
     add_utc(parser)
     add_style(parser)
@@ -101,7 +101,7 @@ def replay(path: str, at: str | None) -> Replay:
 
 
 def _breakdown(ledger: Ledger, by: str) -> Any:
-    """What the server would answer to GET /breakdown if this were its account, with every row."""
+    """The document of GET /breakdown for this account, with all rows."""
     breakdown = Breakdown(by)
     for allocation in ledger.allocations():
         if allocation.refs:
@@ -116,6 +116,6 @@ def _moment(text: str) -> float:
     except ValueError:
         pass
     try:
-        return datetime.fromisoformat(re.sub(r"(Z| UTC)$", "+00:00", text)).timestamp()  # without a zone: local time
+        return datetime.fromisoformat(re.sub(r"(Z| UTC)$", "+00:00", text)).timestamp()  # local time without a zone
     except ValueError:
         raise UsageError(f"--at takes {_TIME_FORMS}, not {text!r}") from None

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         choices=BREAKDOWNS,
-        help="sum what was live at the peak by this (default: line with --stacks, otherwise op)",
+        help="group the allocations at the peak by this (default: line with --stacks, otherwise op)",
     )
     parser.add_argument("--no-color", action="store_true", help="no colours (the default in a pipe, and with NO_COLOR)")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command to run")
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if args.socket is not None:
         _check_server(args.socket)
     out = _open_report(args.json) if args.json else None
-    gc.set_threshold(10_000, 5, 1_000_000)  # as the server does, and for the same reason
+    gc.set_threshold(10_000, 5, 1_000_000)  # as in the server, for the same reason
     with _session(args.record) as session:
         try:
             ended = launch(command, session, os.environ, args.socket, stacks=stack_frames(args))
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_server(path: str) -> None:
-    """A server that is named must be there: the command may run for hours."""
+    """Check that the server of --socket answers before a command that may run for hours."""
     try:
         connect(path, _ANSWER_SECONDS, check=False).close()
     except OSError as error:
@@ -132,9 +132,9 @@ def _open_report(path: str) -> int:
 
 
 def _write(out: int, path: str, document: Run) -> bool:
-    """Did it succeed? If not, as on a full disk, the exit code is still the command's."""
+    """Write the report; returns whether that succeeded. The exit code stays that of the command in any case."""
     try:
-        # What the command itself wrote there stays.
+        # Keep what the command itself wrote there.
         with open(out, "w", encoding="utf-8") if path == "-" else overwrite(out) as file:
             json.dump(document, file)
             file.write("\n")

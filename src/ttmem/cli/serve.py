@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="answer legacy queries with the L1 of the whole NOC grid",
     )
     add("--no-machine", action="store_true", help="do not read telemetry, holders of chips and tt-metal's counters")
-    add("--machine", metavar="DIR", default="/", help=argparse.SUPPRESS)  # a machine laid out in a folder
+    add("--machine", metavar="DIR", default="/", help=argparse.SUPPRESS)  # for tests: files of a machine
     add("-q", "--quiet", action="store_true", help="print no event lines")
     add("--stats", action="store_true", help="print statistics on standard output at the end")
 

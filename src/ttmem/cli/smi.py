@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show one snapshot of the machine: chips, who holds them, and where their memory goes.
+"""Show one snapshot of the machine: chips, their holders, and where their memory goes.
 
-With a server, it shows everything that the server knows; without one, what the machine itself shows: telemetry, who has
-a chip open, and tt-metal's own counters. It opens no chip and disturbs no job.
+With a server, it shows everything that the server knows; without one, what the machine itself shows: telemetry,
+processes that have a chip open, and tt-metal's own counters. It opens no chip and disturbs no job.
 
 Exit code: 0 shown, 1 nothing to show (no chip and no process) or an error, 2 wrong usage.
 """
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ttmem.model.machine_rows import MachineLook
     from ttmem.model.schema import Snapshot
 
-_ANSWER_SECONDS = 2.0  # for a server that was found
-_RETRY_SECONDS = 10.0  # until one that did not answer is asked again
+_ANSWER_SECONDS = 2.0  # timeout of a server
+_RETRY_SECONDS = 10.0  # before a server that did not answer is asked again
 _LEAST_REFRESH_MS = 100
 _REFRESH_MS = 500
 
@@ -53,11 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_utc(parser)
     parser.add_argument(
         "--umd", nargs="?", const="idle", choices=("idle", "anyway"),
-        help="also ask tt-umd, once: it OPENS the chips that nobody holds, or all of them (`anyway`), which has made "
-        "running jobs slower or hang; this adds remote chips and more telemetry",
+        help="also ask tt-umd, once: it OPENS the chips that no process holds, or all of them (`anyway`), which has "
+        "made running jobs slower or hang; this adds remote chips and more telemetry",
     )  # fmt: skip
     add_socket(parser)
-    parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # a machine that a test has laid out in a folder
+    parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # for tests: files of a machine
 
 
 def _refresh(text: str) -> int:
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _View:
-    """Looks, and prints what it sees in the form that was asked for."""
+    """Takes snapshots and prints them in the requested format."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
@@ -119,7 +119,7 @@ class _View:
         return self._shown(lambda snapshot: render(snapshot, style, in_full=bool(self._wanted), numbers=self._numbers))
 
     def _shown(self, form: Callable[[Snapshot], str]) -> str:
-        """A new snapshot in some form."""
+        """A new snapshot, formatted by ``form``."""
         snapshot = self._source.snapshot()
         if not self._source.answered:
             return form(self._picked(snapshot))
@@ -133,7 +133,7 @@ class _View:
         from ttmem.documents.common_text import chip_numbers
         from ttmem.show.chip_selector import UnknownChip, only
 
-        self._numbers = chip_numbers(snapshot)  # of all chips: a part of them may not show which numbers are taken
+        self._numbers = chip_numbers(snapshot)  # of all chips: a selection has the same numbers
         try:
             return only(snapshot, self._wanted)
         except UnknownChip as error:
@@ -141,14 +141,14 @@ class _View:
 
 
 class _SnapshotSource:
-    """The server's snapshot if there is a server, else what the machine shows by itself."""
+    """The server's snapshot if there is a server, else a snapshot of the machine itself."""
 
     def __init__(self, api: str | None, root: str, umd: str | None) -> None:
         self._api, self._root, self._umd = api, root, umd
         self._local: LocalSnapshot | None = None
         self._asked_again = 0.0
-        self.answered = False  # is the last snapshot a server's?
-        self._absent = "", ""  # why there is no server, in a word and in a sentence
+        self.answered = False  # whether the last snapshot came from a server
+        self._absent = "", ""  # why there is no server: a state and a sentence
 
     def snapshot(self) -> Snapshot:
         found = self._ask() if time.monotonic() >= self._asked_again else None
@@ -176,7 +176,7 @@ class _SnapshotSource:
             return None
 
     def _alone(self, account: Snapshot | None) -> Snapshot:
-        """What we see of the machine ourselves, with a server's account if there is one."""
+        """A snapshot of the machine, with a server's account if there is one."""
         from ttmem.documents.local_snapshot import LocalSnapshot, no_account
 
         self._local = self._local or LocalSnapshot(self._root)
@@ -193,7 +193,7 @@ class _SnapshotSource:
 
 
 def _watch(args: argparse.Namespace, view: _View) -> None:
-    """Until q, Ctrl-C or SIGTERM: all of them are the way to end it, and no error."""
+    """Refresh until q, Ctrl-C or SIGTERM. None of them is an error."""
     import signal
 
     from ttmem.show.watch import Frame, repeat, watch
@@ -213,7 +213,7 @@ def _watch(args: argparse.Namespace, view: _View) -> None:
         if live and not (args.json or args.csv):
             watch(frame, interval, count=args.count)
             if args.count:
-                print(last)  # the screen it was on is gone
+                print(last)  # the alternate screen is closed
         else:
             repeat(view.emit, interval, args.count)
     except KeyboardInterrupt:

@@ -2,7 +2,7 @@
 """Show the live dashboard: chips, charts, telemetry, processes, the L1 of every core, and allocations as they happen.
 
 With a server, it shows everything that the server knows; without one, what the machine itself shows. Keys 1 to 6 choose
-a view, h lists the keys, q quits. What you choose is kept in $XDG_CONFIG_HOME/ttmem/top.json. It opens no chip.
+a view, h lists the keys, q quits. Settings are kept in $XDG_CONFIG_HOME/ttmem/top.json. It opens no chip.
 
 Exit code: 0 done, 1 it cannot be shown (no terminal, Textual is not installed), 2 wrong usage.
 """
@@ -23,7 +23,7 @@ _THEMES = ("dark", "light", "high-contrast", "mono")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-r", metavar="MS", dest="refresh", type=_refresh,
-        help="refresh interval in ms, 100 to 10000 (default: as last time, at first 500)",
+        help="refresh interval in ms, 100 to 10000 (default: as last time, initially 500)",
     )  # fmt: skip
     add_chips(parser, "show only this chip")
     add_socket(parser)
@@ -32,10 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ascii", action="store_true", help="print ASCII only (the default if the locale is not UTF-8)"
     )
     parser.add_argument(
-        "--theme", choices=_THEMES, help="colours (default: as last time, at first dark; mono with NO_COLOR)"
+        "--theme", choices=_THEMES, help="colours (default: as last time, initially dark; mono with NO_COLOR)"
     )
     add_utc(parser)
-    parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # a machine that a test has laid out in a folder
+    parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # for tests: files of a machine
 
 
 def _refresh(text: str) -> int:

@@ -11,7 +11,7 @@ from ttmem.agent import library
 
 
 def version_text() -> str:
-    """Three lines. ttnn is looked up and not imported: that would open devices' drivers and take seconds."""
+    """Three lines. ttnn is not imported, because that would take seconds and open device drivers."""
     agent = library()
     return "\n".join(
         (
