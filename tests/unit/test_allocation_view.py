@@ -229,7 +229,7 @@ def test_every_screen_fits(
 def test_without_a_server_nothing_is_asked_and_the_reason_is_said() -> None:
     screen = Screen(server=False)
     text = " ".join(" ".join(screen.rows()).split())
-    assert "Allocations and events are known to a server alone: no ttmem server answers" in text
+    assert "Allocations and events need a server: no ttmem server answers" in text
     assert "start one with `ttmem serve`" in text
     assert screen.view.wants(screen.model) == []
     assert screen.view.wants(Model()) == []
@@ -353,7 +353,7 @@ def test_what_is_not_counted_says_so() -> None:
     assert [row.split()[3][-1] for row in rows[2:5]] == ["x", "=", "~"]
     assert "x not counted, see below   = inside an L1 buffer, adds nothing   ~ estimated" in rows[6]
     text = " ".join(" ".join(rows).split())
-    assert "reported, by client Not counted: a stronger source is believed" in text
+    assert "reported, by client Not counted: a source with priority reports this kind" in text
     dim = screen.view.rows(screen.model, screen.size, screen.signs)[3]
     assert all(style != "dim" for _, style in dim), "only what is not counted is dim"
     text = " ".join(" ".join(screen.press("end")).split())

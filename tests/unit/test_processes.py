@@ -120,7 +120,7 @@ def test_every_screen_fits(snapshot: Json, width: int, height: int, charts: str,
 
 
 def test_before_the_first_picture() -> None:
-    assert Screen(None).rows()[2] == " Waiting for the first look at the machine."
+    assert Screen(None).rows()[2] == " Waiting for the first snapshot."
 
 
 def test_nobody_is_there_and_what_to_do() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the chips that a user named: by number, PCI address or id, or as the screens name them."""
+"""Finds chips by the names that a user may give: number, PCI address, id, or the name on a screen."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from ttmem.model.schema import ChipRow, ProcessRow, Snapshot
 
 
-_ENDING_CHARACTERS = 4  # characters of an id's end that may stand for it
+_ENDING_CHARACTERS = 4  # minimum length of the end of an id as a name
 _LISTED = 8
 _TITLE = re.compile(r"(?:(?P<board>\S+) )?chip (?P<name>\S+)(?: \(id \S+\))?", re.IGNORECASE)
 
 
 class UnknownChip(ValueError):
-    """There is no such chip, or there are several; the text is for the user."""
+    """No chip, or several chips, have this name; the text is for the user."""
 
 
 def only(snapshot: Snapshot, wanted: list[str]) -> Snapshot:
-    """A snapshot of these chips, the processes on them, and the notes about either."""
+    """The snapshot with only these chips, the processes on them, and the notes on both."""
     chip_ids = {find_chip(name, snapshot)["chip"] for name in wanted}
     processes: list[ProcessRow] = []
     for process in snapshot["processes"]:
@@ -41,7 +41,7 @@ def only(snapshot: Snapshot, wanted: list[str]) -> Snapshot:
 
 
 def find_chip(name: str, snapshot: Snapshot) -> ChipRow:
-    """The chip of that name: its number, PCI address or id, the end of a long id, or its title on a screen."""
+    """The chip with this name: its number, PCI address or id, the end of a long id, or its title on a screen."""
     chips, numbers = snapshot["chips"], chip_numbers(snapshot)
     title = _TITLE.fullmatch(name)
     asked, board = (title["name"], title["board"]) if title else (name, None)
@@ -50,7 +50,7 @@ def find_chip(name: str, snapshot: Snapshot) -> ChipRow:
         (chip, _names_of(chip, numbers.get(chip["chip"]))) for chip in chips if board is None or board == chip["board"]
     ]
     found = [chip for chip, names in known if asked in names]
-    if not found and len(end := asked.lstrip("~….")) >= _ENDING_CHARACTERS:  # long ids are shown by their ends
+    if not found and len(end := asked.lstrip("~….")) >= _ENDING_CHARACTERS:  # screens show only the ends of long ids
         found = [chip for chip, names in known if any(one.endswith(end) for one in names)]
     if len(found) == 1:
         return found[0]
@@ -63,7 +63,7 @@ def find_chip(name: str, snapshot: Snapshot) -> ChipRow:
 
 
 def _names_of(chip: ChipRow, number: int | None) -> set[str]:
-    """All names by which a chip may be asked for."""
+    """All names of a chip."""
     names = [chip["chip"], chip.get("unique_id"), chip["pci"], (chip["pci"] or "").removeprefix("0000:")]
     if number is not None:
         names.append(str(number))
@@ -73,7 +73,7 @@ def _names_of(chip: ChipRow, number: int | None) -> set[str]:
 
 
 def _listed(chips: list[ChipRow], numbers: dict[str, int]) -> str:
-    """Every chip by its title."""
+    """The titles of all chips."""
     titles = [chip_title(chip["chip"], numbers.get(chip["chip"]), chip["board"]) for chip in chips]
     more = f" and {len(titles) - _LISTED} more" if len(titles) > _LISTED else ""
     return ", ".join(titles[:_LISTED]) + more

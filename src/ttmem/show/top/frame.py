@@ -115,7 +115,7 @@ def footer(model: Model, width: int, signs: Characters, prompt: str | None = Non
 def help_rows(view: View, size: Size) -> list[Row]:
     """All keys: those of the view, then those that mean the same everywhere.
 
-    On a low screen those that the last line names anyway are left out.
+    On a low screen, the keys that the last line names are left out.
     """
     own = [row for key, what in view.keys for row in _key(key, what, size.width)] or [[("  none of its own", "dim")]]
     title: Row = [(f"Keys of {view.name}", "title"), ("  any key closes this", "dim")]
@@ -129,7 +129,7 @@ def help_rows(view: View, size: Size) -> list[Row]:
 
 
 def _key(key: str, what: str, width: int) -> list[Row]:
-    """A key and what it does, in as many rows as that takes."""
+    """A key and its effect, in as many rows as needed."""
     first, *others = wrap(what, Style(max(8, width - _KEY_COLUMNS)))
     rest: list[Row] = [[(" " * _KEY_COLUMNS, ""), (text, "")] for text in others]
     return [[(f"  {key:<{_KEY_COLUMNS - 2}}", "key"), (first, "")], *rest]

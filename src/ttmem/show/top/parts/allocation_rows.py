@@ -32,7 +32,7 @@ _LEGEND = {
 
 
 def columns(wide: bool, chip: int, allocations: Sequence[AllocationRow]) -> list[Column]:
-    """``chip`` is how wide the names of chips are. What none of these has gets no column."""
+    """The columns for these allocations, without empty ones; ``chip`` is the width of the names of chips."""
     size = 11 if wide else 6
     kind = max((len(allocation["kind"]) for allocation in allocations), default=0)
     made = max((cells(made_by(allocation) or "") for allocation in allocations), default=0)
@@ -62,7 +62,7 @@ def columns(wide: bool, chip: int, allocations: Sequence[AllocationRow]) -> list
 
 
 def key(allocation: AllocationRow) -> Hashable:
-    """What makes it this allocation, and no other that is in its place after it."""
+    """Identifies an allocation, so that a later one with the same address differs."""
     return (
         allocation["pid"],
         allocation["chip"],
@@ -75,7 +75,7 @@ def key(allocation: AllocationRow) -> Hashable:
 
 
 class Writer:
-    """Turns allocations into rows, and remembers which marks have to be explained."""
+    """Turns allocations into rows, and collects the marks for the legend."""
 
     def __init__(self, placed: list[Placed], names: Names, now: float | None, style: Style) -> None:
         self._placed, self._names, self._now, self._style = placed, names, now, style
@@ -119,7 +119,7 @@ class Writer:
 
 
 def cores(allocation: AllocationRow) -> str:
-    """How many cores, or which."""
+    """The number of cores, or the core."""
     core = allocation["core"]
     if core is not None:
         return f"{core['x']},{core['y']}"
@@ -127,7 +127,7 @@ def cores(allocation: AllocationRow) -> str:
 
 
 def address(allocation: AllocationRow) -> str:
-    """Hexadecimal, on the core of a write to one core. The id of a kernel is no address."""
+    """The address in hexadecimal; for a write to one core, its address there. The id of a kernel is not an address."""
     core = allocation["core"]
     if core is not None:
         return f"{core['address']:#x}"
@@ -135,7 +135,7 @@ def address(allocation: AllocationRow) -> str:
 
 
 def made_by(allocation: AllocationRow) -> str | None:
-    """The operation, and the allocation's own name if it has one, as kernels have."""
+    """The operation, and the allocation's own name if it has one (kernels do)."""
     operation, tag = allocation["operation"], allocation["tag"]
     return tag or operation if operation is None or tag in (None, operation) else f"{operation}: {tag}"
 
@@ -146,7 +146,7 @@ def title(allocation: AllocationRow, processes: list[ProcessRow]) -> str:
 
 
 def details(allocation: AllocationRow, names: Names, style: Style, room: int) -> list[Row]:
-    """What is known of one allocation, in at most so many rows."""
+    """The details of one allocation, in at most ``room`` rows."""
     sentences = (wrap(style.clean(text), style, "  ", " ") for text in _sentences(allocation, names))
     lines = [row for rows in sentences for row in rows]
     stack = folded(allocation["stack"] or ([allocation["line"]] if allocation["line"] else []))
@@ -160,7 +160,7 @@ def details(allocation: AllocationRow, names: Names, style: Style, room: int) ->
 
 
 def _sentences(allocation: AllocationRow, names: Names) -> Iterator[str]:
-    """The most important first."""
+    """Sentences on an allocation, the most important first."""
     words = [f"{allocation['size']:,} bytes{_over_cores(allocation)}"]
     if allocation["reserved"] is not None:
         words.append(f"{allocation['reserved']:,} reserved by the allocator")
@@ -168,7 +168,7 @@ def _sentences(allocation: AllocationRow, names: Names) -> Iterator[str]:
     words.append(f"{allocation['confidence']}, by {allocation['source']}")
     yield "; ".join(words)
     if not allocation["counted"]:
-        yield "Not counted: a stronger source is believed about this kind, or the resync it was told in has not ended."
+        yield "Not counted: a source with priority reports this kind, or the resync that reported it has not ended."
     if allocation["shared"]:
         yield "It lies inside an L1 buffer and adds nothing."
     tag, operation = allocation["tag"], allocation["operation"]
@@ -183,7 +183,7 @@ def _sentences(allocation: AllocationRow, names: Names) -> Iterator[str]:
 
 
 def _over_cores(allocation: AllocationRow) -> str:
-    """Over what a size on several cores is a sum, and what of it is on each, if that is the same."""
+    """The number of cores that a size is summed over, and the size on each if all are equal."""
     count, size = allocation["core_count"], allocation["size"]
     if count is None or count < 2:
         return " over all cores" if allocation["kind"] in _ON_CORES and allocation["core"] is None else ""

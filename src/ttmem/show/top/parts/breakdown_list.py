@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live allocations of each pool by what made them, as a list with bars: operation, line, shape, program, kind."""
+"""Live allocations of each pool, grouped by operation, line, shape, program or kind, as a list with bars."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ttmem.show.top.dashboard_state import Model
 
 BY: tuple[By | Literal[""], ...] = ("", "op", "line", "shape", "program", "kind")
-_MOST_ROWS = 500  # of a pool
+_MOST_ROWS = 500  # per pool
 _BAR_COLUMNS = 16
 _KINDS = {pool.label: tuple(kind.label for kind in kinds) for pool, kinds in BREAKDOWN_POOLS.items()}
 
@@ -42,12 +42,12 @@ class Entry(NamedTuple):
         return _KINDS[self.pool["pool"]]
 
     def made_by(self, by: By) -> tuple[str, str] | None:
-        """The filter for its allocations, beside their kinds."""
+        """The filter for its allocations, in addition to their kinds."""
         return None if self.row is None or by == "kind" else (by, self.row[by] or "")
 
 
 class BreakdownList:
-    """The groups of each pool, largest first, and which of them is chosen."""
+    """The groups of each pool, largest first, and the selected one."""
 
     def __init__(self) -> None:
         self.cursor = Cursor()
@@ -61,14 +61,14 @@ class BreakdownList:
 
     @property
     def pools(self) -> dict[str, int]:
-        """The bytes of each pool that is listed."""
+        """The bytes of each listed pool."""
         return {entry.pool["pool"]: entry.pool["bytes"] for entry in self._entries if entry.row is None}
 
     def path(self, by: By, wanted: EventFilter) -> str:
         return f"/breakdown?{urlencode({'by': by, **wanted.query(), 'limit': _MOST_ROWS})}"
 
     def look(self, model: Model, by: By, wanted: EventFilter) -> tuple[str, str | None]:
-        """Takes what is answered. What there is, in words, and what is wrong."""
+        """Take the server's answer. Returns a summary of the list, and the error if there is one."""
         answer = model.answers.get(self.path(by, wanted))
         if answer is not None and answer.data is not None:
             self._answer = answer.data
@@ -84,7 +84,7 @@ class BreakdownList:
         return f"by {WORDS[by]}, {count}", trouble
 
     def rows(self, by: By, size: Size, signs: Characters, style: Style) -> list[Row]:
-        """The head of the list and as much of it as fits."""
+        """The titles of the list, and the visible entries."""
         keys = [(entry.pool["pool"], entry.row is None, entry.row and entry.row[by]) for entry in self._entries]
         self.seen = self.cursor.look(keys, max(1, size.height - 1))
         rows = [entry.row for entry in self._entries if entry.row is not None]

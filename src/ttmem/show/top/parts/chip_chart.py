@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     Limit = Literal["temperature_max_c", "power_max_w", "aiclk_max_mhz"]
 
-_MOST_MARKS = 8  # of a phase: one that begins at every step would hide the lines
-_WORDY_COLUMNS = (9, 22, 30)  # cells from which on it is worth trying to say more of a value
-_NARROW_COLUMNS, _WIDE_COLUMNS = 5, 7  # cells of a value beside a spark: as a part or a size, and with a unit
-_STACK_ROWS = 10  # from which on a tile has a chart for each quantity
-_LEAST_PERCENT, _LEAST_READING = 0.01, 1.0  # between two labels of an axis
+_MOST_MARKS = 8  # per phase: marks at every step would hide the curves
+_WORDY_COLUMNS = (9, 22, 30)  # minimum widths for longer texts of a value
+_NARROW_COLUMNS, _WIDE_COLUMNS = 5, 7  # width of a value beside a spark, without and with a unit
+_STACK_ROWS = 10  # minimum height of a tile with a chart for each quantity
+_LEAST_PERCENT, _LEAST_READING = 0.01, 1.0  # minimum step between two labels of an axis
 _PERCENTS = Scale(0.0, 100.0, 1.0, "%", 0)
 
 
 class Quantity(NamedTuple):
-    """Something that is drawn: its name in the past, what it is called, its colour, its sign in ASCII."""
+    """A quantity that is drawn: its name in the history, its title, its colour, its character in ASCII."""
 
     name: str
     title: str
@@ -44,7 +44,7 @@ class Quantity(NamedTuple):
 _DRAM, _L1 = Quantity("dram", "DRAM", "dram", "*"), Quantity("l1", "L1", "l1", "+")
 _PARTS = {
     _DRAM: (Quantity("trace", "trace", "trace", "t"),),
-    # Not kernels: the past has those of all cached programs, more than are in L1 at once, and more than the whole.
+    # Without kernels: the history has the sum over all cached programs, which may exceed L1.
     _L1: (Quantity("cb", "CB", "cb", "c"), Quantity("buffers", "buffers", "l1_small", "b")),
 }
 METRICS = {
@@ -62,40 +62,40 @@ _LIMITS: dict[str, Limit] = {
 }
 
 
-_Value = tuple[Quantity, "float | None", "float | None", "Range | None"]  # now, the highest, at the cursor
+_Value = tuple[Quantity, "float | None", "float | None", "Range | None"]  # current value, peak, range at the cursor
 
 
 class Drawing(NamedTuple):
-    """What the user chose for all charts of a screen."""
+    """The user's settings for all charts of a screen."""
 
     until: float  # seconds since 1970
     window: int  # seconds
     peaks: bool = True
-    range: str = "auto"  # of value_axis.RANGES
-    cursor: float | None = None  # a moment, seconds since 1970
+    range: str = "auto"  # one of value_axis.RANGES
+    cursor: float | None = None  # seconds since 1970
 
     def cell(self, time: float, cells: int) -> int:
-        """The cell of so many in which a moment lies; the first or the last if it lies outside the window."""
+        """The cell that contains a time; the first or the last if the time is outside the window."""
         width = self.window / cells
         return max(0, min(cells - 1, int(time // width) - int(self.until // width) - 1 + cells))
 
     def moment(self, cell: int, cells: int) -> float:
-        """The middle of a cell, of so many in the window; seconds since 1970."""
+        """The time in the middle of a cell, in seconds since 1970; ``cells`` is the number of cells in the window."""
         width = self.window / cells
         return (int(self.until // width) + 1 - cells + cell + 0.5) * width
 
     def cell_times(self, cells: int) -> tuple[float, float]:
-        """From when until when the cell of the cursor reaches."""
+        """Start and end of the cell of the cursor."""
         half = self.window / cells / 2
         middle = self.moment(self.cell(self.cursor or self.until, cells), cells)
         return middle - half, middle + half
 
 
 class ChipPainter:
-    """Draws chips at one moment."""
+    """Draws the charts of chips for one update of the screen."""
 
     def __init__(self, model: Model, signs: Characters, drawing: Drawing, kept: dict[tuple[str, str], Any]) -> None:
-        self.kept = kept  # cells and charts that were drawn before
+        self.kept = kept  # cells and charts of earlier updates
         self.past, self.signs = model.past, signs
         self._drawing = drawing
         self.until, self.window, self.peaks, self.range, self.cursor = drawing
@@ -104,11 +104,11 @@ class ChipPainter:
         self.names = Names(model.chips, self.style, model.numbers)
 
     def tile(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size, charts: bool, phases: bool) -> list[Row]:
-        """A chip in a grid: its name and what is used now, above a chart or a few rows."""
+        """A chip in a grid: its name and current use, above a chart or a few rows."""
         return self.chart(chip, quantities, size, phases) if charts else self.sparks(chip, quantities, size)
 
     def chart(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size, phases: bool = True) -> list[Row]:
-        """All quantities in one chart, or one above the other if each has an axis of its own and there is room."""
+        """All quantities in one chart; or a chart for each, if their axes differ and there is room."""
         together = self.range == "capacity" and _known(chip, quantities)
         if len(quantities) == 2 and size.height >= _STACK_ROWS and not together:
             upper, lower = Size(size.width, size.height // 2), Size(size.width, size.height - size.height // 2)
@@ -129,7 +129,7 @@ class ChipPainter:
         return [*strip, *out]
 
     def place(self, quantities: Sequence[Quantity], size: Size, charts: bool) -> tuple[int, int]:
-        """Of a tile so large: the first column of its lines, and how many cells they have."""
+        """The first column of the curves in a tile of this size, and their width."""
         if charts:
             return plot.plot_width(size.width, size.height - 1)[:2]
         letters = 2 if len(quantities) > 1 else 0
@@ -138,7 +138,7 @@ class ChipPainter:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _columns(self, chip: ChipRow, name: str, count: int) -> Columns:
-        """What is drawn in so many cells, and the column before."""
+        """The columns for this number of cells, and one column before them."""
         across = plot.dots(self.signs)[0]
         width = self.window / (count * across)
         end = (int(self.until // (width * across)) + 1) * across
@@ -149,7 +149,7 @@ class ChipPainter:
         return found
 
     def _same(self, chip: ChipRow, name: str, look: object, make: Callable[[], list[Row]]) -> list[Row]:
-        """What was drawn before, as long as all that it depends on is the same."""
+        """The earlier rows if ``look``, which they depend on, has not changed; else new ones."""
         before = self.kept.get((chip["chip"], name))
         if before is None or before[0] != look:
             before = self.kept[chip["chip"], name] = (look, make())
@@ -157,7 +157,7 @@ class ChipPainter:
         return rows
 
     def _cell(self, count: int) -> int | None:
-        """The cell of the cursor, of so many."""
+        """The cell of the cursor; ``count`` is the number of cells."""
         return None if self.cursor is None or count < 1 else self._drawing.cell(self.cursor, count)
 
     def _at(self, columns: Columns, cell: int | None) -> Range | None:
@@ -169,7 +169,7 @@ class ChipPainter:
         return (min(low for low, _ in found), max(high for _, high in found)) if found else None
 
     def _scale(self, chip: ChipRow, curves: list[tuple[Quantity, float | None, Columns]], axis: bool) -> Scale:
-        """The axis for all of these. A chart without an axis begins at 0."""
+        """The axis for all of these curves. A chart without a visible axis begins at 0."""
         mode = self.range if axis or self.range != "auto" else "capacity"
         together = len(curves) > 1
         lows, highs = [], []
@@ -201,13 +201,13 @@ class ChipPainter:
         found = [(one, now[one.name], self._columns(chip, one.name, inner)) for one in (*parts, *quantities)]
         main = found[len(parts) :]
         if len(main) > 1 and not _known(chip, quantities):
-            main = main[:1]  # without both capacities there is no axis for both
+            main = main[:1]  # a common axis needs both capacities
         scale = self._scale(chip, main, bool(axis))
         drawn, values, limit = [], [], None
         for quantity, value, columns in found:
             peak = plot.peak_of(columns)
             if quantity in parts and peak is None:
-                continue  # nobody has reported it
+                continue  # not reported
             whole = (_capacity(chip, quantity.name) or 1) / 100 if len(main) > 1 else 1.0
             bottom, top = scale.bottom * whole, scale.top * whole
             values.append((quantity, value, peak, self._at(columns, cell)))
@@ -245,7 +245,7 @@ class ChipPainter:
         return [self._title(chip, shown[::-1] if parts else shown, size.width, named, cell is not None), *rows]
 
     def _title(self, chip: ChipRow, values: list[_Value], width: int, named: bool, at_cursor: bool) -> Row:
-        """The chip's name, then as many words on its values as there is room for."""
+        """The chip's name, then its values in as much detail as fits."""
         chip_id = chip["chip"]
         name = self.style.clean(f"{self.names.full(chip_id)} {chip['board'] or ''}".strip()) if named else ""
         short = self.style.cut(self.style.clean(self.names.short(chip_id)), max(4, width // 2)) if named else ""
@@ -267,7 +267,7 @@ class ChipPainter:
         return fitted([(short, look)], width)
 
     def sparks(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size) -> list[Row]:
-        """The chip in a few rows, each a line filled down to the ground."""
+        """The chip in a few rows, each a filled curve."""
         now = dict(zip(NAMES, values_of(chip)))
         name = self.style.cut(self.style.clean(self.names.full(chip["chip"])), size.width)
         letters, count = self.place(quantities, size, charts=False)
@@ -282,7 +282,7 @@ class ChipPainter:
                 head += [(" " * room, ""), *((text, "dim") for text in sizes)]
             return [fitted(head, size.width), *(self._spark(chip, *one, count, letters, cell) for one in drawn)]
 
-        # Of many chips most have nothing new at most ticks.
+        # At most updates, most of many chips have not changed.
         lines = [(value, _reference(chip, one.name), plot.newest(columns)) for one, value, columns in drawn]
         look = (name, self._look(chip), quantities, size, self.signs, lines, self.range, cell)
         return self._same(chip, "sparks", look, make)
@@ -316,7 +316,7 @@ class ChipPainter:
         return "bold select" if chip["chip"] == self.selected else "bold"
 
     def _strip(self, chip: ChipRow, size: Size) -> list[Row]:
-        """The phases of the chip's processes as bars: those on top in the first row, those within them below."""
+        """The phases of the chip's processes as bars: outer phases in the first row, nested ones below."""
         axis, inner, ends = plot.plot_width(size.width, size.height // 2)
         columns = self._columns(chip, "dram", inner)
         since = (columns.first + 1) * columns.width
@@ -344,7 +344,7 @@ def _sizes(
 
 
 def _known(chip: ChipRow, quantities: Sequence[Quantity]) -> bool:
-    """Have both memories a size, so that one axis in percent does for both?"""
+    """Whether the capacities of all quantities are known, so that they can share an axis in percent."""
     return all(not quantity.unit and _capacity(chip, quantity.name) for quantity in quantities)
 
 
@@ -367,14 +367,14 @@ def _full(chip: ChipRow, name: str, most: float) -> Scale:
 
 
 def _short(value: float | None, capacity: int | None) -> str:
-    """A size as a part of the capacity, or as it is if that is not known."""
+    """A size in percent of the capacity; in bytes if the capacity is not known."""
     if value is None:
         return "-"
     return percent(share(int(value), capacity)) if capacity else short_size(int(value))
 
 
 def _precise(quantity: Quantity, value: float, scale: Scale, whole: float, signs: Characters) -> str:
-    """A value beside an axis: as precise as the axis is, and one digit more."""
+    """A value beside an axis, with one digit more than the labels of the axis."""
     if quantity.unit:
         return _number(quantity, value, signs)
     if whole == 1.0:
@@ -383,7 +383,7 @@ def _precise(quantity: Quantity, value: float, scale: Scale, whole: float, signs
 
 
 def _label(quantity: Quantity, value: float | None, scale: Scale | None, whole: float, signs: Characters) -> str:
-    """What stands at the end of a line; of what has a unit there is one line alone, and the title names it."""
+    """The label at the end of a curve. A reading has its own chart, whose title has its name."""
     if quantity.unit:
         return _number(quantity, value, signs)
     if value is None or scale is None or value < scale.bottom * whole:
@@ -392,7 +392,7 @@ def _label(quantity: Quantity, value: float | None, scale: Scale | None, whole: 
 
 
 def _fine_size(size: int, unit: str) -> str:
-    """A size with three decimals, in which also a small change is seen.
+    """A size with three decimals, to show small changes.
 
     >>> _fine_size(9 * 2**30 + 2**20, " iB"), _fine_size(9 * 2**30 + 2**20, ""), _fine_size(17, "")
     ('9.001 GiB', '9.001G', '17')
@@ -404,7 +404,7 @@ def _fine_size(size: int, unit: str) -> str:
 
 
 def _cursor_text(quantity: Quantity, found: Range | None, wordy: int, signs: Characters) -> Row:
-    """What a quantity was at the cursor: one value, or the lowest and the highest, as exactly as there is room for."""
+    """The value of a quantity at the cursor, or its lowest and highest value, as precisely as fits."""
     row: Row = [(quantity.title if wordy else quantity.title[:1], quantity.style), (" ", "")]
     if found is None:
         return [*row, ("-", "")]
@@ -428,7 +428,7 @@ def _number(quantity: Quantity, value: float | None, signs: Characters) -> str:
 def _value_text(
     chip: ChipRow, quantity: Quantity, now: float | None, peak: float | None, wordy: int, signs: Characters
 ) -> Row:
-    """A value in words: with its part of the whole, its size and the highest, or less of that."""
+    """A value with its percentage, its size and its peak; fewer of them if ``wordy`` is lower."""
     alarm = _alarm(chip, quantity, now)
     row: Row = [(quantity.title if wordy else quantity.title[:1], quantity.style), (" ", "")]
     if quantity.unit:
@@ -451,7 +451,7 @@ def _value_text(
 
 
 def _alarm(chip: ChipRow, quantity: Quantity, value: float | None) -> str:
-    """The style that warns, as bars do."""
+    """The style of a value near its limit, as for bars."""
     name = quantity.name
     if name == "aiclk_mhz" or value is None:
         return ""

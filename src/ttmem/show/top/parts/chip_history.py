@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of every chip as the dashboard has seen it; it survives a server's restart.
+"""The dashboard's own history of every chip; it survives a restart of the server.
 
 Each quantity of each chip has three rings of buckets: half seconds for five minutes, five seconds for an hour, minutes
-for a day. A bucket has the lowest and the highest value, so that nothing short is lost when buckets become coarser. A
-bucket in which nothing was seen stays empty: a gap is never drawn over.
+for a day. A bucket has the lowest and the highest value, so that short peaks are not lost in coarser buckets. A
+bucket without data stays empty, so that gaps remain visible.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ T = TypeVar("T")
 _READINGS = ("temperature_c", "power_w", "aiclk_mhz")
 NAMES = ("dram", "trace", "l1", "buffers", "cb", "kernel", *_READINGS)
 MOST_PHASES = 400
-_RINGS = ((0.5, 640), (5.0, 740), (60.0, 1480))  # step, length: the window and a little more
+_RINGS = ((0.5, 640), (5.0, 740), (60.0, 1480))  # step, length: slightly more than the window
 _NEVER = -(1 << 60)
-_OLD_SECONDS = 5.0  # telemetry that is older says nothing about now
-_HOLD_SECONDS = 3.0  # a value is taken to last so long if the next one comes by then
+_OLD_SECONDS = 5.0  # older telemetry is not current
+_HOLD_SECONDS = 3.0  # maximum time between two values without a gap
 _HOLD_INTERVALS = 2.5
-_HOLD_STEPS = 2  # the same of what the server has sampled
+_HOLD_STEPS = 2  # the same for samples of the server
 _SET_BACK_SECONDS = 60.0
 
 
 class Phase(NamedTuple):
-    """A stretch of a process that it gave a name; ``until`` is None while it lasts."""
+    """A named phase of a process; ``until`` is None while it is open."""
 
     pid: int | None
     path: str | None
@@ -45,17 +45,17 @@ class Phase(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The lowest and the highest value in each stretch of time; None is a gap."""
+    """The lowest and the highest value in each column of time; None is a gap."""
 
     ranges: list[Range | None]
-    width: float  # of a stretch, in seconds
-    first: int  # the number of the first; number 0 began in 1970
-    final: int  # those with a lower number are complete
-    version: int = 0  # another one if those have changed all the same
+    width: float  # of a column, in seconds
+    first: int  # number of the first column; column 0 began in 1970
+    final: int  # columns with a lower number are complete
+    version: int = 0  # changes if complete columns have changed
 
 
 class ColumnCache(Generic[T]):
-    """What was made of columns that can no longer change, so that at each tick only the newest are made."""
+    """Caches what was computed from complete columns, so that each update computes only the newest ones."""
 
     __slots__ = ("_done", "_first", "_look")
 
@@ -65,7 +65,7 @@ class ColumnCache(Generic[T]):
         self._done: list[T] = []
 
     def get(self, look: object, first: int, end: int, final: int, make: Callable[[int], T]) -> list[T]:
-        """Those from ``first`` up to ``end``; before ``final`` they are complete. Another ``look`` makes them anew."""
+        """The results for ``first`` up to ``end``; those before ``final`` are cached while ``look`` stays the same."""
         if look != self._look or first < self._first:
             self._look, self._first, self._done = look, first, []
         done = self._done
@@ -91,13 +91,13 @@ class _Ring:
     def put(self, bucket: int, low: float, high: float) -> None:
         slot = bucket % self.length
         if bucket > self.newest:
-            if bucket > self.newest + 1 and self.newest != _NEVER:  # at first all are empty
+            if bucket > self.newest + 1 and self.newest != _NEVER:  # a new ring is empty
                 for skipped in range(max(self.newest + 1, bucket - self.length + 1), bucket):
                     self.low[skipped % self.length] = self.high[skipped % self.length] = nan
             self.low[slot], self.high[slot], self.newest = low, high, bucket
             self.least, self.most = low, high
         elif bucket > self.newest - self.length:
-            # Also true of an empty bucket: nothing compares with nan.
+            # Also true for an empty bucket, because all comparisons with nan are false.
             if not low >= self.low[slot]:
                 self.low[slot] = low
             if not high <= self.high[slot]:
@@ -106,7 +106,7 @@ class _Ring:
                 self.least, self.most = self.low[slot], self.high[slot]
 
     def get(self, first: int, end: int) -> Range | None:
-        """Lowest and highest of some buckets."""
+        """The lowest and the highest value of a range of buckets."""
         first, end = max(first, self.newest - self.length + 1), min(end, self.newest + 1)
         if first >= end:
             return None
@@ -121,7 +121,7 @@ class _Ring:
 
 
 class _Series:
-    """One quantity of one chip: bytes in double precision, because a cursor shows them all, readings in single."""
+    """One quantity of one chip: bytes in double precision, because the cursor shows exact bytes; readings in single."""
 
     __slots__ = ("began", "kept", "last", "rings", "time", "version")
 
@@ -129,8 +129,8 @@ class _Series:
         code = "f" if name in _READINGS else "d"
         self.rings = tuple(_Ring(step, length, code) for step, length in _RINGS)
         self.time, self.last = -1e18, nan
-        self.began = inf  # when it was first more than nothing
-        self.version = 0  # changes when something was added to what was complete
+        self.began = inf  # time of the first value above 0
+        self.version = 0  # changes when complete buckets change
         self.kept: ColumnCache[Range | None] = ColumnCache()
 
     def add(self, time: float, buckets: list[int], value: float, hold: float) -> None:
@@ -139,7 +139,7 @@ class _Series:
             self.began = time
         for ring, bucket in zip(self.rings, buckets):
             if bucket == ring.newest and ring.least <= value <= ring.most:
-                continue  # as with most values and the wider buckets
+                continue  # true for most values in wide buckets
             if held and bucket - ring.newest > 1:
                 for between in range(ring.newest + 1, bucket):
                     ring.put(between, self.last, self.last)
@@ -147,7 +147,7 @@ class _Series:
         self.time, self.last = time, value
 
     def fill(self, step: float, rows: list[tuple[float, float, float, float]]) -> None:
-        """What was seen by others in steps so long: from when, until when, lowest, highest; in order."""
+        """Add samples of the server, in order: start, end, lowest, highest."""
         for ring in self.rings:
             if 2 * ring.step >= step:
                 reach = max(ring.newest * ring.step, rows[-1][0]) - ring.length * ring.step
@@ -160,7 +160,7 @@ class _Series:
 
     def columns(self, width: float, first: int, end: int) -> Columns:
         span = (end - first) * width
-        # The finest that reaches back far enough.
+        # The finest ring that reaches back far enough.
         ring = next((ring for ring in self.rings if ring.step * (ring.length - 2) >= span), self.rings[-1])
         final = int(ring.newest * ring.step // width)
 
@@ -172,21 +172,21 @@ class _Series:
 
 
 class ChipHistory:
-    """Values by chip and name, with the time they were seen.
+    """The history of values by chip and name.
 
-    A chip is kept by its PCI address where it has one: its chip_id changes when the first process tells the unique id.
+    The key of a chip is its PCI address if it has one: its chip_id changes when a process first reports the unique id.
     """
 
     def __init__(self) -> None:
-        self.newest = 0.0  # when the last snapshot was made, seconds since 1970
+        self.newest = 0.0  # time of the last snapshot, seconds since 1970
         self._series: dict[tuple[str, str], _Series] = {}
         self._keys: dict[str, str] = {}
         self._phases: dict[tuple[Any, ...], Phase] = {}
 
     def add(self, time: float, snapshot: Snapshot, interval: float = 1.0) -> None:
-        """Remember what a snapshot says; ``interval`` is how often there is one."""
+        """Add the values of a snapshot; ``interval`` is the time between two snapshots."""
         if time < self.newest - _SET_BACK_SECONDS:
-            self._series.clear()  # the clock was set back: what was seen before would lie in the future
+            self._series.clear()  # the clock was set back: earlier values would be in the future
         self.newest = time if not self._series else max(time, self.newest)
         hold = max(_HOLD_SECONDS, _HOLD_INTERVALS * interval)
         buckets = [int(time // step) for step, _ in _RINGS]
@@ -198,10 +198,10 @@ class ChipHistory:
                     series.add(time, buckets, value, hold)
 
     def columns(self, chip_id: str, name: str, width: float, first: int, end: int) -> Columns:
-        """Lowest and highest in each column of time; column ``n`` begins ``n * width`` seconds after 1970.
+        """The lowest and the highest value in each column; column ``n`` begins ``n * width`` seconds after 1970.
 
-        Columns lie at fixed moments, so that a chart moves on without its peaks flickering, and what is complete is
-        not looked up again.
+        Columns begin at fixed times, so that peaks do not flicker when a chart scrolls, and complete columns can be
+        cached.
         """
         series = self._series.get((self._keys.get(chip_id, chip_id), name))
         if series is None:
@@ -209,20 +209,20 @@ class ChipHistory:
         return series.columns(width, first, end)
 
     def began(self, chip_ids: Iterable[str], names: Sequence[str]) -> float | None:
-        """When any of these was first more than nothing, as far as is known here; None if none was."""
+        """The time when any of these was first above 0, as far as is known here; None if none was."""
         keys = [self._keys.get(chip_id, chip_id) for chip_id in chip_ids]
         found = [self._series[key, name].began for key in keys for name in names if (key, name) in self._series]
         first = min(found, default=inf)
         return None if first == inf else first
 
     def series(self, chip_id: str, name: str, since: float, until: float, points: int) -> list[Range | None]:
-        """Lowest and highest in so many columns that end with the one in which ``until`` lies."""
+        """The lowest and the highest value in columns, the last of which contains ``until``."""
         width = (until - since) / points
         end = int(until // width) + 1
         return self.columns(chip_id, name, width, end - points, end).ranges
 
     def fill(self, chip_id: str, history: History, shift: float = 0.0) -> None:
-        """Take in what the server remembers of a chip (GET /history); ``shift`` is what our clock is ahead of its."""
+        """Add the server's history of a chip (GET /history); ``shift`` is the lead of our clock over the server's."""
         key, step = self._keys.get(chip_id, chip_id), history["step"]
         found = {one["kind"]: one for one in history["series"]}
         for name, kinds in (
@@ -236,7 +236,7 @@ class ChipHistory:
                     continue
                 for second, last, high in zip(one["time"], one["last"], one["max"]):
                     low, most = seen.get(second, (0.0, 0.0))
-                    # Two kinds need not be highest at the same moment: as if only one of them had moved.
+                    # Kinds may have their peaks at different times, so the peaks are not added.
                     seen[second] = (low + last, max(most + last, low + high))
             if seen:
                 rows: list[tuple[float, float, float, float]] = []
@@ -248,7 +248,7 @@ class ChipHistory:
                 (self._series.get((key, name)) or self._series.setdefault((key, name), _Series(name))).fill(step, rows)
 
     def take_phases(self, answer: Phases, time: float) -> None:
-        """Note the phases that are open (GET /phases), the last run of those that ended, and what ended meanwhile."""
+        """Store the open phases (GET /phases) and the last run of ended ones; end those that are no longer listed."""
         now = set()
         for process in answer["processes"]:
             for phase in process["open"]:
@@ -268,13 +268,13 @@ class ChipHistory:
             del self._phases[key]
 
     def phases(self, chip_id: str, since: float) -> list[Phase]:
-        """Those on a chip that had not ended by then, the oldest first."""
+        """The phases on a chip that had not ended at ``since``, oldest first."""
         found = [p for p in self._phases.values() if chip_id in p.chips and (p.until is None or p.until >= since)]
         return sorted(found, key=lambda phase: (phase.since, phase.path or ""))
 
 
 def values_of(chip: ChipRow) -> tuple[float | None, ...]:
-    """What a snapshot says of a chip, in the order of NAMES; None is not known."""
+    """The values of a chip in a snapshot, in the order of NAMES; None if not known."""
     dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
     cb = l1["cb"]["held"] if l1["cb"]["resident"] is None else l1["cb"]["resident"]
     memory = (level(dram), dram["trace"]["used"], l1["at_once"], level(l1_buffers(l1)), cb, l1["kernels"])

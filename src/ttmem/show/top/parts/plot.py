@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines over time in the cells of a terminal: braille dots, half blocks or ASCII.
 
-A cell has 2 x 4, 1 x 2 or 1 x 1 dots. A column of dots is a stretch of time; its dots reach from the lowest to the
-highest value in it, and on to the column before if that did not touch: the value had to pass there. Columns without a
-value stay empty.
+A cell has 2 x 4, 1 x 2 or 1 x 1 dots. A column of dots is an interval of time; its dots reach from the lowest to the
+highest value in it, and are joined to the column before. Columns without a value stay empty.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from ttmem.show.top.parts.chip_history import ColumnCache, Columns, Range
 from ttmem.show.top.parts.rows import Characters, Row
 from ttmem.show.top.parts.time_axis import times
 
-_DOTS = {"braille": (2, 4), "block": (1, 2), "ascii": (1, 1)}  # of a cell: columns, rows
-# The bits of a braille sign, from the bottom up, left column and right.
+_DOTS = {"braille": (2, 4), "block": (1, 2), "ascii": (1, 1)}  # columns and rows per cell
+# The bits of a braille character, from the bottom up, left and right column.
 _LEFT, _RIGHT = (0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08)
 _BLOCKS = " ▄▀█"
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _SHADES = " .:-=+*#@"
 _LOW, _HIGH = itemgetter(0), itemgetter(1)
 _RUN = re.compile(r"(.)\1*", re.DOTALL)
-_UNDER = "~"  # stands for the style of what lies under the lines
+_UNDER = "~"  # code for the style of what is drawn below the curves
 _AXIS_COLUMNS, _ENDS_COLUMNS = 8, 14
-NOT_ZERO = "not 0"  # below an axis that does not begin at 0
+NOT_ZERO = "not 0"  # printed below an axis that does not begin at 0
 
 
 class Curve(NamedTuple):
-    """What is drawn: a range for each column of dots, and the values at both ends of the axis.
+    """A curve: a range for each column of dots, and the values at both ends of the axis.
 
-    The first range lies before the window, so that a column that was drawn before is still the same.
+    The first range is before the window, because each column is joined to the one before it.
     """
 
     columns: Columns
@@ -43,20 +42,20 @@ class Curve(NamedTuple):
     style: str
     sign: str  # in ASCII
     label: str = ""  # at its end
-    peak: float | None = None  # where it was highest, if a line is to be drawn there
-    peak_label: str = ""  # beside that line
+    peak: float | None = None  # its highest value, if a peak line is drawn
+    peak_label: str = ""  # beside the peak line
     bottom: float = 0.0
 
 
 class Frame(NamedTuple):
-    """What is around the lines."""
+    """The axes and marks around the curves."""
 
     since: float
     until: float
-    axis: Callable[[float], str]  # what a part of the axis is, from 0 to 1
-    limit: float | None = None  # part of the axis at which a line is drawn
-    marks: Sequence[int] = ()  # columns of dots at which something began
-    from_zero: bool = True  # where the axis begins
+    axis: Callable[[float], str]  # the label of a position on the axis, from 0 to 1
+    limit: float | None = None  # position of the limit on the axis
+    marks: Sequence[int] = ()  # columns of dots at which phases began
+    from_zero: bool = True  # whether the axis begins at 0
     times: bool = True  # with a time axis, if there is room
     cursor: int | None = None  # cell of the cursor
 
@@ -68,33 +67,33 @@ class PeakLine(NamedTuple):
     dot: int  # in that row, from the bottom
     begin: int  # first cell
     style: str
-    label: str  # in the line itself; empty if it stands elsewhere
+    label: str  # inside the line; empty if the label is elsewhere
 
 
 def dots(signs: Characters) -> tuple[int, int]:
-    """How many columns and rows of dots a cell has."""
+    """The number of columns and rows of dots in a cell."""
     return _DOTS[signs.charts]
 
 
 def plot_width(width: int, height: int) -> tuple[int, int, int]:
-    """Of a chart so wide: cells of its axis, of the lines, of what stands at their ends."""
+    """The widths of the axis, the curves and the labels at their ends in a chart of this size."""
     axis = _AXIS_COLUMNS if width >= 30 and height >= 4 else 0
     ends = _ENDS_COLUMNS if width >= 60 and height >= 6 else 0
     return axis, width - axis - ends, ends
 
 
-Cells = tuple[str, str]  # a column of cells from the top down, and whose each is
-Under = tuple[str, str, int]  # a row of signs below the lines: sign, style, the first cell
+Cells = tuple[str, str]  # a column of cells from the top down: characters, and codes of their curves
+Under = tuple[str, str, int]  # a row of characters behind the curves: character, style, first cell
 
 
 def newest(columns: Columns) -> tuple[int, int, int, list[Range | None]]:
-    """What may differ from the columns of a moment ago: which there are, which are complete, and the others."""
+    """What may have changed in columns: their numbers, which are complete, and the incomplete ones."""
     first, final, ranges = columns.first, columns.final, columns.ranges
     return first, columns.version, final, ranges[max(0, min(final - first, len(ranges)) - 1) :]
 
 
 def look(lines: Sequence[Curve], width: int, height: int, signs: Characters, frame: Frame) -> Hashable:
-    """What a chart depends on: it is drawn the same as before if this is the same."""
+    """All that a chart depends on: an equal value means an equal chart."""
     _, inner, _ = plot_width(width, height)
     count = height * dots(signs)[1]
 
@@ -117,7 +116,7 @@ def chart(
     frame: Frame,
     kept: ColumnCache[Cells] | None = None,
 ) -> list[Row]:
-    """Lines with what is around them, exactly so large. The lines must have the columns that `plot_width` leaves."""
+    """A chart of exactly this size. The curves must have as many columns as `plot_width` leaves for them."""
     axis, inner, ends = plot_width(width, height)
     below = 1 if height >= 4 and frame.times else 0
     high = height - below
@@ -156,7 +155,7 @@ def draw(
     peaks: Sequence[PeakLine] = (),
     cursor: int | None = None,
 ) -> list[Row]:
-    """The lines alone; later ones lie over earlier ones. ``unders`` show where no line is."""
+    """The curves alone; later ones cover earlier ones. ``unders`` are visible where no curve is."""
     made = _made(lines, width, height, signs, kept or ColumnCache())
     at = {column // dots(signs)[0] for column in marks}
     names = {" ": "", "!": "mark", **{chr(97 + number): line.style for number, line in enumerate(lines)}}
@@ -238,13 +237,13 @@ def _made(lines: Sequence[Curve], width: int, height: int, signs: Characters, ke
     ends = [(line.bottom, line.top, line.style, line.columns.version) for line in lines]
     look = (height, signs, ends, lines[0].columns.width)
     made = kept.get(look, first // across, first // across + width, final, make)
-    # The first column is not joined to what lies before the window: the curve would be drawn above its peak there.
+    # The first column is not joined to the one before the window: the curve could exceed its peak line there.
     edge = [_span(line, 1 + part, count, joined=part > 0) for line in lines for part in range(across)]
     return [_cells(height, signs.charts, looks, tuple(edge)), *made[1:]]
 
 
 def _span(line: Curve, at: int, count: int, joined: bool = True) -> tuple[int, int] | None:
-    """The lowest and the highest dot of a column, joined to the column before. None if all of it is below the axis."""
+    """The lowest and the highest dot of a column, joined to the column before; None if it is below the axis."""
     ranges = line.columns.ranges
     here = ranges[at]
     if here is None or here[1] < line.bottom:
@@ -264,7 +263,7 @@ def _dot(value: float, line: Curve, count: int) -> int:
 
 @lru_cache(maxsize=8192)
 def _cells(height: int, charts: str, looks: tuple[str, ...], spans: tuple[tuple[int, int] | None, ...]) -> Cells:
-    """A column of cells; it is a's, b's, ... of the lines, or nobody's."""
+    """A column of cells; the code of a cell is the letter of its curve (a, b, ...) or a space."""
     across, up = _DOTS[charts]
     bits, texts, codes = [0] * height, [" "] * height, [" "] * height
     for number, span in enumerate(spans):
@@ -285,12 +284,12 @@ def _cells(height: int, charts: str, looks: tuple[str, ...], spans: tuple[tuple[
 
 
 def spark(columns: Columns, top: float, width: int, signs: Characters, kept: ColumnCache[str] | None = None) -> str:
-    """A line in one row, filled down to the ground: the highest value of each column."""
+    """A filled curve in one row: the highest value of each column."""
     across = dots(signs)[0]
     levels, ranges, first = 4 if across == 2 else 8, columns.ranges, columns.first + 1
 
     def level(at: int) -> int:
-        # What is more than nothing is never drawn as nothing; what is nothing is a dot on the ground, and no gap.
+        # Every value has at least one dot, also 0. Only a gap is empty.
         here = ranges[at]
         return 0 if here is None else max(1, min(levels, round(here[1] / top * levels)))
 
@@ -313,7 +312,7 @@ _FILLED = {
 
 
 def place_of(part: float, height: int, signs: Characters) -> int:
-    """The row in which a part of the axis lies."""
+    """The row of a position on the axis."""
     count = height * dots(signs)[1]
     return height - 1 - max(0, min(count - 1, int(part * count))) // dots(signs)[1]
 
@@ -329,14 +328,14 @@ def lowest_of(columns: Columns) -> float | None:
 
 
 def _limit(height: int, signs: Characters, frame: Frame) -> dict[int, Under]:
-    """A row of dashes where the limit is."""
+    """A row of dashes at the limit."""
     if frame.limit is None:
         return {}
     return {place_of(frame.limit, height, signs): ("-" if signs.ascii else "╌", "bad", 0)}
 
 
 def peak_lines(lines: Sequence[Curve], height: int, signs: Characters, *, inside: bool) -> list[PeakLine]:
-    """Where each line was highest, from where there is something of it."""
+    """The peak line of each curve, starting where the curve starts."""
     out = []
     across, up = dots(signs)
     for line in lines:
@@ -359,7 +358,7 @@ def _ticks(height: int, label: Callable[[float], str]) -> dict[int, str]:
 def _ends(
     lines: Sequence[Curve], height: int, peaks: Sequence[PeakLine], signs: Characters
 ) -> dict[int, tuple[str, str]]:
-    """What stands beside the peak lines and, as near to its last value as there is room, at the end of each curve."""
+    """The labels beside the peak lines and the curves, each as near to its value as possible."""
     out: dict[int, tuple[str, str]] = {}
     texts = [line.peak_label for line in lines if line.peak and line.peak >= line.bottom]
     for peak, text in zip(peaks, texts):
@@ -375,7 +374,7 @@ def _ends(
 
 
 def _place_label(out: dict[int, tuple[str, str]], wanted: int, text: str, style: str, height: int) -> None:
-    """In that row, or the nearest one that is free; of two, the lower one."""
+    """Place a label in the wanted row or the nearest free one; of two, the lower one."""
     if len(out) < height:
         row = min((row for row in range(height) if row not in out), key=lambda row: (abs(row - wanted), -row))
         out[row] = (fit(text, _ENDS_COLUMNS - 1), style)

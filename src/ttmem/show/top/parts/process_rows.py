@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _POOLS: tuple[SizeName, ...] = ("dram", "l1", "peak_dram", "peak_l1")
 _POOL_OF_COLUMN: dict[str, SizeName] = {name: name for name in _POOLS}
-USER = "user:"  # in a filter, before the name or number of a user
+USER = "user:"  # prefix of a user's name or number in a filter
 _OFTEN_BLANK: tuple[Literal["container", "command", "cpu_percent", "rss"], ...] = (
     *("container", "command", "cpu_percent", "rss"),
 )
-_TREE_COLUMNS = 9  # that a tree takes before names: three below each other
+_TREE_COLUMNS = 9  # width of three levels of a tree
 _STATES = {"untracked": "warn", "stale": "dim", "exited": "dim"}
 _LEGEND = {
     "*": "* all cached programs, which share L1 in time",
@@ -39,7 +39,7 @@ _LEGEND = {
 
 
 class Entry(NamedTuple):
-    """A row of the list: a process, what it has of some chips (the same of each), or one kind of that."""
+    """A row of the list: a process, its memory on chips with equal amounts, or one kind of that memory."""
 
     key: Hashable
     process: ProcessRow
@@ -47,13 +47,13 @@ class Entry(NamedTuple):
     share: ChipShare | None = None
     chip_ids: tuple[str, ...] = ()
     kind: str | None = None
-    below: Hashable = None  # the key of the process it belongs to, if it is a part of one
+    below: Hashable = None  # key of the process if the row is a part of it
 
 
 def columns(width: int, processes: list[ProcessRow], names: Names, branches: bool) -> list[Column]:
-    """The columns that have something to say, none wider than what is in it."""
+    """The columns that are not empty, none wider than its content."""
     blank = [name for name in _OFTEN_BLANK if all(process[name] in (None, "") for process in processes)]
-    # Most have one of a few users and sets of chips.
+    # Sets, because there are few different users and sets of chips.
     chips = {names.several(chip_ids) for chip_ids in {tuple(chips_of(process)) for process in processes}}
     users = {user_of(process) for process in processes}
     sources = {_sources(process) for process in processes}
@@ -64,7 +64,7 @@ def columns(width: int, processes: list[ProcessRow], names: Names, branches: boo
 
 
 def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: int = 0) -> tuple[Column, ...]:
-    """What is in the columns may be so wide."""
+    """All columns; the arguments are the widths of their content."""
     size = 11 if wide else 6
     least = max(6, min(12, chips))
     return (
@@ -92,7 +92,7 @@ DOWN = {column.name: column.down for column in _columns(wide=False)}
 
 
 def matches(process: ProcessRow, text: str) -> bool:
-    """Does a text in lower case occur in what a process is known by? ``user:NAME`` in it means that user alone.
+    """Whether a process matches a text in lower case; ``user:NAME`` in the text selects a user.
 
     >>> process = {"pid": 4711, "user": "ann", "user_id": 1001, "name": "python", "command": None, "container": None}
     >>> [matches(process, text) for text in ("pyth", "user:ann", "user:ann 47", "user:1001", "user:an", "user:bob 47")]
@@ -110,20 +110,20 @@ def matches(process: ProcessRow, text: str) -> bool:
 
 
 def sizes(process: ProcessRow, pool: SizeName) -> list[int | None]:
-    """What it has of a pool on each of its chips."""
+    """Its size in a pool on each of its chips."""
     if process["state"] == "stale":
         return [size_of(share, pool, "stale") for share in process["chips"]]
     return [share[pool] for share in process["chips"]]
 
 
 def total(found: list[int | None]) -> int | None:
-    """The sum of those that are known."""
+    """The sum of the known sizes."""
     known = [size for size in found if size is not None] if None in found else found
     return sum(known) if known else None  # type: ignore[arg-type]
 
 
 def sorter(column: str, names: Names, booted: float) -> Callable[[ProcessRow], Any]:
-    """What a process is sorted by, None if that is not known."""
+    """A function that returns the sort key of a process, None if it is not known."""
     pool = _POOL_OF_COLUMN.get(column)
     if pool is not None:
         return lambda process: total(sizes(process, pool))
@@ -151,7 +151,7 @@ def chips_of(process: ProcessRow) -> list[str]:
 
 
 def parts(key: Hashable, process: ProcessRow, names: Names) -> Iterator[Entry]:
-    """What a process has of each chip, and of each kind there; chips of which it has the same share a row."""
+    """Rows for the memory of a process by chip and kind; chips with equal amounts share a row."""
     groups: dict[Hashable, list[ChipShare]] = {}
     for share in sorted(process["chips"], key=lambda share: names.order(share["chip"])):
         alike = (*(share[pool] for pool in _POOLS), tuple(share["kinds"].items()), share["source"])
@@ -182,7 +182,7 @@ def _sources(process: ProcessRow) -> str:
 
 
 class ProcessRows:
-    """Turns entries into rows, and remembers which marks have to be explained."""
+    """Turns entries into rows, and collects the marks for the legend."""
 
     def __init__(self, model: Model, names: Names, booted: float, style: Style, placed: list[Placed]) -> None:
         self.now = time_of(model)
@@ -190,7 +190,7 @@ class ProcessRows:
         self._chips = {chip["chip"]: chip for chip in model.chips}
         self._size = human if style.width >= WIDE_COLUMNS else short_size
         self._marks: set[str] = set()
-        # Below a process its parts have one text before the sizes, instead of columns.
+        # A part of a process has one text before the sizes, instead of columns.
         first = next(number for number, one in enumerate(placed) if one.column.name == "dram")
         label = Column("label", "", 0, 0, 0)
         self._part_placed = [Placed(label, 0, placed[first].x - 1), *placed[first:]]

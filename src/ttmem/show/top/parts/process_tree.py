@@ -24,7 +24,7 @@ def parent(pid: int, root: str = "/") -> int | None:
 
 
 class Parents:
-    """Parents of the processes in a list. Each is looked up once, so a child keeps its parent after that has exited."""
+    """Parents of the processes in a list. Each is looked up once, so a child keeps a parent that has exited."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = root

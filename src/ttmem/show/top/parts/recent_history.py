@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts of the last minutes of the selected chip, in the room that a view has left."""
+"""Charts of the last minutes of the selected chip, in the free space of a view."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 MEMORY = METRICS["memory"]
 L1 = MEMORY[1:]
 SENSORS = (*METRICS["temperature"], *METRICS["power"])
-_WINDOW_SECONDS = 300  # that are drawn
-_STEP_SECONDS = 2  # after which they are drawn anew: a wide chart takes time
-_SPARKS_ROWS, _CHART_ROWS = 3, 8  # that lines need, and a chart
-_SEPARATE_CHARTS_ROWS = 9  # from which on each quantity has a chart to itself
-_MOST_CHARTS = 12  # charts of chips that were chosen before
+_WINDOW_SECONDS = 300  # length of the charts
+_STEP_SECONDS = 2  # redraw interval, because a wide chart takes time
+_SPARKS_ROWS, _CHART_ROWS = 3, 8  # minimum height of sparks and of a chart
+_SEPARATE_CHARTS_ROWS = 9  # minimum height per quantity for separate charts
+_MOST_CHARTS = 12  # cached charts of earlier selected chips
 
 
 class RecentHistory:
-    """Asks the server for what was before, once, if there is room to draw it."""
+    """Requests the earlier history from the server once, if there is room to draw it."""
 
     def __init__(self) -> None:
         self._histories = HistoryLoader()
@@ -40,13 +40,13 @@ class RecentHistory:
         return self._histories.wants(model, [chip], _WINDOW_SECONDS) if self._drawn and chip is not None else []
 
     def rows(self, model: Model, quantities: Sequence[Quantity], room: Size, signs: Characters) -> list[Row]:
-        """A blank row and a chart, or lines, or nothing; of what is known of the chip."""
+        """A blank row and a chart or sparks of the selected chip; nothing if there is no room."""
         chip, size = model.chip(), Size(room.width, room.height - 1)
         self._drawn = chip is not None and size.height >= _SPARKS_ROWS
         if chip is None or not self._drawn:
             return []
         until = model.until // _STEP_SECONDS * _STEP_SECONDS
-        # The words beside the lines say what the tables above say, at the same moment.
+        # Includes the current values, so that texts beside curves always agree with the tables above.
         look = (chip["chip"], quantities, size, signs, until, chip["board"], values_of(chip))
         if look != self._look:
             self._look, self._rows = look, self._made(model, chip, quantities, size, signs, until)

@@ -12,7 +12,7 @@ from ttmem.show.text import Style, cells
 from ttmem.show.top.parts.chip_history import Phase
 
 
-@lru_cache(maxsize=4)  # all charts of a grid have the same
+@lru_cache(maxsize=4)  # all charts of a grid have the same axis
 def times(since: float, until: float, width: int) -> str:
     """The axis of time: how long ago, or for long windows the time of day, with its zone at the end."""
     span = until - since
@@ -41,7 +41,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(since: float, until: float) -> str:
-    """A short stretch of local time with its zone, to the second, or to a tenth of one if it is shorter than that.
+    """A short interval in local time with its zone, in seconds, or in tenths if it is shorter than a second.
 
     >>> moment(1_794_800_040.0, 1_794_800_043.0), moment(1_794_800_040.25, 1_794_800_040.5)
     ('03:34:00 to 03:34:03 UTC', '03:34:00.2 to 03:34:00.5 UTC')
@@ -54,7 +54,7 @@ def moment(since: float, until: float) -> str:
 
 
 def phase_bars(phases: Sequence[Phase], since: float, now: float, cell: float, width: int, style: Style) -> str:
-    """A bar for each phase in cells of so many seconds, with as much of its name as there is room for."""
+    """A bar for each phase, with as much of its name as fits; ``cell`` is the seconds of a cell."""
     out = [" "] * width
     for phase in phases:
         begin, end = (

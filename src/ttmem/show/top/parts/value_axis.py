@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ttmem.show.chip_table import short_size
 
 RANGES = {"auto": "automatic", "peak": "0 to peak", "capacity": "0 to capacity"}
-_PARTS = 4  # of an axis between labels
-_SNUG_SHARE = 1 / 3  # values that differ by less than this part of the highest are drawn on an axis of their own
+_PARTS = 4  # parts of an axis between labels
+_SNUG_SHARE = 1 / 3  # values that differ by less than this fraction of the highest get a close range
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _DIGITS = (1, 2, 3, 4, 5, 6, 8)  # of the step between two labels
 _UNITS = "BKMGTP"
@@ -28,10 +28,10 @@ class Scale(NamedTuple):
     top: float
     divisor: float
     suffix: str
-    digits: int | None  # after the point; None: as sizes in tables
+    digits: int | None  # number of decimals; None: as sizes in tables
 
     def label(self, part: float) -> str:
-        """The label of a part of the axis, from 0 to 1."""
+        """The label of a position on the axis, from 0 to 1."""
         value = self.bottom + part * (self.top - self.bottom)
         if value == 0 and self.suffix != "%":
             return "0"  # of every unit
@@ -63,7 +63,7 @@ def scale(mode: str, low: float, high: float, full: Scale, least: float) -> Scal
     """
     high = min(high, full.top)
     low = min(low, high)
-    is_reading = full.digits is not None and not full.suffix  # such as a temperature: how near its limit is counts
+    is_reading = full.digits is not None and not full.suffix  # its distance to the limit matters
     if mode == "capacity" or high <= 0 or (mode == "auto" and is_reading):
         return full
     if mode == "auto" and 0 < high - low < _SNUG_SHARE * high:

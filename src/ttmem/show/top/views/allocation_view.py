@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 EVENTS = "/events"
 _SORTS = {"size": ("size", True), "newest": ("age", False), "oldest": ("age", True)}  # column, largest first
-_MOST_OFFSET = 100_000  # what lies beyond cannot be asked for
-_TALL_ROWS = 34  # from here on there is room for a stack
+_MOST_OFFSET = 100_000  # limit of the API
+_TALL_ROWS = 34  # minimum height with room for a stack
 _SHORT_POOLS = {"dram": "DRAM", "l1_buffers": "L1", "programs": "programs", "host": "host", "system": "runtime"}
-_LIMIT_STEP = 10  # by which the number of allocations asked for grows, so that a screen that is resized asks the same
+_LIMIT_STEP = 10  # requests are rounded up to this, so that a resized screen often sends the same request
 
 
 class _Opened(NamedTuple):
@@ -57,7 +57,7 @@ class _Opened(NamedTuple):
 
 
 class Allocations:
-    """What is allocated, and what happens."""
+    """Live allocations and events."""
 
     name = "Allocations"
     keys: tuple[tuple[str, str], ...] = (
@@ -66,18 +66,18 @@ class Allocations:
         ("g", "group by operation, line, shape, program, kind, or not at all"),
         ("enter, escape", "open the allocations of a group, and go back"),
         ("/", "search operations, lines, shapes, or events; escape clears it"),
-        ("f, c, p", "only the next kind, the chosen chip, the chosen row's process"),
-        ("m", "only from a size on, such as 1M"),
+        ("f, c, p", "only the next kind, the selected chip, the selected row's process"),
+        ("m", "only from a minimum size, such as 1M"),
         ("PgUp, PgDn", "turn pages; home and end: the first and the last row"),
-        ("F", "events: follow the newest, or hold still"),
+        ("F", "events: follow the newest, or pause"),
     )
-    kept = ("sort", "events", "by")  # of its attributes, from one start to the next
+    kept = ("sort", "events", "by")  # attributes that are stored between runs
     needs_server = True
 
     def __init__(self) -> None:
         self.sort = "size"
-        self.events = False  # are they shown, instead of allocations?
-        self.by = ""  # what allocations are put together by
+        self.events = False  # whether events are shown instead of allocations
+        self.by = ""  # what allocations are grouped by, if anything
         self._breakdown = BreakdownList()
         self._kind: str | None = None
         self._opened: _Opened | None = None
@@ -89,12 +89,12 @@ class Allocations:
         self._asks_size = False
         self._cursor = Cursor()
         self._follower = EventFollower()
-        self._answer: schema.Allocations | None = None  # the last that fitted, until the next one is there
+        self._answer: schema.Allocations | None = None  # the last answer, until the next one arrives
         self._placed: list[Placed] = []
-        self._shown: dict[int, schema.AllocationRow | dict[str, Any]] = {}  # the allocation or event at each place
+        self._shown: dict[int, schema.AllocationRow | dict[str, Any]] = {}  # the allocation or event in each row
         self._seen = range(0)
 
-    # -- what is asked ---------------------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------------------------
 
     def wants(self, model: Model) -> list[str]:
         if model.snapshot is None or not model.snapshot["server"]:
@@ -115,7 +115,7 @@ class Allocations:
         return EventFilter(kinds, here, self._pid, self._least, self._text, made_by)
 
     def _path(self, model: Model) -> str:
-        """A page more than is seen on either side, so that scrolling need not wait."""
+        """The path of the request: the visible page and one more on each side, so that scrolling does not wait."""
         query = self._wanted(model).query()
         page = max(2, -(-self._cursor.height // _LIMIT_STEP)) * _LIMIT_STEP
         query |= {"sort": self._order(), "limit": 3 * page}
@@ -126,7 +126,7 @@ class Allocations:
     def _order(self) -> str:
         return self.sort if self.sort in tuple(_SORTS) else "size"
 
-    # -- what is shown ---------------------------------------------------------------------------------------------
+    # -- rows ------------------------------------------------------------------------------------------------------
 
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         style = Style(size.width, ascii=signs.ascii)
@@ -147,7 +147,7 @@ class Allocations:
         answer = model.answers.get(self._path(model))
         if answer is not None and answer.data is not None:
             self._answer = answer.data
-        data = self._answer or None  # an answer without keys says nothing
+        data = self._answer or None  # an answer without keys has no information
         head: Row = [("" if data is None else _count(data, self._all(model), self._filtered(model)), "bold")]
         if answer is None:
             head.append(("  asking...", "dim"))
@@ -191,7 +191,7 @@ class Allocations:
     ) -> list[Row]:
         summary, trouble = self._breakdown.look(model, by, self._wanted(model))
         status = self._status(model, [(summary, "bold")], names, style)
-        if self._prompt is None:  # pools that are further down the list are named here
+        if self._prompt is None:  # also names pools that are further down in the list
             status.append((f"  {_sizes(self._breakdown.pools, style)}", "bold"))
         if trouble:
             return [status, [], *_wrapped(trouble, style=style, name="warn")]
@@ -243,7 +243,7 @@ class Allocations:
         return [*row, (f"  only {text}", "warn")] if text else row
 
     def _filtered(self, model: Model) -> bool:
-        """By what can be chosen here; which chips are shown at all is chosen elsewhere."""
+        """Whether a filter of this view is set. The choice of chips for the whole dashboard does not count."""
         return self._wanted(model) != EventFilter(chips=_shown(model))
 
     def _all(self, model: Model) -> int:
@@ -251,16 +251,16 @@ class Allocations:
 
     def _nothing(self, model: Model) -> str:
         if self._filtered(model):
-            return "Nothing that is allocated fits the filters; escape clears them."
+            return "No allocation matches the filters; escape clears them."
         return "Nothing is allocated: no process that reports holds anything. `ttmem run -- COMMAND` tracks a program."
 
     def _left_out(self, data: schema.Allocations) -> str:
-        """How much of what fits is on the screen."""
+        """Which of the matching allocations are on the screen."""
         first, last = self._seen.start + 1, self._seen.start + len(self._shown)
         beyond = f" (those beyond {_MOST_OFFSET:,} cannot be shown)" if data["matched"] > _MOST_OFFSET else ""
         return f"{first:,}-{last:,} of {data['matched']:,}{beyond}"
 
-    # -- what the user does ----------------------------------------------------------------------------------------
+    # -- keys and clicks -------------------------------------------------------------------------------------------
 
     def press(self, key: str, model: Model) -> bool:
         if self._prompt is not None:
@@ -269,10 +269,10 @@ class Allocations:
             self._prompt = Prompt("Search:", self._text)
         elif key == "m":
             text = human(self._least) if self._least else ""
-            self._prompt = Prompt("From which size on:", text, "such as 64K or 1.5M; escape for all")
+            self._prompt = Prompt("Minimum size:", text, "such as 64K or 1.5M; escape for all")
             self._asks_size = True
         elif key == "escape" and self._opened is not None and not self.events:
-            self.by, self._opened = self._opened.by, None  # back to where it was opened
+            self.by, self._opened = self._opened.by, None  # back to the breakdown
         elif key == "escape" and self._filtered(model):
             self._kind, self._pid, self._least, self._text, self._one_chip = None, None, 0, "", False
         elif key == "e":
@@ -295,7 +295,7 @@ class Allocations:
         else:
             return self._list.press(key)
         if key in ("s", "f", "c", "p", "escape") and not self.events:
-            self._cursor.press("home")  # another list: its first page
+            self._cursor.press("home")  # a new list starts at its first page
         return True
 
     @property
@@ -303,7 +303,7 @@ class Allocations:
         return self._follower if self.events else self._breakdown.cursor if self._by() else self._cursor
 
     def _open_group(self, model: Model) -> None:
-        """The allocations of the chosen group, or of the chosen pool."""
+        """List the allocations of the selected group or pool."""
         by, entry = self._by(), self._breakdown.chosen
         if not by or entry is None:
             model.message = "there is nothing to open"
@@ -337,7 +337,7 @@ class Allocations:
             return
         row = self._shown.get(self._follower.cursor.place if self.events else self._cursor.place)
         if row is None or row.get("pid") is None:
-            model.message = "the chosen row has no pid"
+            model.message = "the selected row has no pid"
         else:
             self._pid = row["pid"]
 
@@ -358,15 +358,15 @@ class Allocations:
 
 
 def _shown(model: Model) -> tuple[str, ...]:
-    """The chips that are shown, if those are not all."""
+    """The ids of the shown chips; empty if all are shown."""
     return tuple(chip["chip"] for chip in model.chips) if model.wanted else ()
 
 
 def _nobody_to_ask(model: Model) -> str | None:
     if model.snapshot is None:
-        return "Waiting for the first look at the machine."
+        return "Waiting for the first snapshot."
     why = no_server(model)
-    return None if why is None else f"Allocations and events are known to a server alone: {why}"
+    return None if why is None else f"Allocations and events need a server: {why}"
 
 
 def _wrapped(*sentences: str, style: Style, name: str = "") -> list[Row]:
@@ -379,7 +379,7 @@ def _count(data: schema.Allocations, every: int, filtered: bool) -> str:
 
 
 def _sizes(pools: dict[str, int], style: Style) -> str:
-    """The size of each pool. They do not add up: cached programs take turns in L1."""
+    """The size of each pool. They are not added up, because cached programs use L1 in turn."""
     wide = style.width >= WIDE_COLUMNS
     names, size_of = (POOLS, human) if wide else (_SHORT_POOLS, short_size)
     return ", ".join(f"{names.get(pool, pool)} {size_of(size)}" for pool, size in pools.items())

@@ -13,25 +13,25 @@ from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, width_of
 from ttmem.show.top.parts.time_axis import duration, moment
 from ttmem.show.top.parts.value_axis import RANGES
 
-AUTOMATIC = 0  # window: as long as there is something to draw
+AUTOMATIC = 0  # the window covers all known data
 WINDOWS_SECONDS = (30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
-_FEW_CHIPS = 4  # so few may have their phases drawn in the grid
-_SEVERAL_CHIPS = 8  # more than these are many
-_CHART = Size(24, 6)  # least size of a chart with a title; below that there are only rows
+_FEW_CHIPS = 4  # up to this number, the grid shows phases
+_SEVERAL_CHIPS = 8  # more than this are many
+_CHART = Size(24, 6)  # minimum size of a chart with a title; smaller tiles have sparks
 _SPARK_COLUMNS = 15
-_JUMP_CELLS = 10  # that the cursor moves with shift
-_DEFAULT_SECONDS = 300  # the automatic window if nothing is known; and what the server is asked for at least
+_JUMP_CELLS = 10  # step of the cursor with shift
+_DEFAULT_SECONDS = 300  # automatic window without data, and minimum window of requests
 _CURSOR_STEPS = {"left": -1, "right": 1, "shift+left": -_JUMP_CELLS, "shift+right": _JUMP_CELLS}
 _PHASES = "/phases"
 
 
 class Grid(NamedTuple):
-    """How tiles lie on the screen."""
+    """The arrangement of tiles on the screen."""
 
     across: int
-    down: int  # rows of tiles that are seen
+    down: int  # visible rows of tiles
     tile: Size
-    charts: bool  # or rows of sparks
+    charts: bool  # otherwise sparks
 
 
 class _Tile(NamedTuple):
@@ -39,12 +39,12 @@ class _Tile(NamedTuple):
     y: int
     size: Size
     chip_id: str
-    left: int  # first column of its lines, from x on
-    cells: int  # that those have
+    left: int  # first column of its curves, relative to x
+    cells: int  # width of its curves
 
 
 def grid(count: int, size: Size, lines: int) -> Grid:
-    """The largest tiles with which all chips are seen; if that cannot be, as many as there is room for."""
+    """The largest tiles with which all chips fit; else sparks, for as many chips as fit."""
     best: tuple[float, Grid] | None = None
     for across in range(1, count + 1):
         down = -(-count // across)
@@ -89,16 +89,16 @@ class Charts:
         self.zoomed = False
         self._cursor: float | None = None  # seconds since 1970
         self._drawn: Drawing | None = None
-        self._top = 0  # first row of tiles that is seen
+        self._top = 0  # first visible row of tiles
         self._tiles: list[_Tile] = []
         self._kept: dict[tuple[str, str], Any] = {}
         self._histories = HistoryLoader()
         self._phases_time = 0.0
 
-    # -- what it asks for ----------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------
 
     def wants(self, model: Model) -> list[str]:
-        """The server's history of one chip after another, each once; and phases where they are drawn."""
+        """The history of each chip, one after another, each once; and phases if they are drawn."""
         out = [_PHASES] if self.zoomed or len(model.chips) <= _FEW_CHIPS else []
         answer = model.answers.get(_PHASES)
         if answer is not None and answer.data is not None and answer.time != self._phases_time:
@@ -148,14 +148,14 @@ class Charts:
         return False
 
     def _move_cursor(self, step: int) -> None:
-        """By so many cells; at first it is in the newest."""
+        """Move the cursor by ``step`` cells; it starts at the newest."""
         if self._drawn is None or not self._tiles or (cells := self._tiles[0].cells) < 1:
             return
         cell = cells - 1 if self._cursor is None else self._drawn.cell(self._cursor, cells) + step
         self._cursor = self._drawn.moment(max(0, min(cells - 1, cell)), cells)
 
     def _window(self, model: Model) -> int:
-        """How many seconds are drawn."""
+        """The length of the window in seconds."""
         if self.window in WINDOWS_SECONDS:
             return self.window
         chip = model.chip()
@@ -163,7 +163,7 @@ class Charts:
         chip_ids = [one["chip"] for one in chips]
         began = model.past.began(chip_ids, ("dram", "l1"))
         began = model.past.began(chip_ids, ("temperature_c",)) if began is None else began
-        # The server may have seen more than this dashboard: since when, its processes tell.
+        # The server may have older data, since it first saw the processes.
         wanted = set(chip_ids)
         seen = [
             process["seen"]
@@ -173,12 +173,12 @@ class Charts:
         if began is None and not seen:
             return _DEFAULT_SECONDS
         span = model.until - min(found for found in (began, *seen) if found is not None)
-        if len(chips) > _SEVERAL_CHIPS:  # in a short window all of many small charts would change at each refresh
+        if len(chips) > _SEVERAL_CHIPS:  # in a short window, many small charts would all change at each refresh
             span = max(span, _DEFAULT_SECONDS)
         return next((window for window in WINDOWS_SECONDS if window >= span), WINDOWS_SECONDS[-1])
 
     def _range(self) -> str:
-        return self.range if self.range in RANGES else "auto"  # a file of settings may say anything
+        return self.range if self.range in RANGES else "auto"  # the file of settings may contain anything
 
     def _metric(self) -> str:
         return self.metric if self.metric in METRICS else "memory"
@@ -188,11 +188,11 @@ class Charts:
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         self._tiles = []
         if model.snapshot is None:
-            return [[("looking at the machine...", "dim")]][: size.height]
+            return [[("Waiting for the first snapshot.", "dim")]][: size.height]
         if not model.chips:
             return [fitted([("No chip is known, so there is nothing to draw.", "dim")], size.width)][: size.height]
         if len(self._kept) > 8 * len(model.chips):
-            self._kept.clear()  # of chips that are gone
+            self._kept.clear()  # drop charts of chips that are gone
         window = self._window(model)
         self._drawn = drawing = Drawing(model.until, window, self.peaks, self._range(), self._cursor)
         pen = ChipPainter(model, signs, drawing, self._kept)
@@ -233,7 +233,7 @@ class Charts:
         return out
 
     def _head(self, quantities: Sequence[Quantity], drawing: Drawing, width: int, signs: Characters) -> Row:
-        """What is drawn and of which time, then the cursor's time, or as many keys as there is room for."""
+        """The metric and the window, then the cursor's time, or as many keys as fit."""
         words = f"{self._metric()}, last {_window_words(drawing.window)}"
         title = (f"{words[:1].upper()}{words[1:]}", "title")
         automatic: Row = [] if self.window in WINDOWS_SECONDS else [(" (automatic)", "dim")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 5: the L1 of every core of the chosen chip as a heat map, and the map of one core with its owners."""
+"""View 5: the L1 of every core of the selected chip as a heat map, and the map of one core with its owners."""
 
 from __future__ import annotations
 
@@ -118,10 +118,10 @@ class Cores:
 
     def _nothing(self, model: Model) -> str | None:
         if model.snapshot is None:
-            return "Waiting for the first look at the machine."
+            return "Waiting for the first snapshot."
         missing = no_server(model)
         if missing is not None:
-            return f"What lies where in L1 is known to a server alone: {missing}"
+            return f"The L1 of cores needs a server: {missing}"
         if model.selected is None:
             return "There is no chip."
         answers = [model.answers.get(self._path(model, core=core)) for core in (True, False)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 4: processes that hold or held memory of a chip: sorted, filtered, as a tree, and how to end one."""
+"""View 4: processes that hold or held memory of a chip: sort, filter, tree, and signals to end one."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 Who = tuple[int, int]  # pid, start
 
-_LAST = {"stale": 1, "exited": 2}  # what they had is in nobody's way: below the others, however much it was
+_LAST = {"stale": 1, "exited": 2}  # sorted below the others, because they no longer hold memory
 
 
 class Confirmation(NamedTuple):
-    """A signal that waits for the user's word."""
+    """A signal that waits for the user's confirmation."""
 
     process: ProcessRow
     pid: int
@@ -50,7 +50,7 @@ class Confirmation(NamedTuple):
 
 
 class Processes:
-    """Who uses the chips."""
+    """The processes that use the chips."""
 
     name = "Processes"
     keys: tuple[tuple[str, str], ...] = (
@@ -62,7 +62,7 @@ class Processes:
         ("K", "end a process: SIGTERM, the second time SIGKILL; asks first"),
     )
 
-    kept = ("sort", "turned", "tree")  # of its attributes, from one start to the next
+    kept = ("sort", "turned", "tree")  # attributes that are stored between runs
 
     def __init__(self, *, root: str = "/", booted: float | None = None) -> None:
         self._root = root
@@ -73,14 +73,14 @@ class Processes:
         self._filter = ""
         self._prompt: Prompt | None = None
         self._question: Confirmation | None = None
-        self._warned: set[Who] = set()  # who got a SIGTERM
+        self._warned: set[Who] = set()  # processes that got a SIGTERM
         self.tree = False
         self._open: set[Hashable] = set()
         self._entries: list[Entry] = []
         self._placed: list[Placed] = []
         self._seen = range(0)
 
-    # -- what is shown ---------------------------------------------------------------------------------------------
+    # -- rows ------------------------------------------------------------------------------------------------------
 
     def wants(self, model: Model) -> list[str]:
         return []
@@ -88,7 +88,7 @@ class Processes:
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         style = Style(size.width, ascii=signs.ascii)
         names = Names(model.chips, style, model.numbers)
-        if self.sort not in tuple(DOWN):  # what was remembered may be anything
+        if self.sort not in tuple(DOWN):  # the file of settings may contain anything
             self.sort = "dram"
         self._placed = arrange(columns(size.width, model.processes, names, self.tree), size.width)
         text = self._filter.lower()
@@ -130,10 +130,10 @@ class Processes:
         return [*row, ("  tree", "key")] if self.tree else row
 
     def _listed(self, processes: list[ProcessRow], names: Names, signs: Characters) -> Iterator[Entry]:
-        """Every row there is, in order."""
+        """All rows, in order."""
         ordered = self._sorted(processes, names)
         places = tree(len(ordered), self._parents.of(ordered), signs.ascii) if self.tree else _flat(len(ordered))
-        twins: Counter[Hashable] = Counter()  # of those without a pid there may be several that look the same
+        twins: Counter[Hashable] = Counter()  # processes without a pid may look the same
         for place, branch in places:
             process = ordered[place]
             key: Hashable = (process["pid"], process["start"], process["exited"])
@@ -148,7 +148,7 @@ class Processes:
         return DOWN[self.sort] is not bool(self.turned)
 
     def _sorted(self, processes: list[ProcessRow], names: Names) -> list[ProcessRow]:
-        """Those that are alive first, and what is not known last, whichever way round the rest is."""
+        """Living processes first, and unknown values last, in both directions."""
         value, down = sorter(self.sort, names, self._booted), self._down()
         sign = -1 if down else 1
 
@@ -158,7 +158,7 @@ class Processes:
 
         return sorted(processes, key=place, reverse=down)
 
-    # -- what the user does ----------------------------------------------------------------------------------------
+    # -- keys and clicks -------------------------------------------------------------------------------------------
 
     def press(self, key: str, model: Model) -> bool:
         if self._question is not None:
@@ -208,7 +208,7 @@ class Processes:
         return self._entries[self._cursor.place] if self._cursor.place < len(self._entries) else None
 
     def _toggle(self) -> None:
-        """Open or close the process of the chosen row; the cursor is on the process then."""
+        """Open or close the process of the selected row, and move the cursor to the process."""
         entry = self._current()
         if entry is not None:
             key = entry.key if entry.below is None else entry.below
@@ -216,7 +216,7 @@ class Processes:
             self._cursor.key, self._cursor.moved = key, True
 
     def _toggle_user(self, model: Model) -> None:
-        """Filter by the user of the chosen process; if there is such a filter, remove it."""
+        """Filter by the user of the selected process; if there is such a filter, remove it."""
         words = self._filter.split()
         others = [word for word in words if not word.lower().startswith(USER)]
         entry = self._current()
@@ -263,9 +263,9 @@ def _flat(count: int) -> Iterator[tuple[int, str]]:
 
 
 def _nothing(model: Model, text: str, style: Style) -> list[Row]:
-    """Why the list is empty, and what to do."""
+    """The reason for an empty list, and what to do."""
     if model.snapshot is None:
-        sentences = ["Waiting for the first look at the machine.", model.trouble or ""]
+        sentences = ["Waiting for the first snapshot.", model.trouble or ""]
     elif model.processes:
         sentences = [f"No process matches {style.clean(text)!r}; escape clears the filter."]
     else:
