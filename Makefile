@@ -1,4 +1,4 @@
-# Targets explain themselves: `make help`.
+# `make help` lists the targets.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -14,7 +14,7 @@ JOBS   := $(shell nproc)
 # Older thread sanitizers do not start where addresses are randomised more than they expect.
 STEADY := $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)
 native-options = -DTTMEM_WERROR=ON -DTTMEM_NATIVE_TESTS=ON -DTTMEM_SANITIZE=$(filter address thread,$(notdir $(1)))
-# Brings .cache/native/<variant> up to date; says something only if that fails.
+# Builds .cache/native/<variant>; prints only errors.
 native-build = $(CMAKE) -G "Unix Makefiles" -S native -B .cache/native/$(1) $(call native-options,$(1)) $(2) >/dev/null \
 	  && $(CMAKE) --build .cache/native/$(1) --parallel $(JOBS) >/dev/null
 
@@ -41,29 +41,29 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	@command -v cmake >/dev/null || $(PIP) cmake
 	@touch $(VENV)/.installed $@
 
-# What pip has built becomes old when a source changes; CMake builds the difference and puts it in the same place.
+# When a source changes, CMake rebuilds what pip has built, in the same place.
 $(VENV)/.agent: $(VENV)/.dev $(NATIVE)
 	@$(call native-build,plain)
 	@$(CMAKE) --install .cache/native/plain \
 	  --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
 	@touch $@
 
-demo: $(VENV)/.installed  ## set up, then run the main job: a server, simulated devices, the dashboard
+demo: $(VENV)/.installed  ## set up, then run a server, simulated devices and the dashboard
 	@$(BIN)/ttmem demo
 
 test: $(VENV)/.agent  ## set up, then run every test
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
 
-check: $(VENV)/.agent lint  ## lint, and the unit tests in brief without fuzzing; `make test` is everything
+check: $(VENV)/.agent lint  ## lint, and short unit tests without fuzzing; `make test` runs everything
 	@TTMEM_TESTS=brief $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal \
 	  --ignore-glob 'tests/unit/test_fuzz*' tests/unit
 
-setup: $(VENV)/.agent  ## make .venv with the development tools
+setup: $(VENV)/.agent  ## create .venv with the development tools
 
-agent: $(VENV)/.agent  ## rebuild the native agent after a change and put it where ttmem finds it
+agent: $(VENV)/.agent  ## rebuild and install the native agent after a change
 	@$(BIN)/python -c 'from ttmem.agent import require; print(require())'
 
-native-test: native-test-plain native-test-address native-test-thread  ## the agent's own tests, also under sanitizers
+native-test: native-test-plain native-test-address native-test-thread  ## run the agent's own tests, also under sanitizers
 
 # Built where the Python tests look for it (native/tests/build.py), with the same lock.
 native-test-%: $(VENV)/.dev
@@ -76,28 +76,28 @@ agent-aarch64: $(VENV)/.dev
 	@$(call native-build,aarch64,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
 	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++)
 
-lint: $(VENV)/.dev  ## ruff, mypy --strict and clang-format
+lint: $(VENV)/.dev  ## run ruff, mypy --strict and clang-format
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy --strict
 	@$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
 
-format: $(VENV)/.dev  ## let ruff and clang-format rewrite what they can
+format: $(VENV)/.dev  ## format with ruff and clang-format, and apply ruff's fixes
 	@$(BIN)/ruff check --fix --quiet $(SOURCES) || true
 	@$(BIN)/ruff format --quiet $(SOURCES)
 	@$(BIN)/clang-format -i $(CXX_SOURCES)
 
-bench: $(VENV)/.agent  ## measure beside the yardsticks; missed budgets are printed as missed
+bench: $(VENV)/.agent  ## run the benchmarks and compare them with their budgets
 	@$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.dev  ## fuzz decoders, account and server until stopped (FUZZ_SECONDS=60 for a limit)
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
-pictures: $(VENV)/.agent  ## make the pictures of the documents anew, from real screens
+pictures: $(VENV)/.agent  ## regenerate the pictures in docs/ from real screens
 	@PYTHONPATH=. $(BIN)/python docs/pictures/make.py
 
-# A test that compares a screen with a file says so in its first lines.
-screens: $(VENV)/.agent  ## write the screens in tests/data anew; then read the difference
+# Tests that compare screens with files mention `make screens` in their docstrings.
+screens: $(VENV)/.agent  ## regenerate the screens in tests/data; then read the diff
 	@TTMEM_RENEW_SCREENS=1 $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) \
 	  $$(grep --files-with-matches '^`make screens`' tests/unit/test_*.py tests/integration/test_*.py)
 	@git diff --stat -- tests/data
@@ -106,7 +106,7 @@ man: $(VENV)/.dev  ## write the manual page build/ttmem.1, from the command-line
 	@mkdir -p build
 	@$(BIN)/python docs/man_page.py > build/ttmem.1
 
-docs: $(VENV)/.docs  ## build the documents as a site in build/site; fails at a broken link
+docs: $(VENV)/.docs  ## build the documentation site in build/site; fails on broken links
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --site-dir build/site
 	@echo "build/site/index.html"
 
@@ -114,7 +114,7 @@ $(VENV)/.docs: $(VENV)/.installed
 	@$(PIP) --editable '.[docs]'
 	@touch $@
 
-wheel: $(VENV)/.dev  ## build what a release consists of: dist/*.tar.gz and a manylinux wheel
+wheel: $(VENV)/.dev  ## build the files of a release: dist/*.tar.gz and a manylinux wheel
 	@rm -rf dist build/wheel
 	@$(BIN)/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")' >/dev/null
 	@TTMEM_REQUIRE_AGENT=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .

@@ -3,8 +3,8 @@
 
     python examples/ci_budget.py python examples/model.py
 
-`ttmem run` does the work and has an exit code for each verdict; this script adds the figures that a reviewer wants to
-see. Device memory is the same on tt-metal's mock devices, so such a job needs no accelerator.
+`ttmem run` does the work and has an exit code for each verdict; this script prints the figures for
+reviewers. Device memory is the same on tt-metal's mock devices, so such a job needs no accelerator.
 """
 
 import json

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small ttnn model. It knows nothing of ttmem.
+"""A small ttnn model, without any ttmem code.
 
-ttmem run -- python examples/model.py                what it took, at its peak and at the end
+ttmem run -- python examples/model.py                its memory, at the peak and at the end
 ttmem run --stacks -- python examples/model.py       the same with the line of Python behind each byte
 python examples/model.py                             the same model without ttmem
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report the allocations of a runtime of your own. It needs a server (`ttmem serve`), and no ttnn.
+"""Report the allocations of your own runtime. Needs a server (`ttmem serve`), but not ttnn.
 
 ttmem serve &
 TT_ALLOC_TRACKING_ENABLED=1 python examples/own_tracker.py
@@ -12,7 +12,7 @@ from ttmem import AllocationClient
 
 
 class Arena:
-    """A toy allocator: it hands out addresses of one device's DRAM, and reports what it does."""
+    """A toy allocator for the DRAM of one device, which reports its allocations."""
 
     def __init__(self, client: AllocationClient, device: int) -> None:
         self._client = client

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ttnn program that asks about its own memory: what is allocated now, and what each phase cost.
+"""A ttnn program that queries its own memory: the current allocations, and the memory of each phase.
 
     ttmem run -- python examples/phases.py
 
-Started without `ttmem run` or `ttmem env`, phases measure nothing and `memory_allocated` raises `ttmem.NoMeter`.
+Without `ttmem run` or `ttmem env`, phases measure nothing and `memory_allocated` raises `ttmem.NoMeter`.
 """
 
 import sys
@@ -24,7 +24,7 @@ with ttmem.phase("load") as load:
 
 with ttmem.phase("prefill") as prefill:
     hidden = ttnn.matmul(weights, weights)
-    with ttmem.phase("attention") as attention:  # inside the other: its path is prefill/attention
+    with ttmem.phase("attention") as attention:  # nested: its path is prefill/attention
         scores = tensor(512, ttnn.L1_MEMORY_CONFIG)
         del scores
 

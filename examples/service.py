@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service that reports its memory from its first request to its last, and says how much each request takes.
+"""A service that reports its memory, and prints how much each request takes.
 
     ttmem serve &
     eval "$(ttmem env)"                                  in the service's shell, or its unit file, or its pod
