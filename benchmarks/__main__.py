@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench`: every figure beside a yardstick of the same run, every budget beside its figure.
+"""`make bench`: every figure with a reference from the same run, and every budget with its figure.
 
-Only ratios mean anything: machines differ, and a shared one differs from minute to minute. So rounds are interleaved
-and medians are taken. A missed budget is printed as missed.
+Only ratios are meaningful, because machines differ, and the load of a shared one changes. So rounds are interleaved
+and medians are used.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the native agent costs the workload, and how fast its records reach the account."""
+"""The cost of the native agent for the workload, and the rate at which its records reach the account."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _ask(process: subprocess.Popen[str], line: str) -> str:
 
 
 def _cost(report: Report, program: Path, rounds: int) -> None:
-    report.title("The agent: nanoseconds an event from hook to ring, median (range)")
+    report.title("The agent: nanoseconds per event from hook to ring, median (range)")
     names = ("an empty call", "hooks paused", "hooks on", "one send() of a record")
     figures: dict[str, list[float]] = {name: [] for name in names}
     crowd: list[float] = []
@@ -74,7 +74,7 @@ def _cost(report: Report, program: Path, rounds: int) -> None:
 
 
 def _drain(report: Report, program: Path, rounds: int) -> None:
-    report.title("From the ring into the account: records a second, median (range)")
+    report.title("From the ring into the account: records per second, median (range)")
     rates: list[float] = []
     with Session(lambda text: print(text)) as collector:
         process = _start(program, TTMEM_RUN_SOCKET=collector.path)
@@ -95,7 +95,7 @@ def _drain(report: Report, program: Path, rounds: int) -> None:
 
 
 def _loop(report: Report, folder: Path, rounds: int) -> None:
-    report.title("A real ttnn loop of cached operations, hooks on and off in turn in one process")
+    report.title("A real ttnn loop of cached operations, alternately with and without hooks in one process")
     bench = wheel("3.12")
     env = {
         **bench.environment("n150", folder, UID_SEED),
@@ -104,7 +104,7 @@ def _loop(report: Report, folder: Path, rounds: int) -> None:
     }
     command = [str(bench.python), str(PROGRAMS / "ttnn_loop.py"), str(PAIRS)]
     pairs: list[tuple[float, ...]] = []
-    medians = []  # of each process: where its memory happens to lie matters as much as the hooks do
+    medians = []  # per process, because its memory layout matters as much as the hooks
     try:
         for _ in range(rounds):
             done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
@@ -113,7 +113,7 @@ def _loop(report: Report, folder: Path, rounds: int) -> None:
             pairs += found
     finally:
         remove_statistics("n150", UID_SEED)
-    report.figure("microseconds an operation, hooks off", spread([off / 1000 for _, off in pairs], digits=1))
-    report.figure("microseconds an operation, hooks on", spread([on / 1000 for on, _ in pairs], digits=1))
-    report.figure(f"on by off, median of {PAIRS} pairs, {rounds} processes", spread(medians, digits=4))
+    report.figure("microseconds per operation, hooks off", spread([off / 1000 for _, off in pairs], digits=1))
+    report.figure("microseconds per operation, hooks on", spread([on / 1000 for on, _ in pairs], digits=1))
+    report.figure(f"ratio on/off, median of {PAIRS} pairs, {rounds} processes", spread(medians, digits=4))
     report.budget("agent: a cached ttnn operation is slower by", 100 * (statistics.median(medians) - 1), 1.0, "%")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an event costs the workload that reports it through the Python client."""
+"""The cost of an event for a workload that reports it through the Python client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVENTS = 20_000
 
 
 def _time(work: Callable[[int], object]) -> float:
-    """Nanoseconds a call, wall time."""
+    """Nanoseconds per call, wall time."""
     start = time.perf_counter_ns()
     for number in range(EVENTS):
         work(number)
@@ -28,7 +28,7 @@ def _time(work: Callable[[int], object]) -> float:
 
 
 def _time_in_bursts(work: Callable[[int], object]) -> float:
-    """The same for a workload that does other allocations: 100 events, then a pause in which our thread may run."""
+    """The same for a workload that also does other work: 100 events, then a pause in which our thread may run."""
     spent = 0
     for start in range(0, EVENTS // 4, 100):
         begun = time.perf_counter_ns()
@@ -44,7 +44,7 @@ def _empty(number: int) -> None:
 
 
 def run(report: Report, folder: Path, rounds: int) -> None:
-    report.title("The Python client: nanoseconds an event as the workload sees them, median (range)")
+    report.title("The Python client: nanoseconds per event for the workload, median (range)")
     path = folder / "client.sock"
     serve = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", str(path)]
     with open(os.devnull, "wb") as null, running(serve, path, null):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the server's loop is held while it answers: everybody else, the workload's reports too, waits so long.
+"""How long an answer blocks the server's event loop. All other clients and reports wait for that time.
 
-A real server with a large account is asked over its socket. Of each question the longest piece of work without a
-pause is taken, in time of the processor, and of several rounds the median: what else the machine does is not measured.
+A real server with a large account gets requests over its socket. The result is the longest callback of each request
+in CPU time, so that other load does not count, as the median of several rounds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ttmem.wire.endpoint import api_path
 
 _BUDGET_MS = 20.0
 _MILLION = 1_000_000
-_ROUNDS = 3  # at most: of what the processor did there is little to be averaged
+_ROUNDS = 3  # maximum, because CPU time varies little
 _SOME_CORES = (1 << 8) - 1
 _CHIP = "?chip=77000"
 _OF_ALLOCATIONS = (
@@ -64,7 +64,7 @@ def _on_one_chip(server: Server) -> None:
 
 
 def _allocations(ledger: Ledger, sources: list[Source], chips: int) -> None:
-    """As many in L1 as it has room for, one beside the other, the others in DRAM."""
+    """As many adjacent allocations in L1 as fit, the others in DRAM."""
     for number in range(_MILLION):
         place = number // chips
         kind = Kind.L1 if 0x20000 + place * 32 < 0x160000 else Kind.DRAM
@@ -115,14 +115,14 @@ def _crowd(server: Server) -> None:
     slots = [slot(pid, 64, 64, start=1) for pid in range(100, 164)]
     files = [counters(77000 + number, *slots, metal_id=number) for number in range(32)]
     look = machine(*seen, processes=[holder(pid, *range(32), start=1) for pid in range(100, 300)], shm=files)
-    # As if the poller had seen it: to lay out so many processes in files would not change what is measured.
+    # Set directly instead of creating the files of so many processes, which would not change the result.
     server.current._machine = True
     server.current.store(look)
     server.current._time += 3600
 
 
 def _hour(server: Server) -> None:
-    """Twelve kinds on 32 chips, with all that is kept of their past."""
+    """Twelve kinds on 32 chips, with a full history."""
     series = [(str(77000 + number), kind.label) for number in range(32) for kind in Kind]
     for tier in (server.history.fine, server.history.coarse):
         now = server.clock.now()
@@ -143,7 +143,7 @@ _CASES: dict[str, tuple[Callable[[Server], None], tuple[str, ...]]] = {
 
 
 def run(report: Report, folder: Path, rounds: int) -> None:
-    report.title("Holds of the server's loop, ms: median (range) of the longest in each answer")
+    report.title("Blocking of the server's event loop, ms: longest per answer, median (range)")
     for case, (fill, _) in _CASES.items():
         command = [
             sys.executable,
@@ -180,7 +180,7 @@ async def _measure(case: str, path: str, rounds: int) -> dict[str, Any]:
                 await asyncio.to_thread(get, each, socket_path=api_path(path), timeout=120)
                 out[each]["took"].append(time.monotonic() - began)
             out[each]["holds"].append(watch.longest)
-            server.cores._made.clear()  # what was made for this question would serve the next one
+            server.cores._made.clear()  # the next request must not use cached results
             server.cores._numbers.clear()
             server.cores._next = 0.0
             await asyncio.sleep(0.1)

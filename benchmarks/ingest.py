@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events a second over the socket, with the full account, beside the reference server and a bare sink."""
+"""Events per second over the socket with the full account, compared with the reference server and a bare sink."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def build(name: str, folder: Path) -> str:
 
 @contextlib.contextmanager
 def running(command: list[str], path: Path, out: IO[bytes]) -> Iterator[str]:
-    """A server process, from the moment its socket is there."""
+    """A server process whose socket exists."""
     process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 20
@@ -42,7 +42,7 @@ def running(command: list[str], path: Path, out: IO[bytes]) -> Iterator[str]:
 
 
 def load(binary: str, path: str, clients: int) -> float:
-    """Records a second, all of them applied: each client ends with a query and waits for the reply."""
+    """Records per second, including processing: each client ends with a query and waits for the reply."""
     answer = subprocess.run([binary, path, str(clients), str(RECORDS)], capture_output=True, text=True, check=True)
     match = re.search(r"rate=([\d.]+)", answer.stdout)
     assert match is not None, answer.stdout
@@ -50,7 +50,7 @@ def load(binary: str, path: str, clients: int) -> float:
 
 
 def run(report: Report, folder: Path, rounds: int) -> None:
-    report.title("Socket ingest: thousands of 144-byte records a second, median (range)")
+    report.title("Socket ingest: thousands of 144-byte records per second, median (range)")
     loader, sink, reference = (build(name, folder) for name in ("load", "sink", "reference_server"))
     serve = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--socket"]
     with contextlib.ExitStack() as stack:
@@ -91,6 +91,6 @@ def run(report: Report, folder: Path, rounds: int) -> None:
                 report.figure(f"ttmem / {other}, {clients}", f"{ratio:.2f}")
             if clients == 4:
                 report.budget(
-                    "ingest, 4 legacy clients, beside the reference server", ratios[logged], 2, "x", at_least=True
+                    "ingest, 4 legacy clients, relative to the reference server", ratios[logged], 2, "x", at_least=True
                 )
-                report.budget("  the same, its log thrown away", ratios[quiet], 2, "x", at_least=True)
+                report.budget("  the same, log to /dev/null", ratios[quiet], 2, "x", at_least=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account itself: snapshot time and bytes a live allocation, with a thousand and with a million of them."""
+"""The account itself: snapshot time and bytes per live allocation, with a thousand and with a million of them."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def run(report: Report, folder: Path, rounds: int) -> None:
         medians[count] = statistics.median(times)
         report.figure(f"snapshot with {count:,} live allocations, ms", "", spread(times, 1e3, 2))
         report.figure("  and encoding it as JSON, ms", f"{float(str(data['encode'])) * 1e3:.2f}")
-        report.figure("  allocations into the ledger, thousands a second", f"{float(str(data['rate'])) / 1e3:,.0f}")
-    report.figure("bytes a live allocation", f"{float(str(data['bytes'])):.0f}")
+        report.figure("  allocations into the ledger, thousands per second", f"{float(str(data['rate'])) / 1e3:,.0f}")
+    report.figure("bytes per live allocation", f"{float(str(data['bytes'])):.0f}")
     report.budget("snapshot with 1 M live allocations", medians[1_000_000] * 1e3, 5, "ms")
-    report.budget("  beside one with 1 K", medians[1_000_000] / medians[1_000], 1.5, "x")
-    report.budget("memory of the server, a live allocation", float(str(data["bytes"])), 400, "bytes")
+    report.budget("  relative to 1 K", medians[1_000_000] / medians[1_000], 1.5, "x")
+    report.budget("memory of the server per live allocation", float(str(data["bytes"])), 400, "bytes")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints figures as they come, and at the end which budgets were met."""
+"""Prints figures, and at the end whether the budgets were met."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Report:
         print(f"  {name:<52} {value:>14}  {note}".rstrip(), flush=True)
 
     def budget(self, name: str, value: float, limit: float, unit: str, *, at_least: bool = False) -> None:
-        """A figure that must not pass, or must reach, a limit."""
+        """A figure with an upper or lower limit."""
         met = value >= limit if at_least else value <= limit
         text = f"{value:.3g} {unit}, {'at least' if at_least else 'at most'} {limit:.3g} {unit}"
         self._verdicts.append((name, text, met))
@@ -34,6 +34,6 @@ class Report:
 
 
 def spread(values: Sequence[float], scale: float = 1.0, digits: int = 0) -> str:
-    """Median with the range it came from."""
+    """The median and the range."""
     low, mid, high = min(values), statistics.median(values), max(values)
     return f"{mid * scale:,.{digits}f} ({low * scale:,.{digits}f}..{high * scale:,.{digits}f})"

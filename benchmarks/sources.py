@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to look at the machine."""
+"""The cost of sampling the machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
 
 
 def _sampling(report: Report, root: Path, rounds: int) -> None:
-    """All that a server does once a second: chips, holders and counters of a laid-out Galaxy with a job on it."""
+    """A sampling round of a server: chips, holders and counters of a Galaxy in a folder, with a job on it."""
     machine = machines.galaxy(root)
     maps = ""
     for chip in range(_CHIPS):
@@ -50,16 +50,16 @@ def _sampling(report: Report, root: Path, rounds: int) -> None:
         times["merge"].append(_time(lambda: merge(blank.snapshot("now", "here"), seen)))
     look.close()
     report.title(f"One sampling round: {_CHIPS} chips, 1 job on all, ms, median (range)")
-    report.figure(f"{len(files)} of the files opened and read, the yardstick", "", spread(times["yardstick"], 1e3, 2))
-    report.figure("the first look", f"{first * 1e3:.1f} ms")
-    for key, name in (("look", "a look"), ("merge", "its merge into a snapshot")):
+    report.figure(f"{len(files)} of the files opened and read, the reference", "", spread(times["yardstick"], 1e3, 2))
+    report.figure("first round", f"{first * 1e3:.1f} ms")
+    for key, name in (("look", "one round"), ("merge", "its merge into a snapshot")):
         ratio = statistics.median(a / b for a, b in zip(times[key], times["yardstick"]))
         report.figure(name, f"{ratio:.2f} x", spread(times[key], 1e3, 2))
     report.figure("share of a core, once a second", f"{100 * statistics.median(times['look']):.2f} %")
 
 
 def _process_scan(report: Report, root: Path, rounds: int) -> None:
-    """Real processes, of which a few hold chips; the driver's list is laid out, since there is no driver here."""
+    """Real processes, some of which hold chips; the driver's list is a file, because there is no driver here."""
     chips = list(range(_CHIPS))
     for name in ("old/dev/tenstorrent", "new/proc/driver/tenstorrent"):
         (root / name).mkdir(parents=True)
@@ -82,13 +82,13 @@ def _process_scan(report: Report, root: Path, rounds: int) -> None:
             times["first"].append(_time(lambda: Holders(str(root / "new")).look(chips)))
         count = sum(name.isdigit() for name in os.listdir("/proc"))
     report.title(
-        f"Who holds the chips: {_CHIPS} chips, {_HOLDERS} holders, {count} processes, ms a look, median (range)"
+        f"Holders of chips: {_CHIPS} chips, {_HOLDERS} holders, {count} processes, ms per scan, median (range)"
     )
-    report.figure("every process's stat read once, the yardstick", "", spread(times["yardstick"], 1e3, 2))
+    report.figure("stat of every process read once, the reference", "", spread(times["yardstick"], 1e3, 2))
     for key, name in (
         ("list", "by the driver's lists"),
-        ("first", "by the driver's lists, the first look"),
-        ("files", "by everybody's open files (old driver)"),
+        ("first", "by the driver's lists, first scan"),
+        ("files", "by the open files of all processes (old driver)"),
     ):
         ratio = statistics.median(a / b for a, b in zip(times[key], times["yardstick"]))
         report.figure(name, f"{ratio:.2f} x", spread(times[key], 1e3, 2))
@@ -112,7 +112,7 @@ def _read_every_stat() -> None:
 
 @contextmanager
 def _sleepers(device: Path) -> Iterator[list[int]]:
-    """Processes that do nothing, the first of them with the device open."""
+    """Idle processes; the first ones have the device open."""
     device.touch()
     started: list[subprocess.Popen[bytes]] = []
     try:

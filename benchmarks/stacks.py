@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python stacks and shapes cost the workload, beside the agent alone and what other tools publish."""
+"""The cost of Python stacks and shapes for the workload, compared with the agent alone and with other tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).parent / "programs" / "ttnn_stacks.py"
 PAIRS = 100
 UID_SEED = 78
 DEPTHS = (10, 30)
-# A name, the depth of Python's own stack, and what TTMEM_STACKS says; None is without the agent.
+# Name, depth of the Python stack, and value of TTMEM_STACKS; None is without the agent.
 RUNS: tuple[tuple[str, int, str | None], ...] = (
     *((f"no agent, {depth} frames", depth, None) for depth in DEPTHS),
     *((f"agent alone, {depth} frames", depth, "0") for depth in DEPTHS),
@@ -65,12 +65,12 @@ def _events(report: Report, found: dict[tuple[str, str], list[list[Pair]]]) -> N
 
 
 def _loop(report: Report, found: dict[tuple[str, str], list[list[Pair]]]) -> None:
-    report.title(f"A real ttnn loop of cached operations: on by off, median of {PAIRS} pairs in each process (range)")
+    report.title(f"A real ttnn loop of cached operations: ratio on/off, median of {PAIRS} pairs per process (range)")
     for name, depth, stacks in RUNS:
         runs = found[name, "cached"]
         quiet = _quiet(runs)
         if stacks is None:
-            report.figure(f"{name}: microseconds an operation", f"{quiet / 1000:.1f}", "the quietest tenth")
+            report.figure(f"{name}: microseconds per operation", f"{quiet / 1000:.1f}", "the fastest tenth")
             continue
         ratios = [statistics.median(on / off for on, off in pairs) for pairs in runs]
         plain = _quiet(found[f"no agent, {depth} frames", "cached"])
@@ -78,5 +78,5 @@ def _loop(report: Report, found: dict[tuple[str, str], list[list[Pair]]]) -> Non
 
 
 def _quiet(runs: list[list[Pair]]) -> float:
-    """Between processes the machine changes more than what is measured, so only its quietest moments are compared."""
+    """The fastest tenth, because the load of the machine varies more between processes than the measured effect."""
     return min(statistics.quantiles([on for on, _ in pairs], n=10)[0] for pairs in runs)

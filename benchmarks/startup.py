@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long `ttmem smi` takes from start to finish, beside an interpreter that does nothing."""
+"""The run time of `ttmem smi`, compared with an interpreter that does nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
     nobody = {**os.environ, "TTMEM_SOCKET": str(folder / "nobody.sock")}
     env = {**os.environ, "TTMEM_SOCKET": str(path)}
     for each in (nobody, env):
-        each.pop("PYTHONDONTWRITEBYTECODE", None)  # who installed ttmem has its modules compiled
+        each.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed ttmem has compiled modules
     kinds = {
         "with a server, one chip": (command, env),
         "without a server, one chip": ([*command, "--root", one], nobody),
@@ -48,4 +48,4 @@ def run(report: Report, folder: Path, rounds: int) -> None:
         ratio = statistics.median(a / b for a, b in zip(measured, bare))
         report.figure(name, f"{ratio:.2f} x", spread(measured, 1e3))
         if measured is not bare:
-            report.budget(f"ttmem smi {name}, beside a bare interpreter", ratio, 4, "x")
+            report.budget(f"ttmem smi {name}, relative to a bare interpreter", ratio, 4, "x")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ttmem top` costs: share of a core, bytes to the terminal, time to the first picture.
+"""The cost of `ttmem top`: share of a core, bytes to the terminal, time to the first screen.
 
-The overview with every number of every chip changing at every tick, then each view while a simulated workload reports
-to a real server. What is on the screen is looked at too: a cheap picture of nothing is no result. Beside it tt-smi's
-page of telemetry, over as many chips that are not there, at its fixed 10 Hz.
+First the overview, with every number of every chip changing at every update; then each view, while a simulated workload
+reports to a real server. The content of the screen is checked, too. For comparison: tt-smi's page of telemetry, with
+the same number of simulated chips, at its fixed 10 Hz.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LINES, _COLUMNS = 40, 120
 _HZ = 2
 _WARM_SECONDS = 3.0
 _SECONDS = 10.0
-_STEP_SECONDS = 0.05  # from step to step of the simulated workload, as in `ttmem demo`
+_STEP_SECONDS = 0.05  # between steps of the simulated workload, as in `ttmem demo`
 _TT_SMI = "tt-smi>=6.8,<7"
 _VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Allocations")
 
@@ -48,8 +48,8 @@ _VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Allocations"
 class _Cost(NamedTuple):
     share: float  # percent of a core
     rate: float  # KB/s to the terminal
-    snapshots: float  # that differ from the one before, a second
-    lines: float  # of the screen that differ from picture to picture
+    snapshots: float  # changed screens per second
+    lines: float  # changed lines per screen
 
 
 def run(report: Report, folder: Path, rounds: int) -> None:
@@ -60,7 +60,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
         with _Changing(path, chips), _window(path, folder) as window:
             window.wait_for(_chips_seen)
             cost = window.cost()
-            # A line for each chip as far as the window reaches, the processes, and what the chosen chip holds.
+            # A line for each chip that fits, the processes, and the memory of the selected chip.
             _insist(cost.snapshots > 0.9 * _HZ and cost.lines >= min(chips + 2, 24), cost, window)
         report.figure(f"{chips} chips", f"{cost.share:.2f} %", _told(cost))
         if chips == 32:
@@ -73,7 +73,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
                 theirs = window.cost()
                 _insist(theirs.snapshots > 1 and theirs.lines >= min(chips, 20), theirs, window)
             ratio = cost.share / theirs.share
-            report.figure("  tt-smi", f"{theirs.share:.1f} %", f"{_told(theirs)}; top by tt-smi: {ratio:.3f}")
+            report.figure("  tt-smi", f"{theirs.share:.1f} %", f"{_told(theirs)}; ratio top/tt-smi: {ratio:.3f}")
 
     report.title(f"`ttmem top` at {_HZ} Hz, {_COLUMNS}x{_LINES}, 32 chips of a simulated decode: share of a core")
     with demo_session(None) as session, _playing(session, "decode", "galaxy"):
@@ -82,7 +82,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
                 window.wait_for(_chips_seen, "chips")
                 window.press(str(key))
                 cost = window.cost()
-                # At least the clock in the corner moves; on a busy machine not each time in time.
+                # At least the clock changes, on a busy machine not always in time.
                 _insist(cost.snapshots > 0.75, cost, window)
             report.figure(f"view {key}, {view}", f"{cost.share:.2f} %", _told(cost))
             report.budget(f"  view {key}, {view}, a simulated decode on 32 chips", cost.share, 2, "%")
@@ -94,17 +94,17 @@ def run(report: Report, folder: Path, rounds: int) -> None:
                     window.read()
                 firsts.append(time.monotonic() - began)
                 worked.append(window.cpu())
-    report.figure("from the command to the first picture, s", "", spread(firsts, 1, 2))
-    report.figure("  of these at work, all else is waiting for a core, s", "", spread(worked, 1, 2))
-    report.budget("ttmem top, first picture of 32 chips", statistics.median(firsts), 1, "s")
+    report.figure("from the command to the first screen, s", "", spread(firsts, 1, 2))
+    report.figure("  CPU time of it, s", "", spread(worked, 1, 2))
+    report.budget("ttmem top, first screen of 32 chips", statistics.median(firsts), 1, "s")
 
 
 def _told(cost: _Cost) -> str:
-    return f"{cost.rate:.1f} KB/s, {cost.snapshots:.1f} pictures/s, {cost.lines:.0f} lines change"
+    return f"{cost.rate:.1f} KB/s, {cost.snapshots:.1f} screens/s, {cost.lines:.0f} lines change"
 
 
 def _chips_seen(text: str) -> bool:
-    """Does the overview show chips with numbers?"""
+    """Whether the overview shows chips with numbers."""
     return text.count("0G") > 0 and "%" in text
 
 
@@ -114,7 +114,7 @@ def _insist(true: bool, cost: _Cost, window: _Window) -> None:
 
 
 class _Window(Terminal):
-    """A terminal that counts what is written to it."""
+    """A terminal that counts the bytes written to it."""
 
     written = 0
 
@@ -127,7 +127,7 @@ class _Window(Terminal):
         return True
 
     def cost(self) -> _Cost:
-        """Of the next seconds, once what is seen at first is drawn."""
+        """The cost of the next seconds, after the first screen is drawn."""
         self._pass(_WARM_SECONDS)
         cpu, written, began = self.cpu(), self.written, time.monotonic()
         changes = self._pass(_SECONDS)
@@ -140,7 +140,7 @@ class _Window(Terminal):
         )
 
     def _pass(self, seconds: float) -> list[int]:
-        """Read on; how many lines differed from picture to picture. A pause in the writing ends a picture."""
+        """Read the output; returns the changed lines of each screen. A pause in the output ends a screen."""
         changes, before, until = [], self.screen.lines, time.monotonic() + seconds
         while time.monotonic() < until:
             if not self.read(0.05) and self.screen.lines != before:
@@ -150,13 +150,13 @@ class _Window(Terminal):
         return changes
 
     def cpu(self) -> float:
-        """Seconds of all its threads: the clock ticks of /proc/PID/stat are coarse beside what is measured."""
+        """CPU seconds of all its threads, from schedstat: the clock ticks of /proc/PID/stat are too coarse."""
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
 def _tt_smi(report: Report) -> Path | None:
-    """An interpreter that has tt-smi, in an environment of its own: it pins what it needs."""
+    """An interpreter with tt-smi, in a separate environment because of its pinned dependencies."""
     home = ROOT / ".cache" / "tt-smi"
     python = home / "bin" / "python"
     if not (home / ".ready").exists():
@@ -177,7 +177,7 @@ def _window(path: str, folder: Path) -> AbstractContextManager[_Window]:
 
 @contextmanager
 def _opened(folder: Path, *command: str) -> Iterator[_Window]:
-    config = tempfile.mkdtemp(dir=folder)  # one each: which view was open is remembered
+    config = tempfile.mkdtemp(dir=folder)  # one for each window, because the open view is stored
     env = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", "XDG_CONFIG_HOME": config}
     for name in ("NO_COLOR", "PYTHONDONTWRITEBYTECODE"):
         env.pop(name, None)
@@ -191,7 +191,7 @@ def _opened(folder: Path, *command: str) -> Iterator[_Window]:
 
 @contextmanager
 def _playing(session: DemoSession, workload: str, devices: str) -> Iterator[None]:
-    """A workload that goes on at the pace of a demo."""
+    """A workload that runs at the pace of a demo."""
     session.start_workers(workload, devices, parts_of(workload, devices), 1 << 40)
     ended = threading.Event()
 
@@ -210,7 +210,7 @@ def _playing(session: DemoSession, workload: str, devices: str) -> Iterator[None
 
 
 class _Changing:
-    """Answers like a server on whose chips everything moves."""
+    """Answers like a server on which all numbers of all chips change."""
 
     def __init__(self, path: str, chips: int) -> None:
         account = Account()
@@ -235,7 +235,7 @@ class _Changing:
                 asker, _ = self._socket.accept()
             except OSError:
                 return
-            with asker, suppress(OSError):  # a window that was closed does not wait
+            with asker, suppress(OSError):  # the window was closed
                 path = asker.recv(4096).split(b" ")[1]
                 body = json.dumps(self._moved() if path.startswith(b"/snapshot") else {"chips": []}).encode()
                 asker.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each way of tracking costs the workload: a call of the trackers, a compiled program, a ttnn operation."""
+"""The cost of each kind of tracking for the workload: a call of a tracker, a compiled program, a ttnn operation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Mesh:
 
 
 def _time(work: Callable[[int], object]) -> float:
-    """Microseconds a call, in bursts with pauses in which the client's thread may run, as in a real workload."""
+    """Microseconds per call, in bursts with pauses in which the client's thread may run, as in a real workload."""
     spent = 0
     for start in range(0, CALLS, BURST):
         begun = time.perf_counter_ns()
@@ -67,7 +67,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
 
 
 def _calls(report: Report, path: Path, rounds: int) -> None:
-    report.title("Trackers: microseconds a call, in bursts, median (range)")
+    report.title("Trackers: microseconds per call, in bursts, median (range)")
     client = AllocationClient(enabled=True, socket_path=str(path), source="graph_tracker")
     tracker, off = GraphTracker(client), GraphTracker(AllocationClient(enabled=False))
     by_hand, reported = L1Tracker(), L1Tracker(client=client)
@@ -118,7 +118,7 @@ def _programs(report: Report, path: Path, rounds: int) -> None:
 
 
 def _operations(report: Report, folder: Path, rounds: int) -> None:
-    report.title("A cached ttnn operation on a mock device, plain and under ttmem.instrument() in turn: microseconds")
+    report.title("A cached ttnn operation on a mock device, with and without ttmem.instrument(): microseconds")
     bench = wheel("3.12")
     env = {**bench.environment("n150", folder, UID_SEED), "PYTHONPATH": str(PROGRAMS.parent.parent / "src")}
     command = [bench.python, str(PROGRAMS / "ttnn_instrumented.py")]

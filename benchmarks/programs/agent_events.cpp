@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent costs per event: run with it preloaded, beside tiny_metal. Reads one command a line:
+// The cost of the agent per event; run with the agent preloaded, on tiny_metal. Reads one command per line:
 //   cost N     N events each of: an empty call, hooks paused, hooks on, and one send() of a 64-byte record; prints ns
-//   threads T N   N events in each of T threads at once; prints ns an event
-//   fill N     writes N records for a reader, then says so
+//   threads T N   N events in each of T threads at once; prints ns per event
+//   fill N     writes N records for a reader, then prints a line
 #include <sys/socket.h>
 #include <unistd.h>
 

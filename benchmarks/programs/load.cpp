@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The load: clients that send legacy records as fast as the server takes them, one blocking send() a record, as
+// The load: clients that send legacy records as fast as the server accepts them, one blocking send() per record, as
 // the proof of concept's client does.
 //
 //   g++ -O2 -std=c++17 -pthread -o load load.cpp
 //   load SOCKET CLIENTS RECORDS_PER_CLIENT
 //
-// Each client is a thread with a connection of its own. It allocates a buffer and frees it at once, over and over,
+// Each client is a thread with its own connection. It allocates a buffer and frees it at once, over and over,
 // then asks for the device's totals and waits for the reply. A server answers in order, so the time includes the
 // processing of every record, not just its transport.
 //

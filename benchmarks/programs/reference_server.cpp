@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The yardstick: the hot path of the proof of concept's C++ server, with its costs and without its other features.
+// The reference: the hot path of the proof of concept's C++ server, with its costs and without its other features.
 //
 //   g++ -O2 -std=c++17 -pthread -o reference_server reference_server.cpp
 //   reference_server SOCKET > log
 //
 // A thread for each client, one recv() for each 144-byte record, one mutex around one hash map, one log line for each
-// event, written out before the next record is read. Where the log goes matters as much as the rest: compare with
-// /dev/null and with a file.
+// event, written before the next record is read. The target of the log matters as much as the rest: compare /dev/null
+// and a file.
 //
-// It measures what that design costs. Do not improve it: a faster yardstick would make the ratios in the
-// documentation mean something else. Nor is it robust: like the original it trusts device_id and buffer_type.
+// It measures the cost of that design. Do not improve it: a faster reference would change the meaning of the ratios in
+// the documentation. It is not robust: like the original, it does not check device_id and buffer_type.
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -42,7 +42,7 @@ constexpr uint8_t DRAM = 0;
 constexpr uint8_t L1 = 1;
 const char* const buffer_type_names[BUFFER_TYPES] = {"DRAM", "L1", "SYSTEM_MEMORY", "L1_SMALL", "TRACE"};
 
-// The 144-byte legacy record, as far as this program looks into it.
+// The 144-byte legacy record, as far as this program uses it.
 struct __attribute__((packed)) Record {
     uint8_t type;
     uint8_t pad1[3];

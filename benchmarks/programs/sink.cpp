@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ceiling: a server that reads and throws away, to show what the socket itself can carry.
+// The upper limit: a server that reads and discards, to measure the throughput of the socket itself.
 //
 //   g++ -O2 -std=c++17 -pthread -o sink sink.cpp
 //   sink SOCKET
 //
-// A thread for each client, reads of up to 256 KiB. It looks at one byte a read: the type of the last whole record,
+// A thread for each client, reads of up to 256 KiB. It examines one byte per read: the type of the last whole record,
 // because the load ends with a QUERY and waits for the reply.
 
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libtt_metal.so whose allocator does nothing: what an allocation costs here is what the agent adds to it.
+// A libtt_metal.so whose allocator does nothing, so the cost of an allocation is that of the agent.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -64,7 +64,7 @@ static void* mesh_object = &mesh_vtable[2];
 std::vector<void*> mesh_devices(void*) { return {&mesh_object}; }
 void* mesh_vtable[6] = {nullptr, nullptr, nullptr, nullptr, reinterpret_cast<void*>(mesh_arch), reinterpret_cast<void*>(mesh_id)};
 
-// Called through the linkage table, like everything here; what a call costs that nobody stands in for.
+// Called through the linkage table, like everything here; measures a call that is not hooked.
 API void tiny_empty(Buffer*);
 void tiny_empty(Buffer*) { asm volatile(""); }
 
@@ -94,7 +94,7 @@ void tiny_pairs(uint64_t count, uint64_t live) {
     }
 }
 
-// Never called; but a library whose functions nobody calls through its table is none the agent believes in.
+// Never called, but the agent accepts only a library that calls its functions through the linkage table.
 API void tiny_end(void* allocator);
 void tiny_end(void* allocator) {
     deallocate_buffers(allocator);

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tt-smi's own dashboard over Blackhole chips that are not there: every reading is another one each time.
+"""tt-smi's own dashboard with simulated Blackhole chips, whose readings change each time.
 
-Only the chip is made up, as tt-umd would present it: the program and its screen are tt-smi's. The argument says how
-many chips.
+Only the chips of tt-umd are simulated: the program and its screen are tt-smi's. The argument is the number of chips.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Chip:
 
 
 class Cluster:
-    """Where the chips are."""
+    """The chips."""
 
     def __init__(self, chips: int) -> None:
         self._places = {number: f"0000:{number + 1:02x}:00.0" for number in range(chips)}
@@ -78,6 +77,6 @@ class Cluster:
 if __name__ == "__main__":
     count = int(sys.argv[1])
     chips = {number: Chip(number) for number in range(count)}
-    system_utils.get_driver_version = lambda: "2.10.0"  # it stumbles over one that is not there
+    system_utils.get_driver_version = lambda: "2.10.0"  # tt-smi fails if it is missing
     backend = TTSMIBackend(devices=chips, umd_cluster_descriptor=Cluster(count), pretty_output=False)
     TTSMI(backend=backend, offline=True).run()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loop of cached ttnn operations, plain and under ttmem.instrument() in turn; prints microseconds an operation."""
+"""Cached ttnn operations, alternately plain and under ttmem.instrument(); prints microseconds per operation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def main() -> None:
     for _ in range(PAIRS):
         plain = block()
         with ttmem.instrument(device):
-            block()  # what it finds at its start is no part of an operation's cost
+            block()  # the cost of its start is not part of an operation
             instrumented = block()
         print(plain, instrumented, flush=True)
     ttnn.close_device(device)

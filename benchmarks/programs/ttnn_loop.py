@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loop of cached ttnn operations with the agent's hooks on and off in turn, in one process; prints nanoseconds.
+"""Cached ttnn operations, alternately with and without the agent's hooks, in one process; prints nanoseconds.
 
-Each line is a pair of neighbouring blocks, one with and one without, in random order. What a block allocates it
-frees, so nothing the agent sees refers to what it did not see.
+Each line is a pair of neighbouring blocks, one with and one without, in random order. A block frees what it
+allocates, so the agent never sees a free without its allocation.
 """
 
 from __future__ import annotations

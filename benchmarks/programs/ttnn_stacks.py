@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocations and cached operations under a stack of a given depth, the agent on and off in turn; prints nanoseconds.
+"""Allocations and cached operations at a given stack depth, alternately with and without the agent; prints nanoseconds.
 
-Each line has a name and a pair of neighbouring blocks, one with and one without, in random order. Without the agent
-both are without.
+Each line has a name and a pair of neighbouring blocks, one with and one without, in random order. If the agent is
+not loaded, both are without.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
 
     gc.disable()
     for work in (allocations, cached):
-        # ttnn's own frame, the work, block and measure are on the stack as well, and so is who began.
+        # The frames of ttnn, the work, block, measure and the caller are on the stack as well.
         deeper(max(0, depth - len(("__call__", "work", "block", "measure", "deeper", "main", "<module>"))), work)
     ttnn.close_device(device)
 
