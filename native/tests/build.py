@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the agent and the programs of native/tests when a Python test first wants them."""
+"""Builds the agent and the programs of native/tests when a Python test first needs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VARIANTS = ("plain", "address", "thread")
 
 
 class Build:
-    """What was built, with or without a sanitizer."""
+    """The built files, with or without a sanitizer."""
 
     def __init__(self, variant: str) -> None:
         assert variant in VARIANTS
@@ -26,12 +26,12 @@ class Build:
         return str(self.folder / "tests" / name)
 
     def fake(self, name: str = "metal") -> str:
-        """A stand-in for libtt_metal.so; see native/tests/CMakeLists.txt for the names."""
+        """A replacement for libtt_metal.so; see native/tests/CMakeLists.txt for the names."""
         return str(self.folder / "tests" / name / "libtt_metal.so")
 
     @property
     def runtime(self) -> str | None:
-        """The sanitizer's library: preloaded before everything else."""
+        """The sanitizer's library, which must be preloaded first."""
         if self.variant == "plain":
             return None
         name = {"address": "libasan.so", "thread": "libtsan.so"}[self.variant]
@@ -41,7 +41,7 @@ class Build:
 
 @functools.cache
 def build(variant: str = "plain") -> Build:
-    """Whatever is out of date is compiled; several test runs at once take turns."""
+    """Compile what is out of date; a lock separates concurrent test runs."""
     made = Build(variant)
     made.folder.mkdir(parents=True, exist_ok=True)
     with open(made.folder / ".lock", "w") as lock:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check that says where it failed, also in a build without assert.
+// A check that prints where it failed, also in a build without assert.
 #pragma once
 
 #include <cstdio>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for libtt_metal.so: the exported names that native/src/metal.h lists, with a real little allocator and
-// programs behind them. Everything else is as simple as it can be. Compiled as position independent code with default
+// A replacement for libtt_metal.so: the exported names that native/src/metal.h lists, with a small real allocator and
+// programs. Everything else is as simple as possible. Compiled as position independent code with default
 // visibility, so these functions call each other through the procedure linkage table, as tt-metal's do.
 //
 //   FAKE_NO_STATISTICS, FAKE_NO_MARK_ADDRESS, FAKE_NO_BUFFER_SIZE, FAKE_NO_ALLOCATE_BUFFER,
 //   FAKE_NO_MESH_ALLOCATOR   a wheel in which that function has another name
 //   FAKE_OTHER_SLOTS         a wheel whose IDevice has one more virtual function in front
-//   FAKE_BEFORE_79           a wheel that puts some functions in place where they are called, and has older ones
+//   FAKE_BEFORE_79           a wheel that inlines some functions, and has older ones
 //   FAKE_BEFORE_75           the same, without scratchpads, and with a list behind the allocator's statistics
-//   FAKE_MOVED_FIELDS        one with the fields of a Buffer elsewhere
+//   FAKE_MOVED_FIELDS        a wheel with the fields of a Buffer elsewhere
 #include "fake_metal.h"
 
 #include <algorithm>
@@ -190,7 +190,7 @@ struct Statistics {
 #ifdef FAKE_BEFORE_75
     std::vector<uint32_t> addresses;
 #else
-    uint64_t more[12];  // what a later version may add
+    uint64_t more[12];  // fields that a later version may add
 #endif
 };
 
@@ -273,7 +273,7 @@ void AllocatorImpl::deallocate_buffer(Buffer* buffer) {
         std::lock_guard<std::mutex> held(mutex_);
         taken_[static_cast<int>(buffer->type_)].erase(buffer->address_);
     }
-    std::this_thread::yield();  // tt-metal has more to do; the address may be somebody else's before it returns
+    std::this_thread::yield();  // as in tt-metal, another thread may get the address before this returns
 }
 void AllocatorImpl::deallocate_buffers() {
     std::lock_guard<std::mutex> held(mutex_);
@@ -360,7 +360,7 @@ struct CoreRange {
 class CoreRangeSet {
 public:
     const std::vector<CoreRange>& ranges() const;
-    uint64_t something;  // where the ranges lie is nobody else's business
+    uint64_t something;  // so that the ranges are not at offset 0
     std::vector<CoreRange> ranges_;
 };
 const std::vector<CoreRange>& CoreRangeSet::ranges() const { return ranges_; }
@@ -688,7 +688,7 @@ void ProgramImpl::allocate_circular_buffers(const IDevice* device) {
     for (uint32_t i = 0; i < spec.cbs; i++) {
         uint64_t size = 2048 * (i + 1);
         bool global = spec.global && i == 0;
-        for (const auto& chip : static_cast<const distributed::MeshDevice*>(device)->chips) {  // each is told of
+        for (const auto& chip : static_cast<const distributed::MeshDevice*>(device)->chips) {  // each is reported
             GraphTracker::instance().track_allocate_cb(cores, global ? 1000000 : at, size, global, chip.get());
         }
         at += global ? 0 : size;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a workload needs of the stand-in for libtt_metal.so: a table of functions, so that the same workload can link
+// The interface of the replacement for libtt_metal.so: a table of functions, so that the same workload can link
 // against the library, open it at run time, or open two copies of it.
 #pragma once
 
@@ -24,14 +24,14 @@ struct ProgramSpec {
 
 struct Api {
     void* (*open)(uint32_t rows, uint32_t columns, uint32_t first_chip);
-    void (*close)(void* mesh);  // takes the mesh apart, and tells so twice as tt-metal does
+    void (*close)(void* mesh);  // closes the mesh, and reports it twice, as tt-metal does
     uint32_t (*mesh_id)(void* mesh);
     void* (*chip)(void* mesh, uint32_t index);
     // On a mesh or on a chip; throws when there is no room.
     void* (*allocate)(void* device, uint32_t type, uint64_t size, uint32_t layout, uint32_t cores);
     uint64_t (*address)(void* buffer);
     void (*free)(void* buffer);
-    void (*abandon)(void* buffer);  // only the object: its memory went with everything else
+    void (*abandon)(void* buffer);  // deletes only the object: its memory is already free
     void (*free_all)(void* device);
     void (*clear_cache)(void* mesh);
     void* (*make_workload)();
@@ -40,7 +40,7 @@ struct Api {
     uint64_t (*binary_address)(void* workload);
     void (*destroy_workload)(void* workload);
     uint64_t (*buffer_count)(void* device);
-    // In L1 of a chip, with an address of its own on each core; they are numbered row by row.
+    // In L1 of a chip, with a separate address on each core; cores are numbered row by row.
     void* (*allocate_per_core)(void* device, uint64_t size, uint32_t first_core, uint32_t cores);
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator new that is not malloc, to be preloaded: each block begins behind a mark. operator delete aborts at a
-// block without the mark, and free() aborts at a block that operator new made, for it is not where malloc's begins.
+// An operator new that is not malloc, to be preloaded: each block begins after a mark. operator delete aborts for a
+// block without the mark, and free() aborts for a block of operator new, because it is not the start of a block of
+// malloc.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +13,7 @@ constexpr uint64_t kMark = 0x7474'6d65'6d6e'6577, kGone = 0x7474'6d65'6d67'6f6e;
 
 struct alignas(16) Mark {
     uint64_t mark;
-    void* block;  // as malloc gave it
+    void* block;  // the block of malloc
 };
 
 void* make(std::size_t size, std::size_t alignment) noexcept {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes through ttmem::Store for tests that read with ttmem.wire.agent_ring, and hands its memory over on descriptor
-// FD.
+// Writes through ttmem::Store for tests that read with ttmem.wire.agent_ring, and sends its memory over descriptor FD.
 //
-//   ring_writer random FD SEED COUNT   COUNT random records, each printed field by field as it went into the ring
+//   ring_writer random FD SEED COUNT   COUNT random records, each printed field by field as it was written
 //   ring_writer threads FD THREADS     threads that write until standard input ends
 //   ring_writer pack                   lines of field values from standard input, as the bytes of a record, in hex
 #include <sys/socket.h>
@@ -100,7 +99,7 @@ void write_random(int socket, uint64_t seed, uint64_t count) {
     }
 }
 
-// Things of many programs, so that one record takes many of them away, and frames that are marked as run.
+// Allocations of many programs, so that one record removes many of them, and frames that are marked as run.
 void keep_writing(Store& store, uint32_t number, const std::atomic<bool>& stop) {
     std::mt19937_64 random(number);
     struct Program {
@@ -160,7 +159,7 @@ void keep_writing(Store& store, uint32_t number, const std::atomic<bool>& stop) 
             }
         }
         if (turn % 2 == 0) {
-            // A Python reader can follow that, also one that a busy machine does not let run for some seconds.
+            // A Python reader can keep up with this rate, even if it does not run for some seconds on a busy machine.
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }

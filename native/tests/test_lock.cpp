@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ttmem::SpinLock from many threads: nobody is lost, nobody is inside twice.
+// ttmem::SpinLock with many threads: no count is lost, and no two threads are inside at once.
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -10,7 +10,7 @@
 int main() {
     constexpr int kThreads = 8, kTurns = 300000;
     ttmem::SpinLock lock;
-    volatile uint64_t count = 0, inside = 0;  // not atomic on purpose: the lock is all that guards them
+    volatile uint64_t count = 0, inside = 0;  // not atomic on purpose: only the lock protects them
     std::atomic<int> ready{0};
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; i++) {

@@ -26,7 +26,7 @@ void compare(const ttmem::Map& map, const std::unordered_map<uint64_t, uint32_t>
     CHECK(visited == model.size());
 }
 
-// Keys from a narrow range meet often; those that are far apart in equal steps fall on few places if hashing is poor.
+// Keys from a narrow range often repeat; keys in large equal steps collide if the hash function is poor.
 uint64_t key_of(std::mt19937_64& random, int style) {
     switch (style) {
         case 0: return random() % 600;

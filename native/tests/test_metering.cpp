@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ttmem::Metering: every chip's meters beside a model that keeps each chip by itself and knows nothing of groups.
+// ttmem::Metering: every chip's meters, compared with a model that counts each chip separately, without groups.
 #include "metering.h"
 
 #include <unistd.h>
@@ -65,7 +65,7 @@ void a_buffer_on_a_mesh() {
     Made store;
     CHECK(store.metering.of_chip(0) == nullptr && store.header()->meters_used == 1);
     store.set_mesh(0, {0, 1, 2});
-    CHECK(store.header()->meters_used == 2);  // what costs an event as much as one chip
+    CHECK(store.header()->meters_used == 2);  // so an event costs as much as for one chip
     uint32_t slot = store.put(0, Kind::kDram, 1000, 128);
     for (Gauge gauge : {Gauge::kDram, Gauge::kDramPool}) {
         CHECK(same(store.chip(2, gauge), 1000, 1536, 1000, 1536));
@@ -112,7 +112,7 @@ void what_counts_and_what_does_not() {
     CHECK(same(store.chip(0, Gauge::kCb), 0, 0, 0, 0));
     store.put(0, Kind::kCb, 500, 100, 5);
     CHECK(same(store.chip(0, Gauge::kL1Pool), 500, 0, 500, 0));  // outside the allocator's banks
-    store.put(0, Kind::kL1, 300, 100, 3);                        // in lock step a shard takes its address in every bank
+    store.put(0, Kind::kL1, 300, 100, 3);                        // in lock step, a shard has its address in every bank
     CHECK(same(store.chip(0, Gauge::kL1), 300, 6400, 300, 6400));
     store.put(1, Kind::kL1, 300, 100, 3, ttmem::kPerCore);
     CHECK(same(store.chip(1, Gauge::kL1), 300, 300, 300, 300));
@@ -124,12 +124,12 @@ void what_counts_and_what_does_not() {
     }));
     store.forget(frame);
     CHECK(store.all(Gauge::kL1Pool).used == 1100);
-    store.set_mesh(2, {ttmem::kChips, 0xffff});  // chips that nobody had room for
+    store.set_mesh(2, {ttmem::kChips, 0xffff});  // chips beyond the limit
     store.put(2, Kind::kL1, 300, 100);
     CHECK(store.all(Gauge::kL1Pool).used == 1100);
 }
 
-// As a program that turns out to be for some chips of a mesh: its parts move, without ever being counted twice.
+// Like a program that is for only some chips of a mesh: its parts move, and are never counted twice.
 void an_allocation_that_moves() {
     Made store;
     store.set_mesh(0, {0, 1});
@@ -262,7 +262,7 @@ void every_chip_in_a_mesh_of_its_own() {
     }
 }
 
-// Peaks of many threads, read and reset by another: none is lost, none is seen that never was.
+// Peaks of many threads, read and reset by another thread: none is lost, and none is invented.
 void many_threads() {
     Made store;
     store.set_mesh(0, {0, 1});
@@ -295,7 +295,7 @@ void many_threads() {
     for (std::thread& thread : threads) {
         thread.join();
     }
-    highest = std::max(highest, store.chip(1, Gauge::kDram).peak);  // what came after the last look
+    highest = std::max(highest, store.chip(1, Gauge::kDram).peak);  // peaks after the last reading
     CHECK(highest >= kSize && store.all(Gauge::kDram).used == 0 && store.chip(0, Gauge::kDramPool).reserved == 0);
 }
 

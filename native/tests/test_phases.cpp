@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ttmem::Phases: what an agent that starts late begins with, and a lock that a forked child can take.
+// ttmem::Phases: the initial phases of an agent that starts late, and a lock that a forked child can take.
 #include "phases.h"
 
 #include <sys/wait.h>
@@ -58,7 +58,7 @@ void those_still_open_are_told_in_order() {
     }
     phases.ended(2);
     phases.ended(5);
-    phases.ended(77);  // begun before there was anybody to tell
+    phases.ended(77);  // begun before the agent started
     Made store;
     phases.write_all(store);
     CHECK(store.header()->head == 3);
@@ -80,7 +80,7 @@ void too_many_are_left_out() {
     CHECK(store.header()->head == 64 && store.record(64).address == 64);
 }
 
-// However many names a workload thinks up, core sets and operations still find room.
+// With any number of phase names, core sets and operations still have room.
 void names_leave_room() {
     Made store;
     for (uint64_t i = 0; i < 100000; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ttmem::Store: slots and their reuse, blobs, and what happens when either is full.
+// ttmem::Store: slots and their reuse, blobs, and behaviour when either is full.
 #include "store.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ using ttmem::Store;
 
 namespace {
 
-// The process's memory is mapped once a store; each test has its own.
+// Each test has its own store, with its own mapped memory.
 struct Made : Store {
     Made() { CHECK(create(static_cast<uint32_t>(getpid()))); }
     ~Made() { destroy(); }
@@ -75,7 +75,7 @@ void a_slot_taken_is_part_of_the_table_once_kept() {
     const Record& record = store.append(Event::kProgram, [&](Record& r) { r.slot = slot; });
     store.keep(slot, record);
     CHECK(store.header()->table_high == 1 && store.table()[0].event == Event::kProgram);
-    store.keep(kNoSlot, record);  // an allocation there was no room for
+    store.keep(kNoSlot, record);  // an allocation without a slot
     CHECK(store.header()->table_high == 1);
 }
 
@@ -111,11 +111,11 @@ void a_full_table_is_counted() {
     CHECK(store.put(1) == kNoSlot && store.put(2) == kNoSlot);
     CHECK(store.header()->table_full == 2 && store.header()->table_high == ttmem::kTableSlots);
     const Record& last = store.ring()[store.header()->head % ttmem::kRingSlots];
-    // What has no slot has no record either: its end could not be told.
+    // An allocation without a slot has no record either, because its free could not be reported.
     CHECK(last.event == Event::kAllocated && last.slot == ttmem::kTableSlots - 1);
     store.free(77, 0);
     CHECK(store.put(3) == 77);
-    for (uint32_t i = 0; i < ttmem::kTableSlots; i++) {  // every slot can be freed: the list of free ones is as long
+    for (uint32_t i = 0; i < ttmem::kTableSlots; i++) {  // every slot can be freed: the free list is long enough
         store.free(i, 0);
     }
     std::set<uint32_t> again;
@@ -169,7 +169,7 @@ void full_blobs_are_counted() {
     CHECK(store.header()->blobs_full == 9000 - made && store.header()->blobs_used <= ttmem::kBlobBytes);
     uint32_t zero = 0;
     std::memcpy(&text[0], &zero, 4);
-    CHECK(store.blob(text.data(), static_cast<uint32_t>(text.size())) == first);  // what is there is still found
+    CHECK(store.blob(text.data(), static_cast<uint32_t>(text.size())) == first);  // existing blobs are still found
 }
 
 void core_sets() {
@@ -180,7 +180,7 @@ void core_sets() {
     cores.add_range(range);
     CHECK(cores.count() == 12 && cores.height() == 6 && cores.rows[2] == 0b1110 && cores.rows[1] == 0);
     CHECK(blob_at(store, store.core_set(cores)).size() == 48);
-    const uint64_t wide[4] = {60, 30, 1000, 1000};  // what does not fit is left out
+    const uint64_t wide[4] = {60, 30, 1000, 1000};  // cores that do not fit are left out
     Cores far;
     far.add_range(wide);
     CHECK(far.count() == 8 && far.height() == 32);
@@ -191,7 +191,7 @@ void core_sets() {
     CHECK(far.count() == 20 && !(far == cores));
 }
 
-// As when every descriptor is in use: private memory at first, moved into a file later, with everything in it.
+// As when all descriptors are in use: private memory at first, moved into a file later, with its content.
 void publishes_later() {
     rlimit before, none;
     CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A workload on the stand-in for tt-metal that keeps its own account of what is live, beside agent and allocator, and
-// prints it at the end: one JSON object a line. The test compares it with what the agent wrote.
+// A workload on the replacement for tt-metal. It keeps its own account of live allocations and prints it at the end,
+// one JSON object per line. The test compares it with the records of the agent.
 //
 //   workload SCENARIO [SEED [THREADS [STEPS]]]
 //
@@ -67,7 +67,7 @@ struct Ran {
     bool compiled, laid_out, ran;
 };
 
-// What is live on one allocator, and which programs its mesh has.
+// The live allocations of one allocator, and the programs of its mesh.
 struct Account {
     std::string label;
     std::map<std::pair<uint32_t, uint64_t>, Allocation> buffers;  // by type and address, as tt-metal frees
@@ -79,8 +79,8 @@ struct Held {
     uint32_t type;
 };
 
-// A mesh (or chip) with its account. The rule of the account is the allocator's: an address belongs to whoever got it
-// last, so it leaves the account before it is freed and enters it after it was handed out.
+// A mesh (or chip) with its account. The rule of the account is the allocator's: an address belongs to the thread that
+// got it last, so it leaves the account before it is freed and enters it after it was allocated.
 struct Device {
     const fake::Api* api;
     void* device;
@@ -144,7 +144,7 @@ void print(const Account& account) {
     std::printf("%s]}\n", line.c_str());
 }
 
-// -- what a thread does ---------------------------------------------------------------------------------------------
+// -- actions of a thread --------------------------------------------------------------------------------------------
 
 fake::ProgramSpec random_program(std::mt19937& random, uint32_t rows, uint32_t columns) {
     fake::ProgramSpec spec{};
@@ -209,7 +209,7 @@ void destroy(Device& mesh, const Workload& workload) {
             mesh.account.programs.erase(id);
         }
     }
-    mesh.api->destroy_workload(workload.workload);  // the binaries stay: nobody frees them here
+    mesh.api->destroy_workload(workload.workload);  // the binaries stay: they are never freed here
 }
 
 Held allocate_something(Device& device, std::mt19937& random) {
@@ -238,7 +238,7 @@ void churn(Device& device, uint32_t seed, uint32_t steps, std::vector<Held>& kep
             try {
                 kept.push_back(allocate_something(device, random));
             } catch (const std::runtime_error&) {
-                // Full by accident: fine as well.
+                // It may also be full by chance.
             }
         } else {
             size_t index = random() % kept.size();
@@ -285,7 +285,7 @@ struct Options {
     uint32_t seed, threads, steps;
 };
 
-// Opened, filled, emptied wholesale, filled again, closed; with threads that end between, and the same pointers again.
+// Opens, fills, empties at once, fills again and closes a mesh; threads end in between, and pointers are reused.
 void life(const fake::Api* api, const Options& options, const std::string& prefix) {
     for (uint32_t round = 0; round < 3; round++) {
         Device mesh(api, api->open(2, 2, 0), prefix + "mesh " + std::to_string(2 * round));
@@ -302,7 +302,7 @@ void life(const fake::Api* api, const Options& options, const std::string& prefi
         if (round == 1) {
             mesh.free_all();
             for (auto& one : kept) {
-                // Stock frees by address: the death of an old tensor frees whatever has its place now.
+                // tt-metal frees by address: the destructor of an old tensor frees the current buffer at its address.
                 for (Held& held : one) {
                     held.type == kTrace ? mesh.free(held) : api->abandon(held.buffer);
                 }
@@ -357,7 +357,7 @@ void fork_in_the_middle(const fake::Api* api, const Options& options) {
     churn(mesh, options.seed, options.steps, kept);
     std::vector<Workload> programs;
     run_programs(mesh, options.seed, 20, 1, 2, programs);
-    // Others go on allocating while this thread forks.
+    // Other threads allocate while this thread forks.
     std::vector<std::vector<Held>> busy(options.threads);
     std::vector<std::thread> threads;
     for (uint32_t i = 1; i < options.threads; i++) {
@@ -376,7 +376,7 @@ void fork_in_the_middle(const fake::Api* api, const Options& options) {
     }
     mesh.mutex.unlock();
     if (child == 0) {
-        mesh.account.buffers.clear();  // what was there before is the parent's to tell
+        mesh.account.buffers.clear();  // earlier allocations are reported by the parent
         mesh.account.programs.clear();
         std::vector<Held> own;
         for (size_t i = 0; i < kept.size(); i++) {  // half before it has anything of its own, half after
@@ -426,14 +426,14 @@ void out_of_descriptors(const fake::Api* api, const Options& options) {
     rlimit before;
     getrlimit(RLIMIT_NOFILE, &before);
     rlimit none = {0, before.rlim_max};
-    setrlimit(RLIMIT_NOFILE, &none);  // those that are open stay so; no new one is to be had
+    setrlimit(RLIMIT_NOFILE, &none);  // open descriptors stay open; new ones are refused
     Device mesh(api, api->open(1, 1, 3), "mesh 0");
     std::vector<Held> kept;
     churn(mesh, options.seed, options.steps, kept);
     std::vector<Workload> programs;
     run_programs(mesh, options.seed, 20, 1, 1, programs);
     setrlimit(RLIMIT_NOFILE, &before);
-    wait_for_word();  // the test has got the memory
+    wait_for_word();  // the test has received the memory
     churn(mesh, options.seed + 1, options.steps, kept);
     print(mesh.account);
 }
@@ -462,8 +462,8 @@ void tug_of_war(const fake::Api* api, const Options& options) {
     print(mesh.account);
 }
 
-// Buffers with an address of their own on each core: many have the same first address, and the heap uses the memory of
-// a Buffer again for the next.
+// Buffers with a separate address on each core: many have the same first address, and the heap reuses the memory of a
+// Buffer for the next one.
 void per_core(const fake::Api* api, const Options& options) {
     Device mesh(api, api->open(1, 1, 0), "mesh 0");
     void* chip = api->chip(mesh.device, 0);
@@ -507,7 +507,7 @@ void per_core(const fake::Api* api, const Options& options) {
                 static_cast<unsigned long long>(api->buffer_count(chip)));
 }
 
-// The agent begins to look when there are buffers already.
+// The agent starts when there are already buffers.
 void late(const fake::Api* api, const Options& options) {
     auto* pause = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "ttmem_agent_pause"));
     if (pause == nullptr) {
@@ -519,7 +519,7 @@ void late(const fake::Api* api, const Options& options) {
     std::vector<Held> before, own, unseen;
     churn(mesh, options.seed, options.steps, before);
     churn(other, options.seed + 1, options.steps, unseen);
-    mesh.account.buffers.clear();  // from here on it counts what the agent can see
+    mesh.account.buffers.clear();  // from here on, only what the agent can see
     other.account.buffers.clear();
     pause(0);
     std::printf("{\"earlier\": %zu}\n", before.size() + unseen.size());
@@ -606,7 +606,7 @@ int main(int argc, char** argv) {
         std::printf("{\"threads\": %u}\n", threads_now());
     } else if (options.scenario == "exit") {
         std::fflush(stdout);
-        std::thread([] { _exit(5); }).join();  // as a process dies that something else tears down
+        std::thread([] { _exit(5); }).join();  // like a process that is ended by another thread
     } else if (options.scenario == "wait") {
         std::fflush(stdout);
         wait_for_word();
