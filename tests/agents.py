@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A collector for the native agents of workloads: takes their memory and keeps the account of all of them."""
+"""A collector for the native agents of workloads: reads their memory and keeps one account of all of them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KERNEL_KINDS, KINDS, Confidence, Kind
 from ttmem.wire.agent_ring import PER_CORE, PROGRAM_FRAME, SHARED, Record, Ring, RingEvent
 
-_HELLO = 4096  # more than an agent says
+_HELLO = 4096  # more than an agent sends
 _PEER = struct.Struct("3i")
 _ALL = 1 << 16
 
 
 class Live(NamedTuple):
-    """A live allocation on one chip, in the words that records and account have in common."""
+    """A live allocation on one chip, with the fields that records and account have in common."""
 
     number: int  # the chip's, in its process
     kind: Kind
@@ -57,7 +57,7 @@ class Kernel(NamedTuple):
 
 
 class Agent:
-    """One process's memory: its account is folded by the code of the server, and its records are kept beside that."""
+    """The memory of one process: the server's code builds its account, and its records are kept as well."""
 
     def __init__(self, pid: int, fd: int, ledger: Ledger) -> None:
         self.pid = pid
@@ -69,7 +69,7 @@ class Agent:
         self.history: list[Record] = []
         self._parts: defaultdict[int, defaultdict[tuple[int, ...], list[Record]]] = defaultdict(
             lambda: defaultdict(list)
-        )  # what is live by the records so far: program -> what they say -> records
+        )  # live allocations by the records so far: program -> allocation -> records
 
     def drain(self, ledger: Ledger) -> None:
         while True:
@@ -87,7 +87,7 @@ class Agent:
         allocations = self._parts[record.program][record.mesh, record.kind, record.address, record.cores, record.size]
         if record.event == RingEvent.ALLOCATED:
             allocations.append(record)
-            # Several circular buffers of a program may lie on one tensor, and buffers with an address of their own on
+            # Several circular buffers of a program may lie on one tensor, and buffers with a separate address on
             # each core may have the first in common; nothing else shares its address.
             assert len(allocations) == 1 or record.flags & (SHARED | PER_CORE), f"allocated twice: {record}"
         elif record.event == RingEvent.FREED:
@@ -96,7 +96,7 @@ class Agent:
             del self._parts[record.program]
 
     def reader(self) -> Ring:
-        """One more reader of its memory, to be closed by whoever asked."""
+        """One more reader of its memory; the caller must close it."""
         return Ring(os.dup(self._fd))
 
     def close(self) -> None:
@@ -105,11 +105,11 @@ class Agent:
         os.close(self._fd)
 
     def last_change(self, number: int) -> Record:
-        """The youngest record of a buffer on that mesh."""
+        """The newest record of a buffer on that mesh."""
         return next(r for r in reversed(self.history) if r.mesh == number and r.kind < Kind.CB and r.event in _CHANGES)
 
     def kernels(self) -> list[Kernel]:
-        """Every kernel of every live program once, on however many chips it is."""
+        """Every kernel of every live program once, independent of the number of its chips."""
         found = []
         for allocations in (allocations for parts in self._parts.values() for allocations in parts.values()):
             for record in allocations:
@@ -123,20 +123,20 @@ class Agent:
                     )
         return found
 
-    # -- three ways to what is live, which must be one -----------------------------------------------------------
+    # -- three views of live allocations, which must be equal ----------------------------------------------------
 
     def live_in_table(self) -> list[Live]:
-        """By the table that the agent keeps."""
+        """According to the agent's live table."""
         with contextlib.closing(self.reader()) as ring:
             return sorted(self._live(map(Record._make, ring.live())))
 
     def live_in_records(self) -> list[Live]:
-        """By every record there ever was, matched by what they say and not by their slots in the table."""
+        """According to all records, matched by their content and not by their slots in the table."""
         allocations = (allocations for parts in self._parts.values() for allocations in parts.values())
         return sorted(self._live(chain.from_iterable(allocations)))
 
     def live_in_account(self) -> list[Live]:
-        """By the ledger."""
+        """According to the ledger."""
         found = []
         for holding in self.source.holdings.values():
             programs = [
@@ -178,7 +178,7 @@ _CHANGES = (RingEvent.ALLOCATED, RingEvent.FREED)
 
 
 class Collector:
-    """Listens where `ttmem run` would.
+    """Listens like `ttmem run`.
 
     >>> with watched("3.12", "ttnn_random", "n150", folder) as (collector, program):
     ...     for record in program.records():
@@ -202,7 +202,7 @@ class Collector:
         self._listener.setblocking(False)
 
     def drain(self) -> None:
-        """Fold in everything that all agents have written so far."""
+        """Apply everything that all agents have written so far."""
         self._accept()
         for agent in self.agents.values():
             agent.drain(self.ledger)

@@ -5,7 +5,7 @@ The environment is the same for all tests. Variables of a terminal, a shell, a C
 tests nor the processes they start. Signals that were ignored at the start are not ignored.
 
 With TTMEM_TESTS=brief, property tests have few examples, and tests with many cases run some of them: for further
-versions of Python, when one version has run everything.
+versions of Python, after one version has run everything.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ for _name in list(os.environ):
         del os.environ[_name]
 for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "COLORTERM", "LANGUAGE", "LD_PRELOAD"):
     os.environ.pop(_name, None)
-os.environ.update(_SET)  # no server of this machine is found by itself
+os.environ.update(_SET)  # do not find a server of this machine by default
 time.tzset()
 
-# As nohup has it with SIGHUP, and a shell with SIGINT for what it runs in the background. A handler that does nothing
-# keeps us as deaf as we were meant to be, and does not outlive an exec.
+# nohup ignores SIGHUP, and a shell ignores SIGINT for background jobs. A handler that does nothing has the same effect
+# here, and is not inherited over an exec.
 for _number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda number, frame: None)
 
 _ASKED = os.environ.get("TTMEM_TESTS", "")
 BRIEF = _ASKED == "brief"
-_EXAMPLES = 10  # of each law in a brief run
+_EXAMPLES = 10  # of each property in a brief run
 _CASES = 8  # of each test
 _SETTINGS = "_hypothesis_internal_use_settings"  # a decorated test cannot be decorated again
 _left_out = pytest.StashKey[str]()

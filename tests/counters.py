@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tt-metal's counters of a chip as bytes, put together field by field from the layout, not by the reader's code."""
+"""tt-metal's counters of a chip as bytes, built field by field from the layout, not by the reader's code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests import machines
 
 SIZE = 8576
-NOW = machines.BOOTED + 5000.0  # when the slots were last written, unless told otherwise
+NOW = machines.BOOTED + 5000.0  # default time of the last write of a slot
 UID = 880001
 
 
@@ -32,7 +32,7 @@ def content(
     state: int | None = None,
     updated: float = NOW,
 ) -> bytes:
-    """A file, each field put where the layout has it; without totals they are what the slots add up to."""
+    """The content of a file, from the layout; the default totals are the sums over the slots."""
     data = bytearray(SIZE)
     sums = [sum(int.from_bytes(one[8 + 8 * kind : 16 + 8 * kind], "little") for one in slots) for kind in range(5)]
     totals = (*totals, *sums[len(totals) :])

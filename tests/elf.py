@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what the dynamic linker reads of a 64-bit little-endian shared library."""
+"""Reads the parts of a 64-bit little-endian shared library that the dynamic linker reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Symbol(NamedTuple):
     name: str
     defined: bool
     version: str
-    """The version the symbol is wanted in, such as GLIBC_2.34; empty if it has none."""
+    """The required version of the symbol, such as GLIBC_2.34; empty if it has none."""
 
 
 class Library(NamedTuple):

@@ -3,8 +3,8 @@
 
 Four kinds of case, each drawn from its seed: damaged bytes (here), well-formed input with extreme values against a
 server's parts (fuzz_lab), the same against a real server (fuzz_server), and malformed files for `ttmem import`
-(fuzz_imports). `python -m tests.fuzz` runs them in turns
-until stopped and prints the seed of a failing case; the tests run 100,000 cases of the first and some of the others.
+(fuzz_imports). `python -m tests.fuzz` runs them in turns until stopped and prints the seed of a failing case; the tests
+run 100,000 cases of the first and some of the others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PID = 4242
 
 
 class CaseFailed(AssertionError):
-    """A case that shows a fault; its seed makes it again."""
+    """A case that shows a fault; its seed reproduces it."""
 
     def __init__(self, seed: int | str, why: str) -> None:
         super().__init__(f"case with seed {seed} failed: {why}")
@@ -84,7 +84,7 @@ def native_bytes(rng: random.Random) -> bytes:
 
 
 def mutate(rng: random.Random, data: bytes) -> bytes:
-    """Damage that happens: cut, doubled, overwritten, inserted, or nothing at all."""
+    """Damage bytes: cut, duplicate, overwrite, insert, or nothing."""
     out = bytearray(data)
     for _ in range(rng.randrange(4)):
         at = rng.randrange(len(out) + 1)
@@ -108,7 +108,7 @@ def chunks(rng: random.Random, data: bytes) -> list[bytes]:
 
 
 def check(ledger: Ledger) -> None:
-    """The law: every total is the sum of what is live, and nothing is negative."""
+    """The invariant: every total is the sum of live allocations, and nothing is negative."""
     for chip in ledger.chips.values():
         sums, pools = [0] * len(KINDS), [0] * 4
         for holding in chip.holdings:
@@ -152,7 +152,7 @@ def one_native(rng: random.Random, ledger: Ledger) -> None:
                 else:
                     ledger.apply(1.0, source, decode(record))
     except (native.NativeError, InvalidValue):
-        pass  # said in words, which is all one can ask
+        pass  # an error with a message is expected
 
 
 def one_journal(rng: random.Random, ledger: Ledger) -> None:
@@ -172,7 +172,7 @@ TARGETS = (one_legacy, one_legacy, one_native, one_journal)
 
 
 def run(cases: int, seed: int, deadline: float | None = None) -> int:
-    """Run so many cases (0: no limit). Returns how many were run; raises with the seed in the message."""
+    """Run a number of cases (0: no limit). Returns the number; raises with the seed in the message."""
     ledger = Ledger(Limits(allocations_per_process=200, devices_per_process=8, chips=16, dead_allocations=4))
     for number in count():
         if (cases and number >= cases) or (deadline is not None and time.monotonic() > deadline):
@@ -189,7 +189,7 @@ def run(cases: int, seed: int, deadline: float | None = None) -> int:
 
 
 def run_grammar(cases: int, seed: int, deadline: float | None = None, *arguments: str) -> int:
-    """Cases of fuzz_lab, in a process of their own: one that hangs or takes all memory must not take ours."""
+    """Cases of fuzz_lab, in a separate process, because a case may hang or use up all memory."""
     command = [sys.executable, "-m", "tests.fuzz_lab", "--seed", str(seed), "--cases", str(cases), *arguments]
     with (
         tempfile.TemporaryFile("w+") as err,
@@ -210,7 +210,7 @@ def run_grammar(cases: int, seed: int, deadline: float | None = None, *arguments
 
 
 def run_server(cases: int, seed: int, deadline: float | None = None) -> int:
-    """Cases against a real server, each with one of its own."""
+    """Cases against real servers, one for each case."""
     for number in range(cases):
         if deadline is not None and time.monotonic() > deadline:
             return number
@@ -225,7 +225,7 @@ def run_server(cases: int, seed: int, deadline: float | None = None) -> int:
 
 
 def run_imports(cases: int, seed: int, end: float | None) -> int:
-    """Files that are malformed, for `ttmem import`."""
+    """Malformed files for `ttmem import`."""
     for number in range(cases):
         if end is not None and time.monotonic() > end:
             return number
@@ -236,7 +236,7 @@ def run_imports(cases: int, seed: int, end: float | None) -> int:
     return cases
 
 
-# kind -> what runs it, and how many cases in one turn
+# kind -> function, and number of cases in one turn
 KINDS_OF_CASE: dict[str, tuple[Callable[[int, int, float | None], int], int]] = {
     "bytes": (run, 10_000),
     "grammar": (run_grammar, 200),

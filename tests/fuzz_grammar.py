@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Well-formed input with extreme values: native and legacy records, agents' memory, event files, API requests.
 
-Every record is one that a client could send, byte for byte as docs/protocol.md has it. Only its values are such that no
+Every record has the format of docs/protocol.md. Only its values are such that no
 runtime would report them. Ordinary values are mixed in, so that records reach deep into the account: an allocation must
 be there for its extreme reserved size to be added up. All of it is drawn from one seed.
 """
@@ -56,7 +56,7 @@ class Numbers:
         return self.rng.random() < self.wild
 
     def one(self, bits: int, *ordinary: int) -> int:
-        """An unsigned number of so many bits."""
+        """An unsigned number with this number of bits."""
         if not self.extreme():
             return self.rng.choice(ordinary)
         return self.rng.choice([edge for edge in _EDGES if edge < 1 << bits])
@@ -273,7 +273,7 @@ def legacy_records(draw: Numbers) -> bytes:
 
 
 def ring_memory(draw: Numbers) -> RingMemory:
-    """A memory with an open mesh, of which every number may be extreme."""
+    """A memory with an open mesh; every number may be extreme."""
     rng = draw.rng
     slots = rng.choice((2, 8, 64, 256))
     memory = RingMemory(
@@ -330,7 +330,7 @@ def _put_mesh(draw: Numbers, memory: RingMemory, mesh: int, masks: list[int]) ->
 
 
 def write_ring(draw: Numbers, memory: RingMemory, records: int) -> None:
-    """Records as an agent appends them; the table is kept beside them."""
+    """Append records as an agent does, and update the table."""
     rng = draw.rng
     masks = [memory.blob(_mask(draw)) for _ in range(2)]
     names = [0, *(memory.blob(draw.text()) for _ in range(4))]
@@ -358,7 +358,7 @@ def write_ring(draw: Numbers, memory: RingMemory, records: int) -> None:
 
 
 def _server_record(draw: Numbers) -> bytes:
-    """What only a server writes, as an event file from elsewhere may have it."""
+    """A record that only a server writes, as in an event file from elsewhere."""
     what = draw.rng.randrange(7)
     if what == 0:
         return _body(native.SEES, 0, json.dumps([draw.json_number(4095), draw.json_text()]).encode())
@@ -381,7 +381,7 @@ def _server_record(draw: Numbers) -> bytes:
 
 
 def event_file(draw: Numbers) -> bytes:
-    """A file whose checksums and lengths are right."""
+    """An event file with correct checksums and lengths."""
     from zlib import crc32
 
     rng = draw.rng
@@ -436,7 +436,7 @@ class Ask(NamedTuple):
 
 
 def asks(draw: Numbers, routes: list[tuple[str, tuple[str, ...]]]) -> list[Ask]:
-    """Each route as it is usually asked, and once with a parameter or two of any kind."""
+    """A usual request of each route, and one with one or two random parameters."""
     rng, found = draw.rng, []
     for path, parameters in routes:
         path = path.replace("{pid}", rng.choice(("1", "501", "0", "-1", "99999999999999999999", "x", "0x1")))

@@ -51,7 +51,7 @@ _VALUES: tuple[Any, ...] = (
     *(0.5, 1e308, -1e308, float("nan"), float("inf"), -float("inf")),
     *([], {}, [None], {"a": 1}, [[]], [{}], [1, "a"], {"x": {"y": [1]}}, {"device_id": 1 << 40}, ["x"] * 40),
 )
-_PLAIN = HOSTILE.encode("ascii", "ignore").decode()  # a database takes no half surrogate pairs
+_PLAIN = HOSTILE.encode("ascii", "ignore").decode()  # a database does not accept half surrogate pairs
 _CELLS = (None, -1, 0, 1 << 40, (1 << 63) - 1, -(1 << 63), 1.5, 1e300, "", "x", "NaN", b"\xff\0", _PLAIN, "[]", "[{}]")
 _KEYS = ("node_type", "params", "counter", "connections", "device_id", "address", "size", "name", "buffer_type", "x")
 
@@ -61,7 +61,7 @@ class Failure(Exception):
 
 
 def one(seed: int, folder: Path) -> str:
-    """One case, in an empty folder. Returns what became of it; raises Failure if that is neither of the two."""
+    """Run one case in an empty folder. Returns its result; raises Failure if it is neither of the two."""
     rng = random.Random(seed)
     path = _write(rng, folder)
     out = folder / "out.events"
@@ -89,7 +89,7 @@ def one(seed: int, folder: Path) -> str:
 
 
 def _check_events(out: Path) -> None:
-    """What was written can be read again, by all that reads it."""
+    """Check that all readers can read the written file."""
     ledger = Ledger()
     try:
         with open(out, "rb") as file:
@@ -166,7 +166,7 @@ def _changed(rng: random.Random, document: Any) -> Any:
 
 
 def _damaged(rng: random.Random, data: bytes) -> bytes:
-    """Mostly as it is; else cut off, or with bytes overwritten or put in."""
+    """Mostly unchanged; else cut off, or with bytes overwritten or inserted."""
     out = bytearray(data)
     how = rng.randrange(12)
     at = rng.randrange(len(out) + 1)
@@ -224,7 +224,7 @@ def _change_table(rng: random.Random, connection: sqlite3.Connection, table: str
 
 
 def run(seed: int, cases: int | None = None, seconds: float = 0.0) -> dict[str, int]:
-    """Cases from a seed on: so many, or until the time is over. Returns how many ended in which way."""
+    """Run a number of cases, or until the time is over. Returns the number of cases with each result."""
     began, found = time.monotonic(), {"imported": 0, "refused": 0}
     for number in count() if cases is None else range(cases):
         if seconds and time.monotonic() - began > seconds:

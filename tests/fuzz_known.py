@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks with a name: each is one fault that the grammar found, made on purpose."""
+"""Named attacks: each reproduces one fault that the grammar found."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def many_huge_allocations() -> bytes:
 
 
 def many_wide_parts() -> bytes:
-    """The same on all the cores that there can be, where bytes are counted on each."""
+    """The same on all possible cores, because bytes are counted on each core."""
     everywhere = Extra(cores=(1 << 4096) - 1)
     parts = (Allocated(0, Kind.CB, n << 38, 100 << 30, 1, extra=everywhere) for n in range(20_000))
     return records(DeviceOpened(0, chip(64, 64)), *parts, ProgramRun(0, 1, everywhere.cores))
@@ -108,7 +108,7 @@ def ring_wide_mask(memory: RingMemory) -> None:
 
 
 def ring_grid_mask(memory: RingMemory) -> None:
-    """A compute grid of as many bits as a blob has."""
+    """A compute grid with as many bits as a blob."""
     memory.plain()
     memory.put_mesh(0, cores=memory.blob(b"\xff" * 4096))
     memory.append(RingEvent.ALLOCATED, 1, kind=1, address=120000, size=64, per_bank=64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server's parts in one process, a witness with a known account, attackers beside it, and what must hold.
+"""A server's parts in one process, with a witness whose account is known, attackers, and checks.
 
 The bytes take the server's own way: sockets, records, ledger, history, recording, routes, and then `ttmem replay` and
 `ttmem l1` on the recording. `python -m tests.fuzz_lab` runs cases and prints the seed of each before it runs, so that
@@ -48,7 +48,7 @@ from ttmem.wire.client_encode import encode
 
 WITNESS = 1  # pids of the parties
 ATTACKER = 501
-CASE_SECONDS = 150  # for one case, on a machine that has others to serve; most take some milliseconds
+CASE_SECONDS = 150  # for one case on a busy machine; most take some milliseconds
 REQUEST_SECONDS = 2.0  # of CPU time
 MOST_BYTES = 3 << 30  # of address space
 _METRIC = re.compile(r'(#.*|[a-z_]+(\{([a-z_]+="([^"\\\n]|\\.)*",?)*\})? [^ ]+)')
@@ -57,11 +57,11 @@ _CHANGING = ("seen",)
 
 
 class Violation(AssertionError):
-    """A case shows that one client can hurt another."""
+    """A case in which one client affects another."""
 
 
 class Party:
-    """A client of the server under test, in the shape of a process that it does not have."""
+    """A client of the server under test that stands for a separate process."""
 
     def __init__(self, lab: Lab, pid: int) -> None:
         self.lab = lab
@@ -76,12 +76,12 @@ class Party:
         self.sock.setblocking(False)
         sockets.accepted += 1
         self.connection = Connection(sockets.accepted, theirs, sockets._epoll)
-        self.connection.peers[os.getpid()] = self.peer  # what the kernel stamps is us
+        self.connection.peers[os.getpid()] = self.peer  # the kernel reports our own pid
         self.peer.connections.add(self.connection)
         sockets.connections[theirs.fileno()] = self.connection
 
     def send(self, data: bytes, fds: tuple[int, ...] = ()) -> None:
-        """Send all of it and let the server take it; a connection that it closed is made anew."""
+        """Send all bytes and let the server process them; reconnect if it closed the connection."""
         if not self.connection.open:
             self.sock.close()
             self._connect()
@@ -122,7 +122,7 @@ class Party:
 
 
 class _Server(Server):
-    """One that keeps its messages."""
+    """A server that keeps its messages."""
 
     def __init__(self, options: Options) -> None:
         self.messages: list[str] = []
@@ -156,7 +156,7 @@ class Lab:
         self.parties.append(made)
         return made
 
-    # -- what the server's loop does -----------------------------------------------------------------------------
+    # -- the work of the server's loop ---------------------------------------------------------------------------
 
     def turn(self) -> None:
         for _ in range(10_000):
@@ -166,7 +166,7 @@ class Lab:
         raise Violation("the server does not come to an end with what it was sent")
 
     def tick(self) -> None:
-        """What happens by the clock: rings, deaths, history."""
+        """The periodic work: rings, dead processes, history."""
         server = self.server
         server.sockets.tick()
         for _ in range(200):
@@ -177,10 +177,10 @@ class Lab:
         server.ledger.thin_dead_allocations(5000)
         server.history.sample(server.clock.now(), server.ledger, server.current.chips())
 
-    # -- what must hold ------------------------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------------------------
 
     async def ask(self, ask: Ask, method: str = "GET") -> bytes:
-        """A route's answer; whatever is not a status below 500 is a violation."""
+        """The answer of a route; a status of 500 or more is a violation."""
         before = time.process_time()
         body = b""
         try:
@@ -211,7 +211,7 @@ class Lab:
         return body
 
     async def testimony(self) -> Any:
-        """All that the API says of the witness and of its chip."""
+        """All data of the API about the witness and its chip."""
         snapshot = _strict(await self.ask(Ask("/snapshot", {"machine": "0"})), "/snapshot")
         allocations = _strict(await self.ask(Ask("/allocations", {"pid": str(WITNESS)})), "/allocations")
         return _witness_in(snapshot), allocations["allocations"]
@@ -232,7 +232,7 @@ class Lab:
                 raise Violation(f"a line of the log has what a client wrote, as it wrote it: {message!r}")
 
     def check_recording(self, before: Any) -> None:
-        """The file that all clients share is readable, and says the same of the witness."""
+        """Check that the shared recording is readable and has the same data about the witness."""
         recording = self.server._recording
         assert recording is not None
         recording.flush()
@@ -285,7 +285,7 @@ def _witness_in(snapshot: Any) -> Any:
 
 
 def _account(process: Any) -> Any:
-    """What a recording has of it: not what /proc says of the living."""
+    """The part that a recording contains, without data from /proc."""
     return {
         key: process[key]
         for key in ("pid", "state", "allocations", "chips", "anomalies", "dram", "l1")
@@ -294,7 +294,7 @@ def _account(process: Any) -> Any:
 
 
 def check_commands(path: str, *, must_be_read: bool) -> None:
-    """`ttmem replay`, `l1` and `explain` show the file, or refuse it with a sentence."""
+    """Check that `ttmem replay`, `l1` and `explain` show the file, or refuse it with a message."""
     for command in (
         ["replay", path],
         ["replay", path, "--json"],
@@ -370,14 +370,14 @@ def _lab() -> Iterator[Lab]:
 
 
 async def account_case(seed: int, attack: Attack = _any) -> None:
-    """Attackers beside a witness."""
+    """Attackers and a witness on one server."""
     draw = Numbers(seed)
     with _lab() as lab:
         await lab.run(draw, attack)
 
 
 async def file_case(seed: int) -> None:
-    """An event file from somewhere else: shown, or refused with a sentence."""
+    """A foreign event file: shown, or refused with a message."""
     draw = Numbers(seed)
     with tempfile.NamedTemporaryFile(prefix="ttmem-fuzz-") as file:
         file.write(grammar.event_file(draw))
@@ -390,7 +390,7 @@ async def case(seed: int) -> None:
 
 
 async def _guarded(name: str, seconds: float, work: Callable[[], Any], progress: TextIO) -> str | None:
-    """Run one case; what is wrong with it. One that does not end ends the process, with the stack of every thread."""
+    """Run one case and return its violation. A case that hangs ends the process, with the stacks of all threads."""
     print(name, file=progress, flush=True)
     faulthandler.dump_traceback_later(seconds, exit=True)
     try:
@@ -432,7 +432,7 @@ def main() -> int:
     args = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     with open(os.dup(1), "w") as progress, open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)  # where a server's log goes: it has the dumps that are asked for
+        os.dup2(nowhere.fileno(), 1)  # the server's log, which contains requested dumps
         return asyncio.run(_main(args, progress))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The grammar against a real `ttmem serve --record`: a witness, attackers in processes of their own, every route."""
+"""The grammar against a real `ttmem serve --record`: a witness, attackers in separate processes, every route."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ATTACKERS = 3
 
 
 def server_case(seed: int, folder: Path) -> None:
-    """One server, three attackers at once, and everything that must hold."""
+    """One server, three attackers at once, and all checks."""
     recording = folder / "events"
     server = Server(folder, "--record", str(recording), "--log-format", "json" if seed % 2 else "text")
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tracker whose reports go straight into a ledger, through the records they would be sent as."""
+"""A tracker whose reports go directly into a ledger, encoded as records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ttmem.wire.client_encode import encode
 
 
 class Heard:
-    """Stands where the client's sender would, and is the server at the same time."""
+    """Replaces the client's sender, and acts as the server."""
 
     promising = False
 
@@ -44,7 +44,7 @@ class Heard:
         return self.client.stats()["rejected"]
 
     def used(self, chip_id: str, *kinds: Kind) -> int:
-        """Bytes of these kinds on a chip, 0 if nobody heard of it."""
+        """Bytes of these kinds on a chip, 0 if it was not reported."""
         chip = self.ledger.chips.get(chip_id)
         return sum(chip.kinds[kind].used for kind in kinds) if chip is not None else 0
 
@@ -52,7 +52,7 @@ class Heard:
         return [allocation for allocation in self.ledger.allocations() if allocation.kind is kind]
 
     def agrees_with(self, devices: Iterable[AnyDevice]) -> bool:
-        """Is what was heard what the devices really hold, and nothing odd?"""
+        """Whether the account equals the devices' own, without anomalies."""
         real = {chip_id: {k: n for k, n in one.used.items() if n} for chip_id, one in held(devices).items()}
         heard = {
             chip_id: {kind: chip.kinds[kind].used for kind in Kind if chip.kinds[kind].used}

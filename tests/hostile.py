@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-# Links, the clipboard, the title, a clear screen, a colour that no screen of ours has, C1, DEL, line ends, marks that
-# turn the direction of text, an invisible one, half a surrogate pair, and the markup of Rich.
+# Links, the clipboard, the title, a clear screen, a colour that ttmem does not use, C1, DEL, line ends, marks that
+# change the direction of text, an invisible mark, half a surrogate pair, and the markup of Rich.
 HOSTILE = (
     "\x1b]8;;http://evil\x07a\x1b]52;c;AAAA\x1b\\\x1b]0;t\x07\x1b[2J\x1b[35m\x9b31m\x7f\x00\x08\r\nFORGED\u2028\u2029\x85"
     "\u202e\u2066\u200f\u200b\ufeff\udc9b\ud800\t[bold red]x[/][link=http://evil]y[/link]"
@@ -21,7 +21,7 @@ _OUR_COLOURS = re.compile(r"\x1b\[(?:7;)?(?:[0-2]|3[123])m")
 
 
 def unprintable(text: str) -> list[str]:
-    """Characters of a text that a terminal would act on, or not show; newlines and the colours of ttmem are none."""
+    """Characters that a terminal would interpret or not show, except for newlines and the colours of ttmem."""
     return [c for c in _OUR_COLOURS.sub("", text) if not c.isprintable() and c != "\n"]
 
 
@@ -31,7 +31,7 @@ def assert_printable(text: str, what: object = "") -> None:
 
 
 def fields(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Where the texts of a document are; the entries of a list are one place."""
+    """The places of texts in a document; all entries of a list are one place."""
     if isinstance(value, str):
         yield path
     elif isinstance(value, dict):
@@ -45,7 +45,7 @@ def fields(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 
 def put(value: Any, path: tuple[str, ...]) -> Any:
-    """A document with the hostile text behind every text of one place, or in a further name of an object."""
+    """A document with the hostile text after every text of one place, or in an additional name of an object."""
     if not path:
         return value + HOSTILE if isinstance(value, str) else value
     first, rest = path[0], path[1:]
@@ -62,13 +62,13 @@ def put(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def poisoned(document: Any) -> Iterator[tuple[str, Any]]:
-    """The document once for each of its places."""
+    """A version of the document for each of its places."""
     for path in dict.fromkeys(fields(document)):
         yield ".".join(path), put(document, path)
 
 
 def everywhere(value: Any, but: frozenset[str] = frozenset(), name: str = "") -> Any:
-    """A document with the hostile text behind every text, but in the fields of these names."""
+    """A document with the hostile text after every text, except in the fields with these names."""
     if isinstance(value, str):
         return value if name in but else value + HOSTILE
     if isinstance(value, dict):

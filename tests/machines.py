@@ -6,8 +6,8 @@
     Telemetry(root=str(machine.root)).look()
 
 Files of sysfs have plain names, wherever the driver puts them: ``machine.chip(0, "n150", temp1_input=99000)``,
-``machine.set(0, tt_aiclk=None)`` takes a file away, ``machine.file(0, "tt_aiclk")`` says where it is. What a plain file
-cannot do is a read that fails: for that ``machine.fail(0, errno.ENODATA)`` and ``with failing_reads(machine)``.
+``machine.set(0, tt_aiclk=None)`` removes a file, ``machine.file(0, "tt_aiclk")`` is its path. Reads of plain files do
+not fail; for that, use ``machine.fail(0, errno.ENODATA)`` and ``with failing_reads(machine)``.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _write(path: Path, value: object) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Relative, as the kernel does it: the folder may be moved, and a link never leads out of it."""
+    """Make a relative link, as the kernel does: the folder may be moved, and no link leads out of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(os.path.join(os.path.relpath(target.parent, path.parent), target.name))
 
@@ -108,7 +108,7 @@ class Machine:
             (self.root / "dev/hugepages-1G").mkdir(exist_ok=True)
 
     def driver(self, version: str = "2.10.0", *, pids: bool = True) -> None:
-        """The driver is loaded; before 2.5.0 it had no ``pids``."""
+        """Load the driver; before 2.5.0 it had no ``pids``."""
         _write(self.root / "sys/module/tenstorrent/version", version)
         (self.root / "sys/class/tenstorrent").mkdir(parents=True, exist_ok=True)
         (self.root / "dev/tenstorrent/by-id").mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ class Machine:
             (self.root / "proc/driver/tenstorrent").mkdir(parents=True, exist_ok=True)
 
     def chip(self, number: int, board: str = "n150", *, pci: str | None = None, **files: object) -> None:
-        """A chip on PCIe, with the files of its board; each can be given another value, or None for "not there"."""
+        """A chip on PCIe, with the files of its board; arguments change their values, None removes a file."""
         serial = int(BOARDS[board]["tt_serial"], 16) + number
         values = {
             **BOARDS[board],
@@ -140,15 +140,15 @@ class Machine:
             _write(self.root / f"proc/driver/tenstorrent/{number}/pids", b"")
 
     def set(self, number: int, **files: object) -> None:
-        """Other values in a chip's files; None takes one away."""
+        """Change values in a chip's files; None removes a file."""
         self._write_files(number, files)
 
     def file(self, number: int, name: str) -> Path:
-        """Where a file of a chip is, without links on the way."""
+        """The path of a chip's file, without links."""
         return self._folder(self._entry(number).resolve(), name) / name
 
     def hang(self, number: int, name: str) -> Path:
-        """Opening this file of the chip blocks until it is opened for writing.
+        """Make opening this file of the chip block until it is opened for writing.
 
         The file is replaced, as after a reset.
         """
@@ -158,7 +158,7 @@ class Machine:
         return path
 
     def fail(self, number: int, error: int | None) -> None:
-        """Every file that the driver asks this chip for fails so, inside ``failing_reads``; None: it answers again."""
+        """Let reads from this chip fail with this error inside ``failing_reads``; None: they work again."""
         hwmon = self.file(number, "name").parent
         paths = [*self.file(number, "tt_serial").parent.glob("tt_*"), *hwmon.glob("*_input"), *hwmon.glob("*_max")]
         for path in map(str, paths):
@@ -167,7 +167,7 @@ class Machine:
                 self.failing[path] = error
 
     def remove(self, number: int) -> None:
-        """The chip vanishes, as when it falls off the bus and the kernel takes it away."""
+        """Remove the chip, as the kernel does when it is off the bus."""
         device = (self._entry(number) / "device").resolve()
         for hwmon in (device / "hwmon").glob("hwmon*"):
             (self.root / "sys/class/hwmon" / hwmon.name).unlink()
@@ -197,8 +197,8 @@ class Machine:
     ) -> Path:
         """A process, and its folder in /proc. ``start`` is in ticks since boot, ``container`` the path in its cgroup.
 
-        A number that stands twice in ``holds`` is a device opened twice. The folder belongs to ``user_id`` if we may
-        give it away; what other users could not read there has a mode that says so.
+        A number that is twice in ``holds`` is a device opened twice. The folder belongs to ``user_id`` if we have the
+        permission; files that other users could not read have such a mode.
         """
         folder = self.root / f"proc/{pid}"
         words = command.split() if isinstance(command, str) else command
@@ -233,7 +233,7 @@ class Machine:
                 file.write(f"{pid}\n")
 
     def end(self, pid: int) -> None:
-        """A process ends, and lets go of its devices."""
+        """End a process; it no longer holds devices."""
         shutil.rmtree(self.root / f"proc/{pid}")
         for pids in (self.root / "proc/driver/tenstorrent").glob("*/pids"):
             pids.write_text("".join(f"{line}\n" for line in pids.read_text().split() if line != str(pid)))
@@ -285,7 +285,7 @@ class Machine:
 
     @staticmethod
     def _give(folder: Path, user_id: int) -> None:
-        """As the kernel has it: environ, maps and fd are for the owner alone. Where we may not give, for nobody."""
+        """As in the kernel, only the owner may read environ, maps and fd; no user if we cannot change the owner."""
         ours = user_id == os.geteuid()
         private = {"environ": 0o400, "maps": 0o400, "fd": 0o500}
         for path in (folder, *folder.iterdir()):
@@ -347,7 +347,7 @@ def p150(root: Path) -> Machine:
     return machine
 
 
-# What tt-kmd 2.10 makes of registers that read all ones: it scales in 32 bits. The PCI ids the kernel knows by heart.
+# The values of tt-kmd 2.10 for registers that read all ones: it scales in 32 bits. The kernel has cached the PCI ids.
 FALLEN_OFF: dict[str, Any] = {
     **dict.fromkeys(["tt_aiclk", "tt_axiclk", "tt_arcclk", "tt_heartbeat", "in0_input"], ALL_ONES),
     "temp1_input": "65535999",
@@ -364,14 +364,14 @@ FALLEN_OFF: dict[str, Any] = {
 
 
 def dead_chip(root: Path) -> Machine:
-    """Two n150, of which the second is off the bus."""
+    """Two n150; the second is off the bus."""
     machine = n150(root)
     machine.chip(1, "n150", **FALLEN_OFF)
     return machine
 
 
 def in_reset(root: Path) -> Machine:
-    """Two n150, of which the second is in reset: so inside ``failing_reads``."""
+    """Two n150; inside ``failing_reads``, the second is in reset."""
     machine = n150(root)
     machine.chip(1, "n150")
     machine.fail(1, errno.ENODATA)
@@ -405,7 +405,7 @@ KUBERNETES = (
 
 
 def containers(root: Path) -> Machine:
-    """Two chips: a process of a Docker container and one of a pod hold them, and somebody outside our namespace."""
+    """Two chips: a process of a Docker container and one of a pod hold them, and one outside our namespace."""
     machine = n150(root)
     machine.chip(1, "n150")
     machine.process(4711, name="python", command="python serve.py", holds=[0], container=DOCKER, inner_pid=17)
@@ -416,10 +416,10 @@ def containers(root: Path) -> Machine:
 
 @contextlib.contextmanager
 def failing_reads(machine: Machine) -> Iterator[None]:
-    """In this process the reads fail that ``machine.failing`` says, which may change meanwhile.
+    """Let reads in this process fail as ``machine.failing`` says, which may change meanwhile.
 
-    No plain file fails with ENODATA or ENODEV, so this one function stands before ``sysfs.read_at``, through which
-    every such read goes. A file is known by what its descriptor really leads to.
+    No plain file fails with ENODATA or ENODEV, so this function wraps ``sysfs.read_at``, which does all such reads.
+    A file is identified by the target of its descriptor.
     """
     real = sysfs.read_at
 

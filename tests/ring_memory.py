@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent's memory written by hand: a sealed memfd laid out as native/src/layout.h, of any size, with any values."""
+"""An agent's memory written by a test: a sealed memfd with the layout of native/src/layout.h, any size and values."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RingMemory:
         seals: int = SEALS,
         flags: int = 0,
     ) -> None:
-        """``size`` of the file, if it is not to be what the layout needs; at least a header."""
+        """``size`` is the size of the file, by default as the layout needs; at least a header."""
         self.slots, self.table_slots, self.meshes, self.chips, self.blobs = slots, table, meshes, chips, blobs
         self.at = {"meshes_at": HEADER_SIZE}
         self.at["chips_at"] = self.at["meshes_at"] + meshes * MESH_SIZE
@@ -112,7 +112,7 @@ class RingMemory:
         self.put(chips_used=max(self.get("chips_used"), index + 1))
 
     def blob(self, data: bytes) -> int:
-        """Add a blob; its number, or 0 if there is no room for it."""
+        """Add a blob; returns its number, or 0 if there is no room for it."""
         start = self._blob_end
         if start + 4 + len(data) > self.blobs:
             return 0
@@ -143,7 +143,7 @@ class RingMemory:
         pack_into("<Q", self.map, self.at["table_at"] + slot * RECORD_SIZE, 0)
 
     def append(self, event: int = RingEvent.ALLOCATED, slot: int = NO_SLOT, **fields: int) -> Record:
-        """Append a record as the agent does, and bring the table up to date where the record has a slot in it."""
+        """Append a record as the agent does, and update the table if the record has a slot in it."""
         record = self.write(event, slot, **fields)
         if slot < self.table_slots:
             if event in (RingEvent.ALLOCATED, RingEvent.PROGRAM):

@@ -21,12 +21,12 @@ from tests.support import PATIENCE, Server, wait_until
 from ttmem.agent import require
 
 TTMEM = [sys.executable, "-m", "ttmem"]
-# ttnn's BufferType codes, by the words of the account.
+# ttnn's BufferType codes, by the kinds of the account.
 BUFFER_TYPES = {"dram": 0, "l1": 1, "host": 2, "l1_small": 3, "trace": 4}
 
 
 class Ran(NamedTuple):
-    """A command that has ended, and what it said; ``data`` is what `ttmem run --json` wrote."""
+    """A command that has ended, and its output; ``data`` is the document of `ttmem run --json`."""
 
     code: int
     out: bytes
@@ -39,14 +39,14 @@ class Ran(NamedTuple):
 
 
 def ttmem(*arguments: str, **popen: Any) -> Ran:
-    """A ttmem command to its end."""
+    """Run a ttmem command to its end."""
     popen.setdefault("stdin", subprocess.DEVNULL)
     done = subprocess.run([*TTMEM, *arguments], capture_output=True, timeout=PATIENCE, **popen)
     return Ran(done.returncode, done.stdout, done.stderr.decode(), {})
 
 
 class Bench:
-    """A machine on paper on which ttnn programs run, with the agent or without."""
+    """A mock machine on which ttnn programs run, with or without the agent."""
 
     def __init__(self, folder: Path, board: str = "n150", python: str = "3.12") -> None:
         self.folder = folder
@@ -56,22 +56,22 @@ class Bench:
         self.python = wheel(python).python
         nobody = {"TTMEM_SOCKET": str(folder / "nobody.sock")}
         self.environment = wheel(python).environment(board, folder, self.chip_id_seed) | nobody
-        for name in ("COLUMNS", "LINES", "NO_COLOR"):  # of the terminal that the tests are run on
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):  # of the terminal of the test run
             self.environment.pop(name, None)
 
     def command(self, name: str, *arguments: str) -> list[str]:
         return [self.python, str(ROOT / "tests" / "programs" / f"{name}.py"), *arguments]
 
     def plain(self, name: str, *arguments: str, **environment: str) -> Ran:
-        """The program as it is without ttmem; it is not kept waiting."""
+        """Run the program without ttmem and without waiting after records."""
         return self._end(self.command(name, *arguments), environment)
 
     def preloaded(self, name: str, *arguments: str, **environment: str) -> Ran:
-        """The program with the agent, as `ttmem env` would have it."""
+        """Run the program with the agent, as with `ttmem env`."""
         return self.plain(name, *arguments, LD_PRELOAD=str(require()), **environment)
 
     def run(self, name: str, *arguments: str, options: Iterable[str] = (), **environment: str) -> Ran:
-        """The program under `ttmem run`."""
+        """Run the program under `ttmem run`."""
         return self.run_command(self.command(name, *arguments), options=options, **environment)
 
     def run_command(self, command: list[str], options: Iterable[str] = (), **environment: str) -> Ran:
@@ -81,7 +81,7 @@ class Bench:
         return done._replace(data=json.loads(path.read_text()) if path.exists() else {})
 
     def in_step(self, name: str, *arguments: str, options: Iterable[str] = (), **environment: str) -> InStep:
-        """The program under `ttmem run`; it waits after each of its records."""
+        """Start the program under `ttmem run`; it waits after each of its records."""
         return InStep(self, self.command(name, *arguments, "--ack-fd", "0"), list(options), environment)
 
     def _end(self, command: list[str], environment: Mapping[str, str]) -> Ran:
@@ -105,7 +105,7 @@ class Bench:
 
 
 class InStep:
-    """A program under `ttmem run` that stands still until its next record is asked for.
+    """A program under `ttmem run` that waits until its next record is requested.
 
     >>> with bench.in_step("ttnn_endings", "--ending", "close") as running:
     ...     for record in running.records():
@@ -138,7 +138,7 @@ class InStep:
         self._records = self._read()
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Its records, or those that are left of them; asking for the next lets it go on."""
+        """Its remaining records; requesting the next one lets it continue."""
         return self._records
 
     def _read(self) -> Iterator[dict[str, Any]]:
@@ -154,14 +154,14 @@ class InStep:
             self.let_go()
 
     def let_go(self) -> None:
-        """Let it go on without waiting for what it has to say next."""
+        """Let it continue without waiting for its next record."""
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it ended meanwhile; its code tells how
+        with contextlib.suppress(BrokenPipeError):  # it has ended; its exit code shows how
             self.process.stdin.write(b".")
 
     @property
     def ran(self) -> Ran:
-        """How it ended."""
+        """The result of the ended program."""
         for _ in self._records:
             pass
         code = self.process.wait(PATIENCE)
@@ -184,8 +184,8 @@ class InStep:
         self.process.wait(PATIENCE)
 
 
-# As `ttmem` starts, but it looks every time at what processes have mapped, and writes down whom it found using a
-# device, how many agents it has read, and how many records it has lost.
+# Starts like `ttmem`, but examines the mappings of processes every time, and logs which process uses a device, how many
+# agents it has read, and how many records it has lost.
 WATCHED = """
 import sys
 from ttmem import cli
@@ -212,7 +212,7 @@ sys.exit(cli.main())
 
 
 class Watched(InStep):
-    """Under a `ttmem run` that writes down what it notices."""
+    """Runs under a `ttmem run` that logs its observations."""
 
     def __init__(self, bench: Bench, command: list[str]) -> None:
         self._log = bench.folder / "noticed"
@@ -221,17 +221,17 @@ class Watched(InStep):
         super().__init__(bench, command, ["--fail-on-leak"], {}, starter)
 
     def wait_for_look(self, pid: int, what: str = "look") -> None:
-        """Until it has looked at what the process has mapped; as a "user": and has found a device."""
+        """Wait until it has examined the mappings of the process; as a "user": and has found a device."""
         wait_until(lambda: f"{what} {pid}" in self._log.read_text().splitlines(), "a look at the process")
 
     def wait_for_loss(self) -> None:
-        """Until it has taken note that records were lost."""
+        """Wait until it has noticed lost records."""
         wait_until(lambda: re.search(r" lost [1-9]", self._log.read_text()), "the loss")
 
     def wait_for_agents(self, count: int) -> None:
-        """Until it has read what so many agents have written by now."""
+        """Wait until it has read everything that this number of agents have written by now."""
         before = len(self._turns())
-        # The first turn that is written down from here on may have begun before.
+        # The first logged round may have begun earlier.
         wait_until(lambda: f"agents {count}" in self._turns()[before + 1 :], "the agents")
 
     def _turns(self) -> list[str]:
@@ -241,18 +241,18 @@ class Watched(InStep):
         return self
 
 
-# -- what ttnn says and what ttmem says, in the same words ----------------------------------------------------------
+# -- comparable figures of ttnn and ttmem ----------------------------------------------------------------------------
 
 
 def taken(account: Mapping[str, Any]) -> tuple[int, int]:
-    """Bytes of DRAM and of L1 on one chip that ttnn's allocator says it gave out."""
+    """Allocated bytes of DRAM and of L1 on one chip, as reported by ttnn's allocator."""
     views = account["views"]
     used = {name: view["allocated_per_bank"] * view["banks"] for name, view in views.items()}
     return used["DRAM"] + used["TRACE"], used["L1"] + used["L1_SMALL"]
 
 
 def reserved(memory: Mapping[str, Any]) -> tuple[int, int]:
-    """The same by a snapshot; a kind that was never there is None in it."""
+    """The same from a snapshot, in which a kind that was never allocated is None."""
     return memory["dram"]["reserved"] or 0, memory["l1"]["reserved"] or 0
 
 
@@ -271,7 +271,7 @@ def addresses(allocations: Iterable[Mapping[str, Any]]) -> list[list[int]]:
 
 
 def figures(memory: Mapping[str, Any]) -> dict[str, Any]:
-    """What two accounts of the same moment must agree on: neither peaks, nor audits, nor what ran last."""
+    """The figures that two accounts of the same time must agree on: no peaks, no audits, no last program."""
     dram, l1 = memory["dram"], memory["l1"]
     return {
         "dram": (dram["used"], dram["reserved"], dram["capacity"]),
@@ -283,12 +283,12 @@ def figures(memory: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def agrees(server: Server, record: Mapping[str, Any], chip_id: str) -> bool:
-    """Does the server say of a chip what ttnn says?"""
+    """Whether the server and ttnn report the same for a chip."""
     chips = {chip["chip"]: chip["memory"] for chip in server.snapshot()["chips"]}
     return chip_id in chips and reserved(chips[chip_id]) == taken(record)
 
 
 def wait_for_account(server: Server, record: Mapping[str, Any], chip_id: str) -> dict[str, Any]:
-    """The chip's memory by the server, when it says what ttnn says."""
+    """Wait until the server reports the same as ttnn; returns the chip's memory."""
     wait_until(lambda: agrees(server, record, chip_id), "the server's account")
     return memory_of(server.snapshot(), chip_id)

@@ -14,7 +14,7 @@ _UNIONS = (Union, types.UnionType)
 
 
 def problems(value: object, wanted: Any) -> list[str]:
-    """What is wrong with a value, a line for each place; empty if it conforms."""
+    """The problems of a value, a line for each place; empty if it conforms."""
     return list(_compare(value, wanted, ""))
 
 
@@ -61,7 +61,7 @@ def _compare_row(value: object, wanted: Any, where: str) -> Iterator[str]:
 
 
 def _is(value: object, wanted: type) -> bool:
-    """Of numbers in JSON, a whole one may stand for a float; true and false are no numbers."""
+    """Whether a value has a type. An int is accepted as a float; a bool is not a number."""
     if isinstance(value, bool):
         return wanted is bool
     return isinstance(value, (int, float) if wanted is float else wanted)

@@ -39,8 +39,8 @@ RENEW = os.environ.get("TTMEM_RENEW_SCREENS") == "1"
 SIZES = {"80x24": Size(80, 24), "120x40": Size(120, 40), "200x60": Size(200, 60)}
 INNER = {name: Size(size.width, size.height - 2) for name, size in SIZES.items()}  # without the lines around a view
 VIEWS = ("Overview", "Charts", "Telemetry", "Processes", "Cores", "Allocations", "Breakdown", "Events")
-KEYS = {"Breakdown": "g", "Events": "e"}  # which lead there from allocations: the three are one view
-QUIET = {"track", "free"}  # styles of what is not there, which need not be read
+KEYS = {"Breakdown": "g", "Events": "e"}  # keys that lead there from allocations: the three are one view
+QUIET = {"track", "free"}  # styles of empty parts, which need no contrast
 
 
 @functools.cache
@@ -50,14 +50,14 @@ def world(chips: int) -> World:
 
 @functools.cache
 def told(chips: int, path: str, ascii: bool) -> Any:
-    """What the dashboard is told; the empty path is the picture."""
+    """The data for the dashboard; the empty path is the snapshot."""
     place = world(chips)
     return Style(ascii=ascii).clean(place.get(path) if path else place.snapshot)
 
 
 @functools.cache
 def whole(view: str, chips: int, charts: str) -> Mapping[str, list[Row]]:
-    """The screens of a view in all sizes, when every question of it has its answer."""
+    """The screens of a view in all sizes, after all its requests are answered."""
     ascii = charts == "ascii"
     snapshot, out = told(chips, "", ascii), {}
     for name, size in SIZES.items():
@@ -77,7 +77,7 @@ def whole(view: str, chips: int, charts: str) -> Mapping[str, list[Row]]:
             assert dashboard.view.press(key, model)
         answered: set[str] = set()
         while True:
-            dashboard.rows(size, -2.0)  # what is not drawn is not asked for
+            dashboard.rows(size, -2.0)  # data that is not drawn is not requested
             new = [path for path in dashboard.wants() if path not in answered]
             if not new or not chips:  # without chips there is no server
                 break
@@ -92,7 +92,7 @@ def whole(view: str, chips: int, charts: str) -> Mapping[str, list[Row]]:
 
 
 def picture_of(*chip_ids: str, pids: tuple[int, ...] = ()) -> Json:
-    """Chips and processes of which nothing is known."""
+    """A snapshot of chips and processes with unknown values."""
     made = blank.snapshot(TIME, "box")
     made["chips"] = [blank.chip(chip_id) for chip_id in chip_ids]
     made["processes"] = [blank.process(pid, "tracked") for pid in pids]
@@ -113,14 +113,14 @@ def model_of(snapshot: Json, ascii: bool = False) -> Model:
 
 
 def phases(*paths: str | None, since: float, chip: str = "880001") -> Json:
-    """As in the answer to /phases: these are open."""
+    """An answer of /phases with these open phases."""
     rows = [{"chip": chip, "pool": "dram"}]
     found = [{"path": path, "since": since, "complete": True, "rows": rows} for path in paths]
     return {"processes": [{"pid": 7, "start": 1, "state": "tracked", "left_out": 0, "open": found, "ended": []}]}
 
 
 def checked(rows: list[Row], size: Size, ascii: bool) -> list[str]:
-    """What holds of every view, whatever is in the picture; its rows as text."""
+    """Check what holds for every view and snapshot; returns the rows as text."""
     texts = [text_of(row) for row in rows]
     assert len(rows) <= size.height
     assert all(width_of(text) <= size.width for text in texts), texts
@@ -131,7 +131,7 @@ def checked(rows: list[Row], size: Size, ascii: bool) -> list[str]:
 
 
 def lines(rows: list[Row]) -> list[str]:
-    """As text, without the blanks at the ends."""
+    """The rows as text, without trailing spaces."""
     return [text_of(row).rstrip() for row in rows]
 
 
@@ -143,7 +143,7 @@ def plain(rows: list[Row]) -> str:
 
 
 def styled(rows: list[Row]) -> str:
-    """With every span of a style in brackets."""
+    """The rows as text, with styled spans in brackets."""
     marked = ("".join(f"<{name}>{text}</>" if name else text for text, name in row) for row in rows)
     return "".join(f"{line.rstrip()}\n" for line in marked)
 
@@ -155,7 +155,7 @@ def forms(draw: Callable[[Size, Characters], list[Row]]) -> dict[str, str]:
 
 
 def beside(name: str, parts: Mapping[str, str]) -> None:
-    """Compares with a file, in which one part follows the other."""
+    """Compare parts with a file that contains them one after the other."""
     text = "".join(f"==== {part}\n{found}" for part, found in parts.items())
     file = FILES / f"{name}.txt"
     if RENEW:
@@ -173,7 +173,7 @@ def files_of(view: str) -> set[str]:
 
 
 def contrast(look: Look) -> float:
-    """As WCAG 2 defines it."""
+    """The contrast ratio as defined by WCAG 2."""
     assert look.color is not None
     assert look.bgcolor is not None
     light, dark = sorted((_luminance(look.color), _luminance(look.bgcolor)), reverse=True)

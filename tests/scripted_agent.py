@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent whose every record is written by hand, and the server's side of its ring without sockets."""
+"""An agent whose records are written by a test, and the server's side of its ring without sockets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ L1_SIZE, L1_BASE = 1499136, 1 << 17
 
 
 class Agent(RingMemory):
-    """What an agent does to its memory, in memory small enough to overflow; wrong things can be done, too."""
+    """The actions of an agent on a memory small enough to overflow; invalid actions are possible, too."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -57,7 +57,7 @@ class Agent(RingMemory):
         )  # fmt: skip
 
     def audit(self, mesh: int, ours: int, theirs: int, largest_free: int) -> None:
-        """Of DRAM only."""
+        """An audit of DRAM only."""
         bank = {"ours": ours, "theirs": theirs, "largest_free": largest_free}
         self.put_mesh(mesh, [bank], audits=self.get_mesh(mesh, "audits") + 1)
 
@@ -93,7 +93,7 @@ class Agent(RingMemory):
             self.keep(slot, frame._replace(cores=cores, flags=RAN, time=run.time))
 
     def churn(self, count: int, slot: int = TABLE - 1) -> None:
-        """So many records that change nothing in the end; ``count`` is even."""
+        """Write ``count`` records, an even number, that change nothing in the end."""
         for _ in range(count // 2):
             self.allocate(slot, 7)
             self.free(slot)
@@ -117,7 +117,7 @@ class Reader:
         self.rings = Rings(self.sink, self._listen)
 
     def _listen(self, source: Source, ring: Ring) -> AgentListener:
-        """As a run does."""
+        """Listen as `ttmem run` does."""
         made = AgentListener(source, ring, lambda source: self.closings.append(self.sizes(source)))
         self.listeners.append(made)
         return made

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays on a simulated device what tests/programs/ttnn_sequence.py recorded from ttnn, comparing every step."""
+"""Replays recordings of tests/programs/ttnn_sequence.py on a simulated device, and compares every step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIELDS_OF_NEED = {
 
 
 class Replay:
-    """A simulated device that does what a recorded one did."""
+    """A simulated device that repeats the steps of a recorded one."""
 
     def __init__(self, header: dict[str, Any], dram_base: int, folder: Path | None = None) -> None:
         x, y = header["compute_grid"]
@@ -45,7 +45,7 @@ class Replay:
         self._addresses: dict[int, int] = {}
 
     def step(self, record: dict[str, Any]) -> None:
-        """Does it and compares all that was recorded."""
+        """Do a step and compare everything that was recorded."""
         number, what = record["step"], record["op"]
         self.seen[what] += 1
         if what == "free":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated workloads in step with a test, and what a server says of them in the words of the simulator's own truth."""
+"""Simulated workloads in step with a test, and the server's figures in the format of the simulator's own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Sizes = dict[str, int]  # bytes by the label of their kind
 
 
 class Step(NamedTuple):
-    """What all processes did, and what each of them truly holds, by pid and the chip_id of the chip."""
+    """A step of all processes, and the memory that each of them holds, by pid and chip_id."""
 
     did: str
     held: bool
@@ -33,12 +33,12 @@ class Step(NamedTuple):
 
     @property
     def chips(self) -> dict[str, dict[str, Any]]:
-        """The truth of all chips; no two processes share one."""
+        """The memory of all chips; no two processes share one."""
         return {chip_id: held for truth in self.truths.values() for chip_id, held in truth.items()}
 
 
 class Simulation:
-    """Processes that simulate devices, report to a server, and stand still after each step until the test goes on.
+    """Processes that simulate devices, report to a server, and wait for the test after each step.
 
     >>> with workload(server, "decode", "n150", folder) as running:
     ...     for step in running.steps():
@@ -61,12 +61,12 @@ class Simulation:
                 self.processes.append(started)
 
     def steps(self) -> Iterator[Step]:
-        """Its steps, or those that are left of them."""
+        """Its remaining steps."""
         while (step := self.step()) is not None:
             yield step
 
     def step(self) -> Step | None:
-        """The next step, None when they have ended. They stand still after it."""
+        """The next step, None when the processes have ended. They wait after it."""
         if self._standing:
             self.go_on()
         lines = [self._read(process) for process in self.processes]
@@ -80,14 +80,14 @@ class Simulation:
         return Step(said[0]["did"], said[0]["held"], truths)
 
     def step_to(self, did: str) -> Step:
-        """The step that says so."""
+        """The next step with this text."""
         for step in self.steps():
             if step.did == did:
                 return step
         raise AssertionError(f"there was no step {did!r}\n{self._errors.read_text()}")
 
     def go_on(self) -> None:
-        """Let them do their next step without waiting for it."""
+        """Start the next step without waiting for it."""
         self._standing = False
         for process in self.processes:
             assert process.stdin is not None
@@ -102,7 +102,7 @@ class Simulation:
 
     @property
     def codes(self) -> list[int]:
-        """How they ended."""
+        """The exit codes."""
         return [process.wait(PATIENCE) for process in self.processes]
 
     def __enter__(self) -> Simulation:
@@ -135,11 +135,11 @@ def workload(server: Server, name: str, machine: str, folder: Path, *, rounds: i
 
 
 def program(server: Server, name: str, machine: str, folder: Path) -> Simulation:
-    """A program of tests/programs that speaks as the simulator's runner does."""
+    """A program of tests/programs with the protocol of the simulator's runner."""
     return Simulation(server, machine, folder, [str(ROOT / "tests" / "programs" / f"{name}.py")])
 
 
-# -- what the server says, in the words of the truth ----------------------------------------------------------------
+# -- the server's figures in the format of the simulator -------------------------------------------------------------
 
 
 def _present(sizes: Mapping[str, int]) -> Sizes:
@@ -147,7 +147,7 @@ def _present(sizes: Mapping[str, int]) -> Sizes:
 
 
 def used_of(memory: Mapping[str, Any]) -> Sizes:
-    """Bytes asked for by kind, from a chip's part of a snapshot."""
+    """Requested bytes by kind, from a chip's part of a snapshot."""
     dram, l1, system = memory["dram"], memory["l1"], memory["system"]
     used = {
         "dram": dram["used"] - dram["trace"]["used"],
@@ -167,7 +167,7 @@ def used_of(memory: Mapping[str, Any]) -> Sizes:
 
 
 def reserved_of(memory: Mapping[str, Any]) -> Sizes:
-    """Bytes the allocators took by kind; what never was there is None in a snapshot."""
+    """Reserved bytes by kind; a kind that was never allocated is None in a snapshot."""
     dram, l1 = memory["dram"], memory["l1"]
     trace, small = dram["trace"]["reserved"] or 0, l1["small"]["reserved"] or 0
     return _present(
@@ -192,13 +192,13 @@ def allocations(server: Server, **filters: str) -> list[dict[str, Any]]:
 
 
 def cores_by_allocations(server: Server, machine: MachineType) -> dict[str, dict[str, Sizes]]:
-    """Bytes by kind on each logical core of each chip, put together from the live allocations."""
+    """Bytes by kind on each logical core of each chip, summed from the live allocations."""
     columns, rows = machine.board.compute_grid
     grid = [(x, y) for y in range(rows) for x in range(columns)]
     logical = {machine.board.noc_of(x, y): (x, y) for x, y in grid}
     chips: dict[str, dict[str, Sizes]] = {}
     for allocation in allocations(server):
-        assert allocation["refs"] == 1, allocation  # the simulator says everything once
+        assert allocation["refs"] == 1, allocation  # the simulator reports everything once
         kind, on_each = allocation["kind"], allocation["size"]
         if kind == "firmware":
             cores = [logical[allocation["core"]["x"], allocation["core"]["y"]]]
@@ -216,7 +216,7 @@ def cores_by_allocations(server: Server, machine: MachineType) -> dict[str, dict
 
 
 def assert_account(server: Server, step: Step) -> dict[str, Any]:
-    """The server says of every chip and every process what is true, to the byte; returns its snapshot."""
+    """Check that the server's figures of all chips and processes are exact; returns its snapshot."""
     snapshot = server.snapshot()
     used, reserved = {}, {}
     for chip in snapshot["chips"]:
@@ -230,7 +230,7 @@ def assert_account(server: Server, step: Step) -> dict[str, Any]:
 
 
 def assert_cores(server: Server, machine: MachineType, step: Step) -> None:
-    """The same of every core."""
+    """The same check for every core."""
     assert cores_by_allocations(server, machine) == {
         chip_id: truth["cores"] for chip_id, truth in step.chips.items()
     }, step.did

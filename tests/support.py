@@ -230,13 +230,13 @@ class LegacyClient:
         return self.process.pid
 
     def say(self, *lines: str) -> None:
-        """Give commands without waiting for them."""
+        """Send commands without waiting for them."""
         assert self.process.stdin is not None
         self.process.stdin.write("".join(f"{line}\n" for line in lines))
         self.process.stdin.flush()
 
     def ask(self, line: str) -> str:
-        """Give a command that answers."""
+        """Send a command and return its answer."""
         self.say(line)
         assert self.process.stdout is not None
         answer: str = self.process.stdout.readline().strip()
@@ -244,7 +244,7 @@ class LegacyClient:
         return answer
 
     def sync(self) -> None:
-        """Everything said so far has been sent."""
+        """Wait until all commands so far are done."""
         assert self.ask("ok sent").endswith("sent")
 
     def query(self, device: int) -> dict[str, int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A terminal for tests, measurements and pictures: a program in a window, and what the window shows."""
+"""A terminal for tests, benchmarks and pictures: a program in a window, and the content of the window."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Look(NamedTuple):
 
 
 _PLAIN = Look()
-# Of the sixteen colours only their numbers are sent; this is how a terminal of the usual kind shows them.
+# Programs send only the numbers of the sixteen colours; these are the usual values.
 _SIXTEEN = (
     *("#1d1f21", "#cc6666", "#b5bd68", "#f0c674", "#81a2be", "#b294bb", "#8abeb7", "#c5c8c6"),
     *("#666666", "#d54e53", "#b9ca4a", "#e7c547", "#7aa6da", "#c397d8", "#70c0b1", "#eaeaea"),
@@ -45,7 +45,7 @@ _SIXTEEN = (
 
 
 class Screen:
-    """What a terminal would show: enough of one for what Textual writes."""
+    """The content of a terminal, for the subset of sequences that Textual writes."""
 
     def __init__(self, height: int, width: int) -> None:
         self.resize(height, width)
@@ -60,7 +60,7 @@ class Screen:
 
     def feed(self, text: str) -> None:
         text = self._rest + text
-        # What may be the beginning of something that is not whole yet waits for the rest of it.
+        # An incomplete sequence waits for its rest.
         cut = text.rfind("\x1b")
         self._rest = text[cut:] if cut >= 0 and len(text) - cut < 64 and not TOKEN.match(text, cut) else ""
         text = text[: len(text) - len(self._rest)]
@@ -93,7 +93,7 @@ class Screen:
         if prefix == "?" and final in "hl":
             for value in values:
                 (self.modes.add if final == "h" else self.modes.discard)(str(value))
-            if 1049 in values:  # to the other screen or back: what was there before is not kept
+            if 1049 in values:  # switch to the other screen or back: the old content is not kept
                 self.resize(len(self.cells), len(self.cells[0]))
         elif not prefix and final == "H":
             self.y, self.x = max(0, values[0] - 1), max(0, (values[1] if len(values) > 1 else 1) - 1)
@@ -165,7 +165,7 @@ class Terminal:
         )
 
     def _own(self) -> None:
-        """Its controlling terminal, so that closing it is a signal."""
+        """Make it the controlling terminal, so that closing it sends a signal."""
         os.setsid()
         ioctl(self._theirs, termios.TIOCSCTTY, 0)
 
@@ -177,7 +177,7 @@ class Terminal:
         self._set_size((size[0], size[1]))
 
     def read(self, wait: float = 0.05) -> bool:
-        """What has been written; False if there is nothing."""
+        """Read the output; False if there is none."""
         ready, _, _ = select.select([self.mine], [], [], wait)
         if not ready:
             return False
@@ -188,7 +188,7 @@ class Terminal:
         return True
 
     def wait_for(self, true: Callable[[str], object] | str, what: str = "") -> str:
-        """The screen as soon as it shows a text, or as something is true of it, and the frame that did so is whole."""
+        """Wait until the screen shows a text, or meets a condition, in a complete frame; returns the screen."""
         deadline = time.monotonic() + PATIENCE
         while True:
             text = self.screen.text
@@ -206,18 +206,18 @@ class Terminal:
         os.write(self.mine, keys.encode())
 
     def click(self, x: int, y: int) -> None:
-        """As terminals report it: in SGR's form, counted from 1."""
+        """Send a click as terminals do: in SGR format, counted from 1."""
         self.press(f"\x1b[<0;{x + 1};{y + 1}M\x1b[<0;{x + 1};{y + 1}m")
 
     def ended(self) -> int:
-        """Its exit code; what it still writes is read."""
+        """Wait for the end and return the exit code; remaining output is read."""
         wait_until(lambda: self.process.poll() is not None or (self.read(0.01) and False), "the end")
         while self.read(0.01):
             pass
         return int(self.process.returncode)
 
     def restored(self) -> bool:
-        """Is the terminal as it was: its settings, the screen of the shell, the cursor, no reports of the mouse?"""
+        """Whether the terminal is restored: settings, the screen of the shell, the cursor, no mouse reports."""
         left = self.screen.modes - {"7"}
         return termios.tcgetattr(self._theirs) == self.before and left <= {"25"} and "25" in left
 

@@ -25,7 +25,7 @@ from ttmem.model.kinds import Confidence, Kind
 from ttmem.wire import handshake
 from ttmem.wire.client_encode import encode
 
-LATENCY_SECONDS = 5.0  # for one answer, on a machine that has other tests to run; a server that is held up takes longer
+LATENCY_SECONDS = 5.0  # for one answer on a busy machine; a blocked server takes longer
 ENDING_SECONDS = 10.0
 _HEADING = re.compile(r"### (GET|POST) (/\S*)")
 _PARAMETER = re.compile(r"\| `(\w+)` \|")
@@ -146,7 +146,7 @@ class Witness:
         assert now == self.before, f"the account of the witness has changed:\n  {self.before}\n  {now}"
 
     def history_goes_on(self) -> None:
-        """What happens by the clock still happens. A note that fails half way may be the last: so two seconds more."""
+        """Check that the history continues for two seconds: one more sample may appear before a failure."""
         began = wait_until(self._noted, "a second of history", patience=30)
         wait_until(lambda: self._noted() >= began + 2, "two more seconds of history", patience=30)
 
@@ -155,13 +155,13 @@ class Witness:
         return max(series[0]["time"], default=0.0) if series else 0.0
 
     def ends(self) -> None:
-        """SIGTERM ends the server in time, whatever happened before."""
+        """Check that SIGTERM ends the server in time."""
         began = time.monotonic()
         assert self.server.stop() == 0
         assert time.monotonic() - began < ENDING_SECONDS
 
     def is_in(self, recording: Path) -> None:
-        """The shared recording can be read, and has the same data about this client."""
+        """Check that the shared recording is readable and has the same data about this client."""
         for command in (["replay", str(recording), "--json"], ["l1", "--file", str(recording), "--json"]):
             done = subprocess.run(
                 [sys.executable, "-m", "ttmem", *command], capture_output=True, text=True, timeout=PATIENCE
@@ -180,7 +180,7 @@ def rss(server: Server) -> int:
 
 @contextmanager
 def attack(name: str, server: Server, *arguments: object, **popen: Any) -> Iterator[subprocess.Popen[str]]:
-    """A program of tests/attacks, killed at the end; it says ``ready`` when its deed is done, and then holds still."""
+    """A program of tests/attacks, killed at the end; it prints ``ready`` after the attack, and then waits."""
     command = [sys.executable, "-m", f"tests.attacks.{name}", server.path, *map(str, arguments)]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, **popen)
     try:

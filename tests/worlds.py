@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines of 0, 1, 4 and 32 chips with minutes of a workload on them, and the server that was told of it.
+"""Machines of 0, 1, 4 and 32 chips with minutes of a workload on them, and the server that it reported to.
 
     World(4).picture  # a snapshot
     World(4).get("/cores?chip=880001")
 
-The server is the real one, its routes over a real account, without sockets and at a time that stands still.
+The server is real, with its routes and account, but without sockets and with a stopped clock.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _STACK = "model.py:88 forward\nmodel.py:12 main"
 
 
 class World:
-    """A machine, its workload over some minutes, and the server that was told of it."""
+    """A machine, its workload over some minutes, and the server that it reported to."""
 
     def __init__(self, chips: int) -> None:
         self.chips = chips
@@ -72,7 +72,7 @@ class World:
         self.snapshot = merge(self._account(), self._machine())
 
     def get(self, path: str) -> Json:
-        """What the server says."""
+        """The server's answer."""
         if path == "/events":
             return {"events": self._events[-500:], "lost": 0, "since": 0.0}
         if path not in self._answers:
@@ -81,7 +81,7 @@ class World:
         return self._answers[path]
 
     def _account(self) -> Json:
-        """The snapshot, when the numbers of the physical L1 of all chips are there."""
+        """The snapshot, after the figures of the physical L1 of all chips are computed."""
 
         async def ask() -> Json:
             while True:
@@ -97,7 +97,7 @@ class World:
     # -- the machine ---------------------------------------------------------------------------------------------
 
     def _chip(self, number: int, second: float = _LAST) -> Json:
-        """As the driver shows it; the third is hot, and the fourth says nothing for a while."""
+        """A chip as shown by the driver; the third is hot, and the fourth does not answer for a while."""
         board = _BOARDS[self.chips]
         heat = 51.0 + 9 * math.sin(second / 60 + number) + 9 * (number == 2)
         seen: Json = {
@@ -111,7 +111,7 @@ class World:
         return {**chip, "telemetry": {**snapshots.WELL, **seen}}
 
     def _machine(self) -> Json:
-        """The workload, somebody whom nobody tracks, and counters that a dead process left."""
+        """The workload, an untracked process, and counters of a dead process."""
         last = self.chips - 1
         holders = [
             {**snapshots.holder(4711, *range(self.chips), start=2_240_000), "command": _SERVE},
@@ -169,7 +169,7 @@ def _no_driver() -> Json:
 
 
 def _weights(number: int, cores: int) -> list[Event]:
-    """What the model has on each chip from the start."""
+    """The weights of the model on each chip."""
     out: list[Event] = []
     for layer in range(24):
         shape = "[1, 1, 4096, 14336] bfloat8_b tile"
@@ -186,7 +186,7 @@ def _weights(number: int, cores: int) -> list[Event]:
 
 
 def _step(number: int, second: int, cores: int, across: int, down: int) -> list[Event]:
-    """Programs are made in the first seconds and run in turn; activations come and go, in DRAM and in L1."""
+    """Programs are compiled in the first seconds and run in turn; activations come and go, in DRAM and in L1."""
     grid, upper = mask_of([CoreRange(0, 0, across - 1, down - 1)]), mask_of([CoreRange(0, 0, across - 1, down // 2)])
     programs = (
         (1, "ttnn::softmax", 64, grid),
@@ -224,5 +224,5 @@ def _step(number: int, second: int, cores: int, across: int, down: int) -> list[
 
 
 def _activation(number: int, second: int) -> int:
-    """Goes up in steps and falls back to nothing."""
+    """The size rises in steps and falls back to 0."""
     return 16 * ((second // 8 + number) % 8)

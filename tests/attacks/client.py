@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the attacks share: connecting, saying that the deed is done, and holding still until they are killed."""
+"""Shared code of the attacks: connect, report that the attack is done, and wait until killed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def send(path: str, data: bytes) -> socket.socket:
 
 
 def wait_for_sync(sock: socket.socket) -> None:
-    """Until the answer to sync(99); a connection that was closed has none."""
+    """Wait for the answer to sync(99), or until the connection is closed."""
     data = b""
     while handshake.synced(99) not in data:
         piece = sock.recv(4096)
@@ -39,6 +39,6 @@ def wait_for_sync(sock: socket.socket) -> None:
 
 
 def hold() -> None:
-    """Say that it is done and stay alive: what a dead process held is nobody's trouble any more."""
+    """Report that the attack is done and stay alive, because the server cleans up after dead processes."""
     print("ready", flush=True)
     sys.stdin.readline()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connects as often as it is told and keeps every connection; with a text, it sends that on each and no more."""
+"""Opens a number of connections and keeps them; with a text, it sends the text on each."""
 
 from __future__ import annotations
 

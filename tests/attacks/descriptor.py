@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands over a descriptor that is not an agent's memory, or that changes under its reader."""
+"""Sends a descriptor that is not an agent's memory, or whose memory changes while it is read."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def path_only() -> int:
 
 
 def empty_pipe() -> int:
-    """A read of it would wait for ever: its other end stays open here."""
+    """A pipe whose reads block forever, because its other end stays open here."""
     return os.pipe()[0]
 
 
@@ -110,7 +110,7 @@ HUGE: dict[str, Callable[[], int]] = {"punched_huge_pages": punched_huge_pages}
 
 
 def punches_while_read(path: str, flags: int) -> None:
-    """The memory is whole when it is handed over; then pages of it come and go while the server reads."""
+    """The memory is complete when it is sent; then pages of it come and go while the server reads."""
     memory = _filled(flags)
     content = bytes(memory.map)
     with connect(path) as sock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks for everything that is allocated, very often and at once; or between allocations and frees in one write."""
+"""Requests dumps very often and at once, or between allocations and frees in one write."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands over the ring of a mesh of many chips; when told to, it fills all of it at once, and is killed."""
+"""Sends the ring of a mesh of many chips; on command, it fills the ring at once, and is then killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main(path: str, chips: int, records: int) -> None:
         sock.sendall(handshake.sync(99))
         wait_for_sync(sock)
         hold()
-        _fill(memory, records - 8)  # what is about to be overwritten is lost
+        _fill(memory, records - 8)  # records that are overwritten are lost
         hold()
 
 

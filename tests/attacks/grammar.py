@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that the grammar has, drawn from a seed: records, legacy records, agents' memory."""
+"""Random input of the grammar, from a seed: records, legacy records, agents' memory."""
 
 from __future__ import annotations
 

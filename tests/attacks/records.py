@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends the records of one attack that has a name (tests/fuzz_known.py)."""
+"""Sends the records of one named attack (tests/fuzz_known.py)."""
 
 from __future__ import annotations
 

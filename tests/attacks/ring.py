@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands over memory whose values make no sense, or that changes as no agent would change it."""
+"""Sends memory with invalid values, or memory that changes in ways no agent would change it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UINT64 = (1 << 64) - 1
 
 
 def head_jumps(memory: RingMemory) -> None:
-    """Forwards and backwards by half of all numbers there are, again and again."""
+    """The head moves forwards and backwards by half of its range, repeatedly."""
     for jump in range(400):
         memory.put(head=(memory.get("head") + (_FAR if jump % 2 else _UINT64)) & _UINT64)
         time.sleep(0.005)
@@ -33,7 +33,7 @@ def head_goes_back(memory: RingMemory) -> None:
 
 
 def turn_is_odd(memory: RingMemory) -> None:
-    """A mesh that is always being written."""
+    """A mesh whose entry always looks half written."""
     for turn in range(1, 2000, 2):
         memory.put_mesh(0, turn=turn)
         memory.append(kind=0, address=turn << 12, size=64)
@@ -41,7 +41,7 @@ def turn_is_odd(memory: RingMemory) -> None:
 
 
 def meshes_name_each_other(memory: RingMemory) -> None:
-    """Each says that it is part of the other."""
+    """Each mesh claims to be a part of the other."""
     for mesh, other in ((0, 1), (1, 2), (2, 0), (3, 0xFFFE)):
         memory.put_mesh(mesh, state=1, turn=2, parent=other, chips=memory.chip_list([0]), chip_count=1)
         memory.append(RingEvent.OPENED, mesh=mesh)
@@ -51,7 +51,7 @@ def meshes_name_each_other(memory: RingMemory) -> None:
 
 
 def mesh_of_65535_chips(memory: RingMemory) -> None:
-    """As many chips as a list has room for, and a count that says still more; the same chip over and over."""
+    """As many chips as a list can hold, and a larger count; all are the same chip."""
     memory.put_mesh(0, chips=memory.chip_list([0, 1, 2, 3] * 512), chip_count=65535)
     memory.append(RingEvent.OPENED, mesh=0)
     for slot in range(1000):
@@ -72,7 +72,7 @@ def table_is_wrong(memory: RingMemory) -> None:
 
 
 def writes_for_ever(memory: RingMemory) -> None:
-    """Faster than anybody can read; it ends when it is killed, or after a while."""
+    """Write faster than any reader can read, until killed or for a limited time."""
     print("ready", flush=True)
     deadline = time.monotonic() + 120
     address = 0

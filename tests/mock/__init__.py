@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An unmodified ttnn on chips that exist on paper only: the account that ttmem's own is compared with."""
+"""An unmodified ttnn on mock devices: ttmem's account is compared with ttnn's own."""

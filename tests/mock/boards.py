@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cluster descriptors of machines that exist on paper only, as ttnn's mock devices read them."""
+"""Cluster descriptors of mock machines, as ttnn's mock devices read them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs workloads with other versions of ttnn under the agent, and writes docs/compatibility.md from what it saw.
+"""Runs workloads with other versions of ttnn under the agent, and writes docs/compatibility.md from the results.
 
-`python -m tests.mock.compatibility` runs every version and writes the page anew, for which it downloads all of them.
-With versions as arguments it only runs those and prints their rows. A test runs some and compares with what is written.
+`python -m tests.mock.compatibility` downloads and runs every version and rewrites the page. With versions as arguments,
+it runs only those and prints their rows. A test runs some and compares them with the page.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ that are read from an object can only be checked in a running program.
 
 
 class Row(NamedTuple):
-    """What a version showed: the state of each group of kinds, and the agent's own words."""
+    """The result for a version: the state of each group of kinds, and the agent's own report."""
 
     version: str
     states: dict[str, str]
@@ -120,7 +120,7 @@ class Row(NamedTuple):
 
 
 def examine(version: str, folder: Path) -> Row:
-    """An AssertionError if the workload was disturbed, or something that is said to be tracked is not exact."""
+    """Raise AssertionError if the workload was disturbed, or if something that counts as tracked is not exact."""
     if version in NO_FIRMWARE:
         reason = look(str(library(wheel(PYTHON, version)))).kinds[0].reason
         said = f"nothing is tracked: {reason}. It does not run on mock devices; only its files were inspected."
@@ -180,7 +180,7 @@ def _unstamped(text: str) -> str:
 
 
 def _programs(of: Wheel, folder: Path, covered: set[str]) -> tuple[set[Kind], set[Kind]]:
-    """The kinds that the agent saw, and those that ttnn told, too: these were the same in each operation."""
+    """The kinds that the agent saw, and those that ttnn reported, too, which were equal in each operation."""
     folder = folder / "programs"
     folder.mkdir()
     layouts: list[tuple[str, list[Layout], list[Layout]]] = []
@@ -211,7 +211,7 @@ def _kinds(layouts: Iterable[list[Layout]]) -> set[Kind]:
 
 
 def _only(kinds: set[Kind], layouts: list[Layout]) -> Counter[Layout]:
-    """What programs hold of some kinds; a program that holds nothing of them is none to a capture."""
+    """The allocations of programs, of some kinds; programs without any are left out, as in a capture."""
     return Counter(left for layout in layouts if (left := tuple(entry for entry in layout if entry[0][1] in kinds)))
 
 

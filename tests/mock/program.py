@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ttnn program of tests/programs in step with a test: it reports, waits, and goes on when the test has looked."""
+"""A ttnn program of tests/programs in step with a test: it reports, and waits until the test has checked."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class Program:
 
     @property
     def mapped(self) -> str:
-        """The files it has mapped, as /proc tells them."""
+        """The files it has mapped, according to /proc."""
         return Path(f"/proc/{self.pid}/maps").read_text()
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """What it reports; asking for the next record lets it go on. It must end well."""
+        """Its records; requesting the next one lets it continue. It must end without an error."""
         while True:
             # Python's own buffer cannot hold a line that select() does not see: the program writes one at a time.
             ready, _, _ = select.select([self._reports], [], [], PATIENCE)
@@ -86,7 +86,7 @@ class Program:
             if not line:
                 break
             yield json.loads(line)
-            with contextlib.suppress(BrokenPipeError):  # killed meanwhile: the exit code tells
+            with contextlib.suppress(BrokenPipeError):  # killed meanwhile: the exit code shows it
                 os.write(self._acks, b".")
         code = self.process.wait(PATIENCE)
         assert code == 0, f"exit code {code}\n{self.errors.read_text()}"

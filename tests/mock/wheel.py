@@ -77,7 +77,7 @@ class Wheel(NamedTuple):
 
 
 def chip_ids(board: str, chip_id_seed: int) -> dict[int, int]:
-    """The unique id of each chip: another for each seed, and the same whenever asked."""
+    """The unique id of each chip: different for each seed, and always the same."""
     return {chip: _chip_id(f"{chip_id_seed}/{chip}") for chip in board_named(board).chips}
 
 
@@ -86,21 +86,21 @@ def _chip_id(name: str) -> int:
 
 
 def statistics(board: str, chip_id_seed: int) -> dict[int, Path]:
-    """Where ttnn keeps each chip's shared-memory statistics."""
+    """The paths of ttnn's shared-memory statistics of each chip."""
     return {
         chip: SHARED_MEMORY / f"tt_device_{chip_id}_memory" for chip, chip_id in chip_ids(board, chip_id_seed).items()
     }
 
 
 def remove_statistics(board: str, chip_id_seed: int) -> None:
-    """Those files outlive the processes; ttnn never removes them."""
+    """Remove these files, because ttnn never does."""
     for path in statistics(board, chip_id_seed).values():
         path.unlink(missing_ok=True)
 
 
 @functools.cache
 def wheel(python: str, version: str = VERSION) -> Wheel:
-    """ttnn for that version of Python, set up when first asked for; that takes a minute, and later none."""
+    """ttnn for this version of Python. The first call installs it, which takes a minute."""
     folder = CACHE / f"{version}-py{python}"
     base = None if version == VERSION else wheel(python)
     with _locked(folder.with_name(f"{folder.name}.lock")):
