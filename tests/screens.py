@@ -4,7 +4,7 @@
     screens = whole("Cores", 4, "ascii")  # rows by size
     beside("cores-4-ascii", {size: plain(rows) for size, rows in screens.items()})
 
-`make screens` writes the files in tests/data/top anew; then read the difference.
+`make screens` regenerates the files in tests/data/top; then read the diff.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent on bad days: deaths, forks, floods, readers that stand still, no descriptors, no memory files."""
+"""The agent under difficult conditions: deaths, forks, floods, stopped readers, no descriptors, no memory files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Side by side: where ttnn's shared-memory counters are wrong, and what the agent says there.
+"""Cases in which ttnn's shared-memory counters are wrong, compared with the agent.
 
-Each test says both. If a counter is right one day, the test fails and says which fact about ttnn has changed.
+Each test has both figures. If a later ttnn corrects a counter, the test fails and names the change.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's meters, read inside real ttnn programs, beside ttnn's account, the programs' own, and every record."""
+"""The agent's meters inside real ttnn programs, compared with ttnn's account, the programs' own, and all records."""
 
 from __future__ import annotations
 

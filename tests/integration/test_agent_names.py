@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent says of devices and operations, beside what the real ttnn says itself."""
+"""The agent's data about devices and operations, compared with the real ttnn."""
 
 from __future__ import annotations
 

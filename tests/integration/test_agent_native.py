@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native agent inside a workload on a stand-in for tt-metal: what it wrote is what the workload itself counted.
+"""The native agent inside a workload on a replacement for tt-metal: its records equal the workload's own account.
 
-The workload (native/tests/workload.cpp) keeps its own account and prints it. Three allocations must agree with it: the
-agent's live table, the fold of the agent's ring, and what the allocator itself says.
+The workload (native/tests/workload.cpp) keeps its own account and prints it. Three things must agree with it: the
+agent's live table, the account built from the agent's ring, and the allocator's own figures.
 """
 
 from __future__ import annotations

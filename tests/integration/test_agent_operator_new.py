@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that tt-metal's operator new made goes back to tt-metal's operator delete, whichever that is.
+"""Memory of tt-metal's operator new is freed by tt-metal's operator delete, also if they are replaced.
 
-The agent has a C++ runtime of its own. What it frees with its own operator delete must have been made by its own
-operator new, else AddressSanitizer ends the workload, and a replaced operator new is given a free() it cannot take.
+The agent has its own C++ runtime. Its operator delete may free only memory of its own operator new. Otherwise,
+AddressSanitizer ends the workload, and free() fails for memory of a replaced operator new.
 """
 
 from __future__ import annotations

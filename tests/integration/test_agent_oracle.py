@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's account beside ttnn's own, after every step of random programs and of scenes that invite mistakes."""
+"""The agent's account, compared with ttnn's own after every step of random programs and of difficult scenes."""
 
 from __future__ import annotations
 

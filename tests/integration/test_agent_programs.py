@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs hold of a core's L1, beside ttnn's captures, its ELF files, and its word when the ring is too small."""
+"""The L1 of programs, compared with ttnn's captures, its ELF files, and its error when the ring is too small."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One client of a shared server that means harm, and a witness beside it whose numbers, answers and server go on."""
+"""A hostile client of a shared server does not affect the numbers and answers of another client."""
 
 from __future__ import annotations
 

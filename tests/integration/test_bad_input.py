@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Garbage, trickles and rude clients: counted, named once, and nobody else's trouble."""
+"""Garbage, slow and incorrect clients: counted, reported once, and without effect on others."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python client: never in the workload's way, and exact again after anything that happens to the server."""
+"""The Python client: it never blocks the workload, and is exact again after any failure of the server."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A C++ program that speaks the legacy records works unchanged against `ttmem serve`, in every record size."""
+"""A C++ program with the legacy records works unchanged with `ttmem serve`, in every record size."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real processes that are really killed: exactly their own allocations go, at once, and nothing comes back."""
+"""Real processes that are killed: exactly their own allocations are removed, at once, and stay removed."""
 
 from __future__ import annotations
 

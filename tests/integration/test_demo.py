@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem demo` as its user runs it: piped, as data, on a terminal, on a server that is there already."""
+"""`ttmem demo` as a user runs it: in a pipe, as JSON, on a terminal, with an existing server."""
 
 from __future__ import annotations
 

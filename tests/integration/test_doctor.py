@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem doctor` with real servers, real clients, squatted sockets, another user, and stand-ins for libtt_metal.so."""
+"""`ttmem doctor` with real servers and clients, squatted sockets, another user, and replacements for libtt_metal.so."""
 
 from __future__ import annotations
 

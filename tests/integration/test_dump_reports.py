@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem dump --reports`: on files that ttnn writes while it runs, with a server, without one, and on spoilt files."""
+"""`ttmem dump --reports`: on files that ttnn writes while it runs, with a server, without one, and on damaged files."""
 
 from __future__ import annotations
 

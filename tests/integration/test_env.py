@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem env`: what it prints is read back by the tools it is for."""
+"""`ttmem env`: its output is parsed by the tools that it is for."""
 
 from __future__ import annotations
 

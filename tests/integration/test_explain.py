@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts on what the real ttnn refuses, proven by doing: what is advised works, and less than that does not."""
+"""Verdicts on failures of the real ttnn: tests apply the advice, which works, and less than that does not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads with control characters in every text: nothing of it reaches a terminal, a log or a text answer raw."""
+"""Workloads with control characters in every text: none reaches a terminal, a log or a text answer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem import` beside the native agent: one process of the real ttnn, recorded by both, must give one account."""
+"""`ttmem import` and the native agent give the same account of one process of the real ttnn."""
 
 from __future__ import annotations
 

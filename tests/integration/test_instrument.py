@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem.instrument()` beside the native agent: both follow one process, and tell the same after every step."""
+"""`ttmem.instrument()` and the native agent track one process, and agree after every step."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The physical L1 of every core: beside ttnn's own word, through the server's API, and as `ttmem l1` shows it."""
+"""The physical L1 of every core: compared with ttnn, through the server's API, and in `ttmem l1`."""
 
 from __future__ import annotations
 

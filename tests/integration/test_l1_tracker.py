@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tracker's bytes in a real server's account, where they are called what they are: estimated."""
+"""The tracker's bytes in a real server's account, where they are labelled as estimated."""
 
 from __future__ import annotations
 

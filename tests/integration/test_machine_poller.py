@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server beside its account: telemetry, holders, tt-metal's counters, in one snapshot."""
+"""The server's machine data: telemetry, holders and tt-metal's counters, in one snapshot with the account."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that answer nonsense: every screen says so in one sentence, and never calls it an internal error."""
+"""Servers with malformed answers: every command reports that in one sentence, never as an internal error."""
 
 from __future__ import annotations
 

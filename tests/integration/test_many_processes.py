@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many real ttnn processes with one chip each, and one with all chips of a Galaxy: exact for each, and in the sums.
 
-What ttnn has allocated is asked of ttnn itself, by get_memory_view. The driver's files are laid out in a folder: 32
-chips of which eight show the serial number of one board, and whoever holds them in containers.
+ttnn's own figures come from get_memory_view. The driver's files are in a folder: 32 chips, eight of which have the
+serial number of one board, and their holders in containers.
 """
 
 from __future__ import annotations

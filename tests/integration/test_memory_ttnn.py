@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem.memory_allocated` and phases inside real ttnn programs, beside ttnn's own word, by each of the meters."""
+"""`ttmem.memory_allocated` and phases inside real ttnn programs, compared with ttnn, with each of the meters."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tt-metal's counters as real programs write them on mock devices, read beside what ttnn itself says it holds."""
+"""tt-metal's counters of real programs on mock devices, compared with ttnn's own figures."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench itself: an unmodified ttnn opens every board on both Pythons, and its programs report what they should."""
+"""The mock setup itself: an unmodified ttnn opens every board on both Pythons, and its programs report correctly."""
 
 from __future__ import annotations
 

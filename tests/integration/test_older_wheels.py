@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other versions of ttnn under the agent: no workload is disturbed, and what is tracked is exact, as written down."""
+"""Other versions of ttnn under the agent: no workload is disturbed, and tracking is as exact as documented."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pip builds from the tree: a wheel with the agent for all Pythons, or one without it where nothing compiles."""
+"""The wheel that pip builds from the tree: with the agent for all Pythons, or without it if it cannot be compiled."""
 
 from __future__ import annotations
 

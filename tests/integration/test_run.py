@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem run` and `ttmem env`: the command is left as it is, and the figures are those ttnn itself gives."""
+"""`ttmem run` and `ttmem env`: the command is not disturbed, and the figures equal ttnn's own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account, fed over the socket by simulated workloads, beside what the simulator's own allocators hold."""
+"""The account of simulated workloads over the socket, compared with the simulator's own allocators."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated allocator beside ttnn's own: random tensors, another sequence each time the test runs."""
+"""The simulated allocator, compared with ttnn's own: random tensors, a new sequence in each test run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated programs, rings and meshes beside ttnn's own: other random programs each time the test runs."""
+"""Simulated programs, rings and meshes, compared with ttnn's own: new random programs in each test run."""
 
 from __future__ import annotations
 

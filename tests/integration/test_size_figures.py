@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizing advice of `ttmem run` on real ttnn: what it suggests is tried, its figures are found in another way."""
+"""The sizing advice of `ttmem run` on real ttnn: tests apply it, and measure its figures in another way."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem smi` as its user runs it: in a pipe, on a terminal, with a server, without one, and with one that is stuck."""
+"""`ttmem smi` as a user runs it: in a pipe, on a terminal, with a server, without one, and with one that is stuck."""
 
 from __future__ import annotations
 

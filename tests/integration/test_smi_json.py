@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem smi --json` of every machine that is laid out in a folder, beside what is known of that machine.
+"""`ttmem smi --json` of every machine in a folder, compared with the known data of that machine.
 
-A chip in reset is not among them: only inside a process can a plain file be made to fail as its files do
+A chip in reset is not among them: reads of plain files can be made to fail only inside a process
 (tests/integration/test_machine_poller.py).
 """
 

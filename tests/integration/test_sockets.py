@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose socket it is: one server per path, stale ones replaced, squatted ones reported, strangers kept out."""
+"""Ownership of sockets: one server per path, stale ones replaced, squatted ones reported, other users kept out."""
 
 from __future__ import annotations
 

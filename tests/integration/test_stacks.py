@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent says of Python stacks and shapes, beside what Python and ttnn say themselves."""
+"""The agent's Python stacks and shapes, compared with Python and ttnn."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem top` as its user runs it: on a terminal, with keys, mouse and resizes, and with servers and chips that go."""
+"""`ttmem top` as a user runs it: on a terminal, with keys, mouse and resizes, and with servers and chips that end."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
 The whole tour is in tests/data/tour.txt, to be read from top to bottom.
 
-`make screens` writes that file anew; then read the difference.
+`make screens` regenerates that file; then read the diff.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of tt-umd in its child process: the real library without chips, a stand-in with all kinds of them.
+"""The reader of tt-umd in its child process: the real library without chips, a replacement with all kinds of them.
 
-No chip is at hand here. That values of the real library come through is shown with its own types and its own cluster
-descriptor; the devices behind them are made up, and so is every trouble.
+The tests need no chip. They use the types and the cluster descriptor of the real library; devices and errors are
+simulated.
 """
 
 from __future__ import annotations

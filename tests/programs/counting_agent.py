@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands over memory as an agent does, with counters as given: counting_agent.py [NAME=COUNT ...].
+"""Sends memory as an agent does, with the given counters: counting_agent.py [NAME=COUNT ...].
 
-It has one buffer on one chip, and its audit agrees. It says its pid, waits for its standard input to end, and exits
+It has one buffer on one chip, and its audit agrees. It prints its pid, waits for its standard input to end, and exits
 without closing its device.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong around a workload: it forks, floods, runs out of descriptors, or may not make memory files.
+"""Difficult conditions of a workload: it forks, floods, runs out of descriptors, or cannot create memory files.
 
 A record has ttnn's own account of the moment; `day` chooses what happens.
 """

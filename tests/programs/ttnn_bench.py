@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ttnn programs share: opening a board, asking ttnn for its own account, and reporting in step with a test."""
+"""Shared code of the ttnn programs: open a board, query ttnn's own account, and report in step with a test."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs operations whose programs keep buffers of their own, gives back every tensor, and closes: nothing is leaked."""
+"""Runs operations whose programs keep their own buffers, frees every tensor, and closes: there is no leak."""
 
 from __future__ import annotations
 

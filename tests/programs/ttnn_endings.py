@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocates to a known peak, gives half of it back, keeps some, and ends in the way it is asked to.
+"""Allocates to a known peak, frees half of it, keeps some, and ends in the requested way.
 
 A record has ttnn's own account: `peak` when most was allocated, `kept` when it is about to end.
 """

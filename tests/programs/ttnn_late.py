@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tracking begins when the program has tensors already, which it frees afterwards; ttnn's account after each act.
 
-``seen`` says which of the buffers the agent was told of.
+``seen`` lists the buffers that were reported to the agent.
 """
 
 from __future__ import annotations

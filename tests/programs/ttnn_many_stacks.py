@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls an operation from more different places than anybody can remember, and says how much memory it has then.
+"""Calls an operation from more different places than the agent can store, and prints how much memory it uses then.
 
 A place is a path through a function of many lines that calls itself, so the stacks are many and the code is one;
 with --codes each place has code of its own instead. The last tensor is kept.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does what ttnn's own shared-memory counters get wrong, act by act."""
+"""Steps that ttnn's own shared-memory counters count wrongly."""
 
 from __future__ import annotations
 

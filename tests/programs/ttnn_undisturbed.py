@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints whatever an onlooker in the same process could change: references, collections, tracing, life and death.
+"""Prints everything that tracking could disturb: references, collections, tracing, lifetimes.
 
 With --fork a child does the same after its parent; with --exit the process ends with that code. What is printed is
-the same each time. References to code are printed last and apart: who remembers stacks keeps the code.
+the same each time. References to code are printed last and separately, because stored stacks keep the code alive.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second account, too simple to be wrong: a list of live allocations that is summed anew whenever somebody asks.
+"""A second, very simple account for comparison: a list of live allocations that is summed at each query.
 
 Written from the accounting rules, not from the ledger, and slow on purpose. The rule numbers are those of the design.
 """

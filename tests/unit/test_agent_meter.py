@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of the agent's meters: without an agent, and on rows that one would write."""
+"""The reader of the agent's meters: without an agent, and on rows like those of an agent."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's library is found, and is one that may be loaded into any process."""
+"""The agent's library is found, and can be loaded into any process."""
 
 from __future__ import annotations
 

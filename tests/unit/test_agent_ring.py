@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of the agent's memory against memory files no agent would write, and against one that is being written."""
+"""The reader of the agent's memory: with memory files that no agent would write, and during writes."""
 
 from __future__ import annotations
 

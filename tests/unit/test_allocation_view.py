@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of allocations and events: what it asks a real server for, what it shows, letter by letter, and its keys.
+"""The view of allocations and events: its requests to a real server, its screens character by character, its keys.
 
-`make screens` writes the files in tests/data/top anew; then read the difference.
+`make screens` regenerates the files in tests/data/top; then read the diff.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What allocators say beside what is tracked: the figures of a MemoryReporter, and how complete the account is."""
+"""Allocators' own figures and tracked figures: those of a MemoryReporter, and the completeness of the account."""
 
 from __future__ import annotations
 

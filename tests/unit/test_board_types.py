@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines that can be simulated, beside the account's own tables."""
+"""The machines that can be simulated, compared with the account's own tables."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocations put together: each counts once, in the group of what made it, and none for those who may not know."""
+"""Breakdowns: each allocation counts once, in its group, and users see only keys that they may see."""
 
 from __future__ import annotations
 

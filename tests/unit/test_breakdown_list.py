@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 6 with allocations put together: what is asked, what is shown, what opens."""
+"""View 6 with grouped allocations: requests, rows, and opened groups."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 2 as text, beside the files in tests/data/top, and what holds of it whatever is on it.
+"""View 2 as text, compared with the files in tests/data/top, and properties of all its screens.
 
-`make screens` writes those files anew; then read the difference.
+`make screens` regenerates those files; then read the diff.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doctor as a whole: one check that fails stops no other, the verdict counts, and every check has its section."""
+"""The doctor as a whole: a failing check does not stop others, the verdict counts, every check is documented."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dashboard remembers: buckets that become coarser, gaps that stay, names that change, bounded memory."""
+"""The dashboard's history: buckets that become coarser, gaps, chip ids that change, bounded memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which unique id is which PCI chip."""
+"""Matching of unique ids with PCI chips."""
 
 from __future__ import annotations
 

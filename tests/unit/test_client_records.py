@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own records: every event survives the wire, and nothing else than NativeError comes out of bad bytes."""
+"""Native records: every event survives encoding and decoding, and bad bytes raise only NativeError."""
 
 from __future__ import annotations
 

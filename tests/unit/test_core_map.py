@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The map of every core's L1 beside one that is painted byte by byte."""
+"""The map of every core's L1, compared with a map that is built byte by byte."""
 
 from __future__ import annotations
 

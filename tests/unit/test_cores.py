@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maps of chips are made in slices, shared by all who ask, and used again as long as they are true or cheap."""
+"""Maps of chips are computed in slices, shared by concurrent requests, and cached while they are valid."""
 
 from __future__ import annotations
 

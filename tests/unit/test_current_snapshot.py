@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account merged with the last look at the machine: before the first look, after one, and when looks fail."""
+"""The account merged with the last sample of the machine: before the first sample, after it, and after failures."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dashboard knows: pictures, the chip that is chosen, chips that come and go."""
+"""The state of the dashboard: snapshots, the selected chip, chips that come and go."""
 
 from __future__ import annotations
 

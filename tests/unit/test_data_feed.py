@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What brings the dashboard its pictures: from a server, without one, and with one that is slow, odd or gone."""
+"""The data feed of the dashboard: with a server, without one, and with a slow, faulty or ended one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated devices: what opening takes, the program cache, traces, closing; and that all of it is reported."""
+"""Simulated devices: memory of opening, program cache, traces, closing; all of it is reported."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes hold which chips, in machines laid out in a folder and with real processes in them."""
+"""Which processes hold which chips, on machines in a folder and with real processes."""
 
 from __future__ import annotations
 

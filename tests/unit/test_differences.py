@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences between the account and tt-metal's counters: what lasts is news, what is of a moment never is."""
+"""Differences between the account and tt-metal's counters: lasting ones are reported, short ones are not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples in docstrings do what they say."""
+"""The examples in docstrings are correct."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated driver's files, as those read them who read a real one's."""
+"""The simulated driver's files, read by the code that reads real ones."""
 
 from __future__ import annotations
 

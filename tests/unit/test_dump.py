@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dump, as data and as the text that tools for the proof of concept know."""
+"""The dump, as data and as the text that tools for the proof of concept parse."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ttmem dump` prints: chips that hold the same once, the largest allocations of each kind, who made them."""
+"""The text of `ttmem dump`: equal chips once, the largest allocations of each kind, and their origins."""
 
 from __future__ import annotations
 

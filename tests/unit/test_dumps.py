@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps are of the moment they were asked for, and many requests cost no more than a few."""
+"""Dumps show the state at the time of the request, and many requests cost no more than a few."""
 
 from __future__ import annotations
 

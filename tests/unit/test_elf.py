@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A library is asked like the dynamic linker does: the answers are those of a reader that goes by sections instead."""
+"""Symbols of a library, read like the dynamic linker does, and compared with a reader that uses sections."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a server may be, and whom to trust there."""
+"""Paths of a server's socket, and which owners are trusted."""
 
 from __future__ import annotations
 

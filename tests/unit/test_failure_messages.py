@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tt-metal's refusals are read with all their numbers, in every wording, and nothing else is taken for one."""
+"""tt-metal's failure messages are parsed with all their numbers, in every wording; other text is not."""
 
 from __future__ import annotations
 

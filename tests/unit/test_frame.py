@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines around a view, the help, and what the keys and clicks of the dashboard do."""
+"""The lines around a view, the help, and the effects of keys and clicks."""
 
 from __future__ import annotations
 

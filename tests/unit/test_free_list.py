@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated free list: its laws, and a second one of a few lines that finds places in a string."""
+"""The simulated free list: its properties, and a comparison with a simple one that searches a string."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hundred thousand fuzz cases; `make fuzz` runs as many as one likes."""
+"""A hundred thousand fuzz cases; `make fuzz` runs more."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Well-formed input with extreme values against a server's parts; `make fuzz` runs as many cases as one likes."""
+"""Well-formed input with extreme values against a server's parts; `make fuzz` runs more cases."""
 
 from __future__ import annotations
 

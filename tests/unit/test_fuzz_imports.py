@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are nearly what ttnn writes: `ttmem import` takes them or refuses them in one sentence."""
+"""Slightly wrong files of ttnn: `ttmem import` accepts them or refuses them with one sentence."""
 
 from __future__ import annotations
 

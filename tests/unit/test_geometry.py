@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of boards against the figures ttnn 0.81.1 printed, written down here once more."""
+"""The table of boards, compared with figures that ttnn 0.81.1 printed."""
 
 from __future__ import annotations
 

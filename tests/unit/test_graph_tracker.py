@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime's calls become in the account: kernels times cores, meshes on each device, views not at all."""
+"""Calls of a runtime in the account: kernels count on each core, meshes on each device, views not at all."""
 
 from __future__ import annotations
 

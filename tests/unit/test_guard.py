@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Periodic work goes on when a part of it fails, and says so once."""
+"""Periodic work continues when a part of it fails, and reports the failure once."""
 
 from __future__ import annotations
 

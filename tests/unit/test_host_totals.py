@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of the host, of boards and of jobs; and by what a process is told to be part of a job."""
+"""Sums of the host, of boards and of jobs; and how the job of a process is found."""
 
 from __future__ import annotations
 

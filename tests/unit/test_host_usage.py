@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU and RAM of processes: as the kernel has them, and unknown where it does not tell."""
+"""CPU and RAM of processes: as reported by the kernel, otherwise unknown."""
 
 from __future__ import annotations
 

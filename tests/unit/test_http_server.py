@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers over HTTP: a large one leaves others their turn, however fast it is taken."""
+"""Answers over HTTP: a large answer does not block others, however fast it is read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ttnn recorded, as an account: beside ttnn's own account of the moment when the capture ended."""
+"""Imported recordings of ttnn, compared with ttnn's own account at the end of the capture."""
 
 from __future__ import annotations
 

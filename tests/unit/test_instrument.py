@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tracking around operations never gets in their way; with ttnn's own in tests/integration/test_instrument.py."""
+"""Tracking never disturbs operations; tests/integration/test_instrument.py has ttnn's own operations."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON read piece by piece is JSON: the same values as from the standard library, however the text is cut."""
+"""JSON read in pieces gives the same values as the standard library, wherever the text is cut."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of memory: their codes, pools, families and who can see them."""
+"""Kinds of memory: their codes, pools, families, and the sources that see them."""
 
 from __future__ import annotations
 

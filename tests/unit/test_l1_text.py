@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The screen of `ttmem l1`, letter by letter, beside the files in tests/data/l1, and what holds of every such screen.
+"""The screen of `ttmem l1`, compared with the files in tests/data/l1, and properties of all such screens.
 
-`make screens` writes those files anew; then read the difference.
+`make screens` regenerates those files; then read the diff.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracking by hand: the calls, numbers and printed lines of the guide that users copied it from, and what was added."""
+"""Manual tracking: the calls, numbers and printed lines of the original guide, and additions."""
 
 from __future__ import annotations
 

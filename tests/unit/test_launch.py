@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run puts into the environment, whom it suspects of going unseen, and how it starts a command."""
+"""The environment of a run, the detection of processes without the agent, and the start of a command."""
 
 from __future__ import annotations
 

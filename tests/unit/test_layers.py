@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports go downwards only, and what runs inside the workload brings nothing with it."""
+"""Imports go downwards only, and code that runs inside the workload has no dependencies."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is held, by cause: the finder over a ledger whose clock is ours, and the text."""
+"""Held allocations by cause: the search in a ledger with an injected clock, and the text."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single facts about the ledger that no law of the property tests covers."""
+"""Single facts about the ledger that the property tests do not cover."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger against the naive model: after every event of any stream both must say the same."""
+"""The ledger and the naive model agree after every event of any stream."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines other tools parse, word for word, and a log that never makes anybody wait."""
+"""The lines that other tools parse, word for word, and a log that never blocks."""
 
 from __future__ import annotations
 

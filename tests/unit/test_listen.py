@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking a socket path: from the dead, never from the living, and only where nobody can swap it."""
+"""Taking over a socket path: only from an ended server, and only where no other user can replace it."""
 
 from __future__ import annotations
 

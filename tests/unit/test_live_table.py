@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's table against the ledger: what it re-sends is what the server would have known."""
+"""The client's table and the ledger: after a resync, the server has the same account as before."""
 
 from __future__ import annotations
 

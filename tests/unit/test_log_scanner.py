@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of any length, with colours and other bytes: every failure once, in the line it was last seen in."""
+"""Logs of any length, with colours and other bytes: every failure once, with the line of its last occurrence."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a workload can ask of its own memory, which meter answers, and that a phase never disturbs it."""
+"""A workload's queries about its own memory, the meter that answers, and phases that never disturb it."""
 
 from __future__ import annotations
 

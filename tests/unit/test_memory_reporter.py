@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reporter: which chips it asks about, the two figures it is known for, and that no error of a runtime gets out."""
+"""The reporter: its chips, its two figures, and that errors of a runtime do not escape."""
 
 from __future__ import annotations
 

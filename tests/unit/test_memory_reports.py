@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tt-metal's memory reports: files that ttnn 0.81.1 wrote, and what becomes of such files."""
+"""tt-metal's memory reports: files of ttnn 0.81.1, and damaged versions of them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One snapshot from the account and from what the machine shows."""
+"""One snapshot from the account and the sample of the machine."""
 
 from __future__ import annotations
 

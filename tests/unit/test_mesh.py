@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Meshes: one address on every chip, parts that know nothing of the whole, and each chip told once."""
+"""Meshes: one address on every chip, submeshes with separate allocators, and each chip reported once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tt-metal's counters on machines laid out in a folder: every layout and state, and each known defect by its name."""
+"""tt-metal's counters on machines in a folder: every layout and state, and each known defect."""
 
 from __future__ import annotations
 

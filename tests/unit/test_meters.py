@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the meters read: of a client everything up to the call, of a reporter what allocators say."""
+"""The readings of meters: for a client everything up to the call, for a reporter the allocators' figures."""
 
 from __future__ import annotations
 

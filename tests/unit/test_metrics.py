@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics page: every number is that of the account, and all are of the moment when it was asked for."""
+"""The metrics page: every number equals the account at the time of the request."""
 
 from __future__ import annotations
 

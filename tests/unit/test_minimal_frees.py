@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which buffers to free, beside the simulator's allocator and every other choice there is."""
+"""Which buffers to free, compared with the simulator's allocator and with all other choices."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-ins for running an unmodified ttnn: the compiler that compiles nothing, the boards, the setting up."""
+"""The tools for running an unmodified ttnn: the stub compiler, the boards, the installation."""
 
 from __future__ import annotations
 

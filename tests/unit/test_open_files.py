@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has a device file open, in machines laid out in a folder and among real processes."""
+"""Which processes have a device file open, on machines in a folder and among real processes."""
 
 from __future__ import annotations
 

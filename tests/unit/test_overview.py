@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The overview: what it shows of some machines letter by letter, what holds of all of them, and what its keys do.
+"""The overview: screens of some machines character by character, properties of all screens, and its keys.
 
-`make screens` writes the files in tests/data/top anew; then read the difference.
+`make screens` regenerates the files in tests/data/top; then read the diff.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of tensors, from the words that the agent writes for shape, type and layout."""
+"""Page sizes of tensors, from the agent's text for shape, type and layout."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases in the account: what the laws of test_ledger_properties do not reach, and what a reader is shown."""
+"""Phases in the account: cases beyond test_ledger_properties, and the data for readers."""
 
 from __future__ import annotations
 

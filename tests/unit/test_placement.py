@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where circular and dataflow buffers of one program go: the laws, and the words of every refusal."""
+"""The placement of circular and dataflow buffers of a program: its properties, and the text of every error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines in cells: what is read back from the dots is what was drawn."""
+"""Curves in cells: the values that are read back from the dots are those that were drawn."""
 
 from __future__ import annotations
 

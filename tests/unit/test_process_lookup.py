@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What /proc says, read from a folder laid out like one and from the real allocation."""
+"""Data of /proc, read from a folder with the same layout and from the real /proc."""
 
 from __future__ import annotations
 

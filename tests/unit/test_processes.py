@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of processes: what it shows of some machines, letter by letter, and what keys and clicks do.
+"""The view of processes: screens of some machines character by character, keys and clicks.
 
-`make screens` writes the files in tests/data/top anew; then read the difference.
+`make screens` regenerates the files in tests/data/top; then read the diff.
 """
 
 from __future__ import annotations

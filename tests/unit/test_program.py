@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs on a simulated device: their buffers' addresses, what they report, what they refuse."""
+"""Programs on a simulated device: the addresses of their buffers, their reports, their errors."""
 
 from __future__ import annotations
 

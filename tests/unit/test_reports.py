@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CSV reports of a simulated device beside those ttnn 0.81.1 wrote in the same state."""
+"""The CSV reports of a simulated device, compared with those of ttnn 0.81.1 in the same state."""
 
 from __future__ import annotations
 

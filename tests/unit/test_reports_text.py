@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory reports as text, letter by letter, and what may be said of them beside a server's account."""
+"""Memory reports as text, character by character, and their comparison with a server's account."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the doctor looks for in libtt_metal.so is what the built agent looks for, function by function."""
+"""The doctor looks for the same functions in libtt_metal.so as the built agent."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""native/src/layout.h and ttmem.wire.agent_ring are one layout: field by field, and on random records both ways."""
+"""native/src/layout.h and ttmem.wire.agent_ring have the same layout: field by field, and with random records."""
 
 from __future__ import annotations
 

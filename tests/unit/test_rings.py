@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rings folded into the account: from the start, late, with a loss, several at once, and against hostile memory."""
+"""Rings in the account: from the start, late, with a loss, several at once, and with hostile memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rings that no agent would write: whatever stands in them costs their owner the ring, and nobody else anything."""
+"""Rings that no agent would write: their owner loses the ring, and no other process is affected."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents have exactly the keys and types of model/schema.py, and nobody pays for it at run time."""
+"""Documents have exactly the keys and types of model/schema.py, without a cost at run time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/security.md names a test for each allocation it says; they exist."""
+"""The tests that docs/security.md names for its statements exist."""
 
 from __future__ import annotations
 

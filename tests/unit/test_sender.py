@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue between a workload and the thread that sends: nobody waits, whatever a server or another thread does."""
+"""The queue between a workload and the sending thread: the workload never waits for a server or a thread."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file with what was chosen: read, written whole, and never in the way."""
+"""The file of settings: read, written completely, and its errors are harmless."""
 
 from __future__ import annotations
 

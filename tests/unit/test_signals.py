@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals reach the process that is meant and nobody else: real processes, ended, ignoring, another user's."""
+"""Signals reach only the intended process: real processes, ended, ignoring signals, of another user."""
 
 from __future__ import annotations
 

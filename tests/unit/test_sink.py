@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sink: who sees an event, whether buffers may go straight into the ledger, and which lines the log leaves out."""
+"""The sink: the receivers of an event, when buffers go directly into the ledger, and lines the log leaves out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's sizes came closest to, beside a model that looks at everything each time."""
+"""Extremes of the sizes of a run, compared with a model that examines everything each time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizing advice: right by the simulator's allocator, and silent about what was not recorded."""
+"""Sizing advice: correct according to the simulator's allocator, and none for figures that were not recorded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The screens of whole machines, letter by letter, beside the files in tests/data/screens.
+"""The screens of whole machines, compared with the files in tests/data/screens.
 
-`make screens` writes those files anew; then read the difference.
+`make screens` regenerates those files; then read the diff.
 """
 
 from __future__ import annotations

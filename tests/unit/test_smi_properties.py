@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds of every screen, whatever is on it: it fits, it is clean, and nothing is fuller than full."""
+"""Properties of every screen: it fits, it has no control characters, and nothing exceeds 100 %."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plain snapshot, letter by letter."""
+"""The screen of a plain snapshot, character by character."""
 
 from __future__ import annotations
 

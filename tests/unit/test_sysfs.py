@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chips as the driver shows them, in a machine laid out in a folder."""
+"""Chips as shown by the driver, on a machine in a folder."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chips that are well, hot, dead, in reset, gone or silent, on machines laid out in a folder."""
+"""Chips that work, are hot, dead, in reset, gone or do not answer, on machines in a folder."""
 
 from __future__ import annotations
 

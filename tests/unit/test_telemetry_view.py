@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of telemetry: some machines letter by letter, and that no reading is left out or made up.
+"""The view of telemetry: screens of some machines, and that no reading is left out or invented.
 
-`make screens` writes the files in tests/data/top anew; then read the difference.
+`make screens` regenerates the files in tests/data/top; then read the diff.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes per bank of tensors; what ttnn itself says of hundreds more is replayed in test_allocator."""
+"""Bytes per bank of tensors; test_allocator compares hundreds more with ttnn's own figures."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Themes: every style has a look in each, and what is to be read can be read."""
+"""Themes: each defines every style, and text is readable."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Going through all live allocations in slices: each once, with pauses, whatever happens to them in the pauses."""
+"""Iteration over all live allocations in slices: each once, with pauses in which allocations may change."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every view in every size of screen, of machines of every size: letter by letter, in ASCII, and in its colours.
+"""Every view in every size of screen, of machines of every size: text, ASCII, and colours.
 
-`make screens` writes the files in tests/data/top anew; then read the difference.
-A file has the sizes one after the other; of styles, which do not depend on it, only the smallest.
+`make screens` regenerates the files in tests/data/top; then read the diff.
+A file has the sizes one after the other; styles, which do not depend on the size, have only the smallest.
 """
 
 from __future__ import annotations

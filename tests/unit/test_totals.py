@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a WholeTotal says was live at its peak, against a record of everything that was live after every event."""
+"""The allocations at the peak of a WholeTotal, compared with a log of all live allocations after every event."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents say about the tree is true: folders, layers, module paths, and the names of test files."""
+"""The documents describe the tree correctly: folders, layers, module paths, and the names of test files."""
 
 from __future__ import annotations
 

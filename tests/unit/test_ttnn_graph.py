@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a captured graph tells, from graphs as ttnn gives them."""
+"""Data from captured graphs, in the form that ttnn returns."""
 
 from __future__ import annotations
 

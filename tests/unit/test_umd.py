@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tt-umd adds to the machine, and when it is not even asked. The reader itself runs in tests/integration."""
+"""The data that tt-umd adds, and when it is not called. The reader itself is tested in tests/integration."""
 
 from __future__ import annotations
 

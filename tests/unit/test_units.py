@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes as people read and write them."""
+"""Human-readable sizes: formatting and parsing."""
 
 from __future__ import annotations
 

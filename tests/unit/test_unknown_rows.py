@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nobody reports on has the same keys as what somebody does."""
+"""Rows with unknown values have the same keys as reported rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values at the limits are taken, values beyond them are refused with a sentence that names both."""
+"""Values at the limits are accepted; values beyond are refused with a message that contains value and limit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ends of an axis: what is on it is seen, and its labels are true."""
+"""The ends of an axis: all values are on it, and its labels are correct."""
 
 from __future__ import annotations
 

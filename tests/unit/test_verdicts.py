@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts and their words: with an account, without one, and with one that does not agree with the message."""
+"""Verdicts and their texts: with an account, without one, and with one that contradicts the message."""
 
 from __future__ import annotations
 

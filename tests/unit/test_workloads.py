@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every workload on every machine, in this process and without a server: it runs to its end and leaves nothing."""
+"""Every workload on every machine, in this process and without a server: it ends and frees everything."""
 
 from __future__ import annotations
 
