@@ -21,10 +21,14 @@ struct alignas(64) OpenMesh {
     uint64_t buffers;                 // live ones
     uint32_t unit;                    // what sizes in a bank are rounded up to
     uint32_t events;                  // allocations and frees so far
-    uint64_t next_audit;              // CLOCK_MONOTONIC, nanoseconds
+    uint64_t lowest_l1;               // address of the L1 buffers allocated since `last_workload` began to run
 
-    void* allocator;  // nullptr: closed, or a submesh
-    void* device;     // the MeshDevice, or the IDevice of a chip that was opened by itself
+    uint32_t workload;       // that ran last on these chips; 0: none, or its next launch is to be recorded as well
+    uint32_t last_workload;  // that ran last on this mesh
+    std::vector<uint16_t> sharing;  // other meshes with an allocator of their own that have some of these chips
+    uint64_t next_audit;            // CLOCK_MONOTONIC, nanoseconds
+    void* allocator;                // nullptr: closed, or a submesh
+    void* device;                   // the MeshDevice, or the IDevice of a chip that was opened by itself
     uint32_t rows, columns;
     std::vector<uint16_t> chips;
     Cores grid;
@@ -62,6 +66,18 @@ public:
     // Records that a mesh was closed, with its submeshes. Nothing may be live there.
     void close(uint16_t index);
 
+    // Is this launch to be recorded? Not if the workload ran last on the mesh: it changes nothing then. It is recorded
+    // again if an L1 buffer was allocated lower than before: the room between program and buffers is then another.
+    [[gnu::hot]] bool launched(uint16_t index, uint32_t workload) noexcept {
+        return __builtin_expect(open_[index].workload != workload, 0) && note_launch(index, workload);
+    }
+    [[gnu::hot]] void allocated_l1(OpenMesh& mesh, uint64_t address) noexcept {
+        if (__builtin_expect(address < mesh.lowest_l1, 0)) {
+            mesh.lowest_l1 = address;
+            mesh.workload = 0;
+        }
+    }
+
     // An allocator whose buffers have no records: there was no room for its mesh, or it was closed.
     void ignore(void* allocator) noexcept { ignored_.insert_once(key_of(allocator), 1); }
     bool is_ignored(void* allocator) const noexcept { return ignored_.find(key_of(allocator)) != nullptr; }
@@ -70,7 +86,9 @@ private:
     static uint64_t key_of(void* allocator) { return reinterpret_cast<uint64_t>(allocator); }
     [[gnu::hot]] uint16_t look_up(void* allocator) noexcept;
     uint16_t free_index() const noexcept;
-    void set(uint16_t index, const Mesh& shared, OpenMesh&& own);
+    bool note_launch(uint16_t index, uint32_t workload) noexcept;
+    void find_sharing(uint16_t index);
+    void set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t earlier);
 
     Store& store_;
     void* last_allocator_ = nullptr;
