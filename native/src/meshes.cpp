@@ -11,7 +11,7 @@ uint16_t Meshes::look_up(void* allocator) noexcept {
         return kNoMesh;
     }
     last_allocator_ = allocator;
-    last_found_ = static_cast<uint16_t>(*found);
+    __atomic_store_n(&last_found_, static_cast<uint16_t>(*found), __ATOMIC_RELAXED);
     return last_found_;
 }
 

@@ -52,6 +52,12 @@ public:
         bool again = allocator == last_allocator_;  // nearly always
         return __builtin_expect(again, 1) ? last_found_ : look_up(allocator);
     }
+    // Where a buffer will probably be counted next: the cache lines that this changes. Also without the lock.
+    [[gnu::hot]] void prefetch() const noexcept {
+        const uint16_t index = __atomic_load_n(&last_found_, __ATOMIC_RELAXED);
+        __builtin_prefetch(&open_.data()[index], 1);
+        store_.metering.prefetch(index);
+    }
     uint16_t with_device(void* device) const noexcept;
 
     // Also without the lock: a mesh never moves in memory.

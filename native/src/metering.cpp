@@ -35,6 +35,18 @@ static_assert(kGauges * (kChips + 1) + kEvenUntil / 2 <= kMeters);
 uint64_t larger(uint64_t one, uint64_t other) { return one > other ? one : other; }
 void raise(uint64_t& value, uint64_t other) { value = larger(value, other); }
 
+inline __attribute__((always_inline)) void add_to(Meter& meter, uint64_t used, uint64_t reserved) {
+    meter.used += used;
+    meter.reserved += reserved;
+    raise(meter.high, meter.used);
+    raise(meter.reserved_high, meter.reserved);
+}
+
+inline __attribute__((always_inline)) void take_from(Meter& meter, uint64_t used, uint64_t reserved) {
+    meter.used -= used;
+    meter.reserved -= reserved;
+}
+
 template <typename Visit>
 void each_bit(const uint64_t (&words)[4], Visit visit) {
     for (uint32_t word = 0; word < 4; word++) {
@@ -76,7 +88,10 @@ void Metering::begin(Header* header, Meter* meters, Group* groups, Window* windo
 
 void Metering::set_mesh(uint16_t index, const Mesh& described, const std::vector<uint16_t>& chips) noexcept {
     MeteredMesh& mesh = meshes_[index];
-    mesh = {};
+    mesh.chip_count = 0;
+    for (uint16_t& meter : mesh.meter) {
+        __atomic_store_n(&meter, kNotYet, __ATOMIC_RELAXED);
+    }
     several_[index] = {};
     Bits found{};
     for (uint16_t chip : chips) {
@@ -139,7 +154,7 @@ void Metering::split(uint16_t from, const Bits& chips, uint8_t gauge) noexcept {
         uint16_t& only = meshes_[index].meter[gauge];
         std::vector<uint16_t>& several = several_[index].meters[gauge];
         if (only == from) {
-            only = kSeveral;
+            __atomic_store_n(&only, kSeveral, __ATOMIC_RELAXED);
             several = {from, made};
         } else if (only == kSeveral) {
             for (size_t i = 0, count = several.size(); i < count; i++) {
@@ -181,7 +196,7 @@ void Metering::find_meters(uint16_t index, uint8_t gauge) noexcept {
         give(made, gauge, fresh);
         found.push_back(made);
     }
-    meshes_[index].meter[gauge] = found.size() == 1 ? found[0] : kSeveral;
+    __atomic_store_n(&meshes_[index].meter[gauge], found.size() == 1 ? found[0] : kSeveral, __ATOMIC_RELAXED);
     several_[index].meters[gauge] = found.size() == 1 ? std::vector<uint16_t>() : std::move(found);
 }
 
@@ -189,15 +204,14 @@ void Metering::find_meters(uint16_t index, uint8_t gauge) noexcept {
 
 // Calls `change(meter, used, reserved)` for every meter of a gauge that an allocation shows on.
 template <typename Change>
-void Metering::each_of(MeteredMesh& mesh, uint16_t index, uint8_t gauge, uint64_t used, uint64_t reserved,
-                       Change change) noexcept {
+void Metering::each_of(uint16_t index, uint8_t gauge, uint64_t used, uint64_t reserved, Change change) noexcept {
+    MeteredMesh& mesh = meshes_[index];
     change(meters_[gauge], used * mesh.chip_count, reserved * mesh.chip_count);
-    if (__builtin_expect(mesh.meter[gauge] == kNotYet, 0)) {
+    if (mesh.meter[gauge] == kNotYet) {
         find_meters(index, gauge);
     }
-    uint16_t only = mesh.meter[gauge];
-    if (__builtin_expect(only != kSeveral, 1)) {
-        change(meters_[only], used, reserved);
+    if (mesh.meter[gauge] != kSeveral) {
+        change(meters_[mesh.meter[gauge]], used, reserved);
         return;
     }
     for (uint16_t meter : several_[index].meters[gauge]) {
@@ -206,45 +220,50 @@ void Metering::each_of(MeteredMesh& mesh, uint16_t index, uint8_t gauge, uint64_
 }
 
 template <typename Change>
-void Metering::each(const Record& allocation, bool more, Change change) noexcept {
-    uint8_t kind = static_cast<uint8_t>(allocation.kind);
-    if (kind >= kKinds || allocation.mesh >= kMeshes) {
+inline __attribute__((always_inline)) void Metering::each(const Record& allocation, bool more, Change change) noexcept {
+    const uint8_t kind = static_cast<uint8_t>(allocation.kind);
+    if (__builtin_expect(kind >= kKinds || allocation.mesh >= kMeshes, 0)) {
         return;  // a program's frame
     }
-    MeteredMesh& mesh = meshes_[allocation.mesh];
+    const MeteredMesh& mesh = meshes_[allocation.mesh];
     uint64_t used = (allocation.flags & kShared) != 0 ? 0 : allocation.size, reserved = 0;
-    if (kind < kBufferKinds) {
+    if (__builtin_expect(kind < kBufferKinds, 1)) {
         bool everywhere = (allocation.flags & kPerCore) == 0;  // in lock step: the same in every bank
         reserved = uint64_t{allocation.per_bank} * (everywhere ? mesh.banks[kind] : allocation.core_count);
+    }
+    const uint8_t pool = kPools >> 4 * kind & 15, gauge = kGaugeOfKind >> 4 * kind & 15;
+    if (__builtin_expect(
+            kind < kBufferKinds && pool != kNoPool && is_single(mesh.meter[pool]) && is_single(mesh.meter[gauge]), 1)) {
+        const uint64_t used_of_all = used * mesh.chip_count, reserved_of_all = reserved * mesh.chip_count;
+        change(meters_[pool], used_of_all, reserved_of_all);
+        change(meters_[gauge], used_of_all, reserved_of_all);
+        change(meters_[mesh.meter[pool]], used, reserved);
+        change(meters_[mesh.meter[gauge]], used, reserved);
+        return;
     }
     if ((used | reserved) == 0) {
         return;  // it counts nothing, so it splits nothing
     }
-    uint8_t pool = kPools >> 4 * kind & 15, gauge = kGaugeOfKind >> 4 * kind & 15;
-    if (pool != kNoPool) {
-        if (__builtin_expect(pool == kProgramPool, 0)) {
-            programs_change(allocation.mesh, more);
-        }
-        each_of(mesh, allocation.mesh, pool, used, reserved, change);
+    change_rare(allocation.mesh, pool, gauge, used, reserved, more);
+}
+
+void Metering::change_rare(uint16_t index, uint8_t pool, uint8_t gauge, uint64_t used, uint64_t reserved,
+                           bool more) noexcept {
+    const auto change = [&](uint8_t which) {
+        more ? each_of(index, which, used, reserved, add_to) : each_of(index, which, used, reserved, take_from);
+    };
+    if (pool == kProgramPool) {
+        programs_change(index, more);
     }
-    each_of(mesh, allocation.mesh, gauge, used, reserved, change);
+    if (pool != kNoPool) {
+        change(pool);
+    }
+    change(gauge);
 }
 
-void Metering::add(const Record& allocation) noexcept {
-    each(allocation, true, [](Meter& meter, uint64_t used, uint64_t reserved) {
-        meter.used += used;
-        meter.reserved += reserved;
-        raise(meter.high, meter.used);
-        raise(meter.reserved_high, meter.reserved);
-    });
-}
+void Metering::add(const Record& allocation) noexcept { each(allocation, true, add_to); }
 
-void Metering::remove(const Record& allocation) noexcept {
-    each(allocation, false, [](Meter& meter, uint64_t used, uint64_t reserved) {
-        meter.used -= used;
-        meter.reserved -= reserved;
-    });
-}
+void Metering::remove(const Record& allocation) noexcept { each(allocation, false, take_from); }
 
 // -- all figures that are kept of a meter ---------------------------------------------------------------------------
 

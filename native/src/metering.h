@@ -33,6 +33,16 @@ public:
     [[gnu::hot]] void add(const Record& allocation) noexcept;
     [[gnu::hot]] void remove(const Record& allocation) noexcept;
 
+    // Fetches what the next buffer on a mesh will change. Without the lock: at worst in vain.
+    [[gnu::hot]] void prefetch(uint16_t mesh) const noexcept {
+        const uint16_t* meter = meshes_[mesh].meter;
+        for (Gauge pool : {Gauge::kDramPool, Gauge::kL1BufferPool}) {
+            const uint8_t gauge = static_cast<uint8_t>(pool);
+            __builtin_prefetch(&meters_[gauge], 1);
+            __builtin_prefetch(&meters_[__atomic_load_n(&meter[gauge], __ATOMIC_RELAXED) % kMeters], 1);
+        }
+    }
+
     // Every peak starts anew from what is held.
     void reset_peaks() noexcept;
     // The window that is open ends before this record, and the next one begins with it.
@@ -76,8 +86,10 @@ private:
     template <typename Change>
     void each(const Record& allocation, bool more, Change change) noexcept;
     template <typename Change>
-    void each_of(MeteredMesh& mesh, uint16_t index, uint8_t gauge, uint64_t used, uint64_t reserved,
-                 Change change) noexcept;
+    void each_of(uint16_t index, uint8_t gauge, uint64_t used, uint64_t reserved, Change change) noexcept;
+    [[gnu::cold]] void change_rare(uint16_t index, uint8_t pool, uint8_t gauge, uint64_t used, uint64_t reserved,
+                                   bool more) noexcept;
+    static bool is_single(uint16_t meter) { return static_cast<uint16_t>(meter - 1) < kSeveral - 1; }
     [[gnu::cold]] void find_meters(uint16_t index, uint8_t gauge) noexcept;
     uint16_t new_meter(uint8_t gauge) noexcept;
     void give(uint16_t meter, uint8_t gauge, const Bits& chips) noexcept;

@@ -234,7 +234,8 @@ void Store::next_window(uint64_t first) noexcept {
 
 uint32_t Store::take_slot() noexcept {
     if (free_count_ > 0) {
-        return free_slots_[--free_count_];
+        __atomic_store_n(&free_count_, free_count_ - 1, __ATOMIC_RELAXED);
+        return free_slots_[free_count_];
     }
     if (header_->table_high < kTableSlots) {
         return header_->table_high;  // becomes part of the table with keep()
@@ -268,7 +269,8 @@ void Store::clear(uint32_t slot) noexcept {
 
 void Store::forget(uint32_t slot) noexcept {
     clear(slot);
-    free_slots_[free_count_++] = slot;
+    __atomic_store_n(&free_slots_[free_count_], slot, __ATOMIC_RELAXED);
+    __atomic_store_n(&free_count_, free_count_ + 1, __ATOMIC_RELAXED);
 }
 
 void Store::free(uint32_t slot, uint8_t flags) noexcept {

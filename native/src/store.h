@@ -122,6 +122,17 @@ public:
         return record;
     }
 
+    // Fetches what the next allocation will write to, while nobody waits for it. Without the lock: at worst in vain.
+    [[gnu::hot]] void prefetch() const noexcept {
+        const uint64_t head = __atomic_load_n(&header_->head, __ATOMIC_RELAXED);
+        __builtin_prefetch(&ring()[(head + 1) & (kRingSlots - 1)], 1);
+        const uint32_t count = __atomic_load_n(&free_count_, __ATOMIC_RELAXED);
+        if (count > 0) {
+            const uint32_t slot = __atomic_load_n(&free_slots_[count - 1], __ATOMIC_RELAXED);
+            __builtin_prefetch(&table()[slot < kTableSlots ? slot : 0], 1);
+        }
+    }
+
     // Records an allocation and puts it into the table. Returns its slot, kNoSlot if the table is full.
     template <typename Fill>
     uint32_t allocate(Fill fill) noexcept {

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import platform
+import re
 import shutil
 import socket
 import subprocess
@@ -21,6 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 from native.tests.build import Build, build
 
+from tests.mock.wheel import PYTHONS, ROOT, wheel
 from tests.support import PATIENCE, wait_until
 from ttmem.doctor.required_symbols import required_symbols
 from ttmem.wire.agent_ring import BINARY, NO_MESH_ID, PER_CORE, PROGRAM_FRAME, RAN, SHARED, Record, Ring, RingEvent
@@ -735,3 +738,35 @@ def test_a_wheel_whose_buffers_cannot_be_seen_runs_as_ever(stage: Stage, name: s
         assert not [
             allocation for allocation in allocations_of(ring) if allocation.kind not in coverage(ring) | {PROGRAM_FRAME}
         ]
+
+
+# -- fields of a Buffer ---------------------------------------------------------------------------------------------
+
+GETTERS = ("Buffer4sizeEv", "Buffer11buffer_typeEv", "Buffer13buffer_layoutEv", "Buffer7addressEv")
+PRINT_CODE = """
+import ctypes, ttnn
+(path,) = {line.split()[-1] for line in open("/proc/self/maps") if line.rstrip().endswith("/libtt_metal.so")}
+library = ctypes.CDLL(path)
+for name in %r:
+    getter = ctypes.cast(getattr(library, "_ZNK2tt8tt_metal6" + name), ctypes.c_void_p)
+    print("code", ctypes.string_at(getter.value, %d).hex())
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the code of the functions is read on x86-64 only")
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_fields_of_a_buffer_are_found_in_a_real_wheel(python: str, folder: Path) -> None:
+    """Otherwise the agent calls the functions: just as right, but slower. docs/new-wheel.md says what to do then."""
+    code_bytes = re.search(r"kCodeBytes = (\d+);", (ROOT / "native" / "src" / "buffer_fields.h").read_text())
+    assert code_bytes is not None
+    command = [str(wheel(python).python), "-c", PRINT_CODE % (GETTERS, int(code_bytes[1]))]
+    environment = wheel(python).environment("n150", folder, 99)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    lines = "\n".join(line.split()[1] for line in ran.stdout.splitlines() if line.startswith("code "))
+    decoder = [build().program("test_buffer_fields"), str(len(GETTERS))]
+    found = subprocess.run(decoder, input=lines, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "-" not in found, found
+    size, kind, layout, address = ([int(word) for word in line.split()] for line in found)
+    assert {pointer for pointer, *_ in (size, kind, layout, address)} == {size[0]}
+    assert (size[2], kind[2], layout[2]) == (8, 4, 4)
+    assert address[2] in (4, 8)
