@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was live at the peak of each pool and kind: of the chips, or of one process on its chips."""
+"""Finds the allocations that were live at the peak of each pool and kind, of the chips or of one process."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _Heap = list[tuple[int, int, Allocation]]
 
 
 class PeakFinder:
-    """Finds what was live at each peak in one pass over the live allocations, which may be made in slices.
+    """Finds the allocations of each peak in one pass over the live allocations, which may be done in slices.
 
-    The peaks are those of the chips, or those of one process on its chips, alive or departed.
+    The peaks are those of the chips, or of one process on its chips, living or exited.
     """
 
     def __init__(self, ledger: Ledger, *, recent: bool = False, process: Process | None = None) -> None:
@@ -63,14 +63,14 @@ class PeakFinder:
                 self._by_kind.setdefault((chip.id, kind), []).append((peak, heap))
 
     def add(self, item: Allocation) -> None:
-        """Look at one live allocation."""
+        """Add a live allocation."""
         if counts(item) and self._process in (None, item.holding.source.process):
             for peak, heap in self._by_kind.get((item.holding.chip.id, item.kind), ()):
                 if item.born <= peak.seq:
                     keep_largest(heap, item)
 
     def results(self, may_see: Callable[[int | None], bool] = lambda user_id: True) -> Iterator[PeakRow]:
-        """Each peak: bytes, time, and the largest allocations of it."""
+        """Each peak: bytes, time, and its largest allocations."""
         for name, peak, heap in self._corners:
             largest = [
                 allocation(item, see_tag=may_see(item.holding.source.process.info.user_id))
