@@ -73,7 +73,7 @@ void Meshes::set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t ea
         open_[index] = std::move(own);
     }
     if (open_[index].allocator != nullptr) {
-        find_sharing(index);
+        find_neighbours(index);
     }
     last_set_ = index;
     Mesh& there = store_.meshes()[index];
@@ -91,31 +91,19 @@ void Meshes::set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t ea
 }
 
 // Two meshes with allocators of their own may have the same chips, and then their programs take turns there.
-void Meshes::find_sharing(uint16_t index) {
-    OpenMesh& mesh = open_[index];
+void Meshes::find_neighbours(uint16_t index) noexcept {
+    const std::vector<uint16_t>& chips = open_[index].chips;
+    neighbours_[index] = index;
+    launched_[index] = {};
     for (size_t i = 0; i < open_.size(); i++) {
-        OpenMesh& other = open_[i];
-        bool shares = i != index && other.allocator != nullptr &&
-                      std::find_first_of(mesh.chips.begin(), mesh.chips.end(), other.chips.begin(),
-                                         other.chips.end()) != mesh.chips.end();
-        if (shares) {
-            mesh.sharing.push_back(static_cast<uint16_t>(i));
-            other.sharing.push_back(index);
+        const OpenMesh& other = open_[i];
+        bool shares =
+            i != index && other.allocator != nullptr &&
+            std::find_first_of(chips.begin(), chips.end(), other.chips.begin(), other.chips.end()) != chips.end();
+        if (shares && neighbours_[i] != neighbours_[index]) {
+            std::replace(neighbours_, neighbours_ + open_.size(), uint16_t{neighbours_[i]}, neighbours_[index]);
         }
     }
-}
-
-bool Meshes::note_launch(uint16_t index, uint32_t workload) noexcept {
-    OpenMesh& mesh = open_[index];
-    if (mesh.last_workload != workload) {
-        mesh.last_workload = workload;
-        mesh.lowest_l1 = ~uint64_t{0};
-    }
-    mesh.workload = workload;
-    for (uint16_t other : mesh.sharing) {
-        open_[other].workload = 0;
-    }
-    return true;
 }
 
 uint16_t Meshes::submesh(uint16_t parent, const uint32_t range[4]) {
@@ -167,11 +155,6 @@ void Meshes::close(uint16_t index) {
             last_allocator_ = nullptr;
         }
         open_[i].allocator = open_[i].device = nullptr;
-        for (uint16_t other : open_[i].sharing) {
-            std::vector<uint16_t>& sharing = open_[other].sharing;
-            sharing.erase(std::remove(sharing.begin(), sharing.end(), static_cast<uint16_t>(i)), sharing.end());
-        }
-        open_[i].sharing.clear();
     }
 }
 

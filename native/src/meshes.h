@@ -21,14 +21,11 @@ struct alignas(64) OpenMesh {
     uint64_t buffers;                 // live ones
     uint32_t unit;                    // what sizes in a bank are rounded up to
     uint32_t events;                  // allocations and frees so far
-    uint64_t lowest_l1;               // address of the L1 buffers allocated since `last_workload` began to run
+    uint64_t lowest_l1;  // address of the L1 buffers allocated since the workload that ran last began to run
 
-    uint32_t workload;       // that ran last on these chips; 0: none, or its next launch is to be recorded as well
-    uint32_t last_workload;  // that ran last on this mesh
-    std::vector<uint16_t> sharing;  // other meshes with an allocator of their own that have some of these chips
-    uint64_t next_audit;            // CLOCK_MONOTONIC, nanoseconds
-    void* allocator;                // nullptr: closed, or a submesh
-    void* device;                   // the MeshDevice, or the IDevice of a chip that was opened by itself
+    uint64_t next_audit;  // CLOCK_MONOTONIC, nanoseconds
+    void* allocator;      // nullptr: closed, or a submesh
+    void* device;         // the MeshDevice, or the IDevice of a chip that was opened by itself
     uint32_t rows, columns;
     std::vector<uint16_t> chips;
     Cores grid;
@@ -75,12 +72,26 @@ public:
     // Is this launch to be recorded? Not if the workload ran last on the mesh: it changes nothing then. It is recorded
     // again if an L1 buffer was allocated lower than before: the room between program and buffers is then another.
     [[gnu::hot]] bool launched(uint16_t index, uint32_t workload) noexcept {
-        return __builtin_expect(open_[index].workload != workload, 0) && note_launch(index, workload);
+        Launched& last = launched_[neighbours_[index]];
+        if (last.workload == workload) {
+            return false;
+        }
+        if (last.before != workload) {
+            last.before = workload;
+            open_[index].lowest_l1 = ~uint64_t{0};
+        }
+        last.workload = workload;
+        return true;
     }
-    [[gnu::hot]] void allocated_l1(OpenMesh& mesh, uint64_t address) noexcept {
-        if (__builtin_expect(address < mesh.lowest_l1, 0)) {
-            mesh.lowest_l1 = address;
-            mesh.workload = 0;
+    // The next launch of this workload there is to be recorded in any case.
+    void forget_launch(uint16_t index, uint32_t workload) noexcept {
+        Launched& last = launched_[neighbours_[index]];
+        last.workload = last.workload == workload ? 0 : last.workload;
+    }
+    [[gnu::hot]] void allocated_l1(uint16_t index, uint64_t address) noexcept {
+        if (__builtin_expect(address < open_[index].lowest_l1, 0)) {
+            open_[index].lowest_l1 = address;
+            launched_[neighbours_[index]].workload = 0;
         }
     }
 
@@ -92,14 +103,23 @@ private:
     static uint64_t key_of(void* allocator) { return reinterpret_cast<uint64_t>(allocator); }
     [[gnu::hot]] uint16_t look_up(void* allocator) noexcept;
     uint16_t free_index() const noexcept;
-    bool note_launch(uint16_t index, uint32_t workload) noexcept;
-    void find_sharing(uint16_t index);
+    void find_neighbours(uint16_t index) noexcept;
     void set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t earlier);
+
+    // Of meshes that share chips.
+    struct Launched {
+        uint32_t workload;  // that ran last; 0: none, or its next launch is to be recorded as well
+        uint32_t before;    // the same, but it stays
+    };
 
     Store& store_;
     void* last_allocator_ = nullptr;
     uint16_t last_found_ = 0;
     uint16_t last_set_ = 0;
+    Launched launched_[kMeshes] = {};
+    // By index: meshes with the same number may have chips in common, directly or by way of others. Then a launch on
+    // one counts as one on each of them, so that too many are recorded rather than too few.
+    uint16_t neighbours_[kMeshes] = {};
     std::vector<OpenMesh> open_;  // by the index of the Mesh; its room is reserved
     Map allocators_;              // AllocatorImpl -> index
     Map ignored_;                 // AllocatorImpl -> 1

@@ -48,7 +48,7 @@ Programs::Workload& Programs::find_or_make_workload(void* workload) {
         index = static_cast<uint32_t>(workloads_.size());
         workloads_.emplace_back();
     }
-    workloads_[index] = {++last_workload_, 0, 0, false};
+    workloads_[index] = {++last_workload_, 0, false, kNoMesh, 0, kNoSlot, 0};
     workload_indices_.insert(reinterpret_cast<uint64_t>(workload), index);
     return workloads_[index];
 }
@@ -61,9 +61,9 @@ void Programs::not_ready(const Program& program) noexcept {
     }
     Workload& workload = workloads_[program.workload - 1];
     workload.ready = false;
-    workload.lead = 0;
-    if (program.has_mesh && meshes_[program.parent].workload == workload.number) {
-        meshes_[program.parent].workload = 0;
+    workload.frame = kNoSlot;
+    if (program.has_mesh) {
+        meshes_.forget_launch(program.parent, workload.number);
     }
 }
 
@@ -316,7 +316,10 @@ void* Programs::prepare(Workload& workload) noexcept {
         if (!program.ring_known) {
             return program.impl;
         }
-        workload.lead = at;
+        workload.parent = program.parent;
+        workload.program = program.number;
+        workload.frame = program.frame;
+        workload.metal_id = program.metal_id;
     }
     workload.ready = true;
     return nullptr;
@@ -332,23 +335,19 @@ void* Programs::launch(void* impl) {
             return unknown;
         }
     }
-    if (workload->lead == 0) {
-        return nullptr;
-    }
-    const Program& lead = programs_[workload->lead - 1];
-    if (!meshes_.launched(lead.parent, workload->number)) {
+    if (workload->frame == kNoSlot || !meshes_.launched(workload->parent, workload->number)) {
         return nullptr;
     }
     const Record& record = store_.append(Event::kRun, [&](Record& r) {
         r.kind = Kind::kProgramFrame;
-        r.address = lead.metal_id;
+        r.address = workload->metal_id;
         r.per_bank = workload->number;
-        r.slot = lead.frame;
-        r.mesh = lead.parent;
-        r.program = lead.number;
+        r.slot = workload->frame;
+        r.mesh = workload->parent;
+        r.program = workload->program;
         r.name = operation(store_);
     });
-    Record& frame = store_.table()[lead.frame];
+    Record& frame = store_.table()[workload->frame];
     frame.flags |= kRan;
     frame.time = record.time;
     return nullptr;

@@ -65,8 +65,11 @@ private:
     struct Workload {
         uint32_t number;
         uint32_t first;  // of its programs, an index + 1
-        uint32_t lead;   // the first of them that has a frame, an index + 1; 0: none has, or ready is false
-        bool ready;      // lead is known, and of every program how much of the kernel ring it uses
+        // What a launch needs: of every program is known how much of the kernel ring it uses, and this of one of them.
+        bool ready;
+        uint16_t parent;
+        uint32_t program, frame;  // kNoSlot: none has a frame
+        uint64_t metal_id;
     };
 
     Program* find(void* impl) noexcept;

@@ -129,7 +129,14 @@ void a_launch_that_changes_nothing() {
     CHECK(meshes.launched(1, 8) && meshes.launched(0, 5));   // on one of its chips
     CHECK(meshes.launched(1, 8) && !meshes.launched(1, 8));
     meshes.close(1);
-    CHECK(meshes[0].sharing.empty() && meshes.launched(0, 5));
+    CHECK(meshes.launched(0, 5) && !meshes.launched(0, 5));
+    meshes.forget_launch(0, 6);
+    CHECK(!meshes.launched(0, 5));
+    meshes.forget_launch(0, 5);
+    CHECK(meshes.launched(0, 5));
+    ttmem::NewMesh both = described(4, 2, 5);  // has chips of meshes 0 and 2: their launches count for all
+    CHECK(meshes.add(std::move(both)) == 3 && meshes.launched(3, 9));
+    CHECK(meshes.launched(0, 5) && meshes.launched(2, 7) && meshes.launched(0, 5));
 }
 
 // The room between programs and buffers is what readers look at when a workload is launched.
@@ -137,17 +144,17 @@ void a_launch_beside_a_lower_buffer() {
     Made store;
     Meshes meshes(store);
     CHECK(meshes.add(described(1, 1, 1)) == 0);
-    meshes.allocated_l1(meshes[0], 1000);
+    meshes.allocated_l1(0, 1000);
     CHECK(meshes.launched(0, 5) && !meshes.launched(0, 5));
-    meshes.allocated_l1(meshes[0], 2000);  // that it is higher than another one is not known here
+    meshes.allocated_l1(0, 2000);  // that it is higher than another one is not known here
     CHECK(meshes.launched(0, 5) && !meshes.launched(0, 5));
-    meshes.allocated_l1(meshes[0], 2000);
-    meshes.allocated_l1(meshes[0], 3000);
+    meshes.allocated_l1(0, 2000);
+    meshes.allocated_l1(0, 3000);
     CHECK(!meshes.launched(0, 5));
-    meshes.allocated_l1(meshes[0], 1999);
+    meshes.allocated_l1(0, 1999);
     CHECK(meshes.launched(0, 5) && !meshes.launched(0, 5));
     CHECK(meshes.launched(0, 6));
-    meshes.allocated_l1(meshes[0], 3000);  // lower than none that the other workload ran beside
+    meshes.allocated_l1(0, 3000);  // lower than none that the other workload ran beside
     CHECK(meshes.launched(0, 6) && !meshes.launched(0, 6));
 }
 
