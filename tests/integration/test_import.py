@@ -73,7 +73,7 @@ def load(folder: Path) -> Import:
 
 def buffers(source: Source) -> Buffers:
     return Buffers(
-        (holding.number, allocation.kind, allocation.address, allocation.size)
+        (holding.device, allocation.kind, allocation.address, allocation.size)
         for holding in source.holdings.values()
         for allocation in holding.buffers.values()
     )
@@ -102,7 +102,7 @@ def circular_buffers(source: Source) -> Layouts:
                         allocation.refs
                     )
             if parts:
-                found[holding.number, frozenset(parts.items())] += 1
+                found[holding.device, frozenset(parts.items())] += 1
     return found
 
 
@@ -182,7 +182,7 @@ def check_peaks(imported: Imported, true: Ledger, untouched: set[tuple[int, Kind
     for chip in imported.ledger.chips.values():
         for holding in chip.holdings:
             for allocation in holding.buffers.values():
-                if (holding.number, allocation.kind, allocation.address) in untouched:
+                if (holding.device, allocation.kind, allocation.address) in untouched:
                     (asked,) = (
                         other.size
                         for other_chip in true.chips.values()

@@ -432,7 +432,7 @@ def test_an_observer_that_fails_costs_nobody_their_ring(agents: Callable[[], Age
 def test_what_a_dead_process_left_is_read_in_slices(
     agents: Callable[[], Agent], reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rings, "_SLICE_EVENTS", 4)
+    monkeypatch.setattr(rings, "_SLICE_RECORDS", 4)
     agent = agents()
     reader.adopt(agent)
     agent.opened()
@@ -449,7 +449,7 @@ def test_what_a_dead_process_left_is_read_in_slices(
 
 
 def test_many_rings_share_a_slice(agents: Callable[[], Agent], reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rings, "_SLICE_EVENTS", 8)
+    monkeypatch.setattr(rings, "_SLICE_RECORDS", 8)
     made = [agents() for _ in range(4)]
     for pid, agent in enumerate(made, 1):
         reader.adopt(agent, pid)

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Final, cast
 
 from ttmem.account.allocations import Allocation, Part
 from ttmem.account.call_sites import line_of, operation_of, stack_of
-from ttmem.account.live_set import counts
+from ttmem.account.entities import Chip
+from ttmem.account.live_set import counted_chips
 from ttmem.model.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -47,15 +48,18 @@ class Breakdown:
         self._rows: dict[str | None, _Row] = {}
         self._seen: dict[int | None, bool] = {}
 
-    def add(self, allocation: Allocation) -> None:
-        if not counts(allocation):
+    def add(self, allocation: Allocation, among: Container[Chip] | None = None) -> None:
+        """An allocation, with what it has on each chip on which it counts; only on those ``among`` these, if given."""
+        counted = counted_chips(allocation)
+        chips = len(counted) if among is None else sum(chip in among for chip in counted)
+        if not chips:
             return
         key = self._key(allocation) if self._by in _OPEN or self._visible(allocation) else None
         if key not in self._rows:
             if len(self._rows) >= MOST_ROWS:
                 key = None
             self._rows.setdefault(key, _Row())
-        self._rows[key].add(allocation)
+        self._rows[key].add(allocation, chips)
 
     def _visible(self, allocation: Allocation) -> bool:
         user_id = allocation.holding.source.process.info.user_id
@@ -87,17 +91,18 @@ class _Row:
         self.count = self.bytes = self.reserved = self.unknown = self.largest = 0
         self.kinds = [0] * len(KINDS)
 
-    def add(self, allocation: Allocation) -> None:
+    def add(self, allocation: Allocation, chips: int) -> None:
+        """An allocation on so many chips; it has its size on each of them."""
         size, taken = allocation.counted, allocation.taken
-        self.count += 1
-        self.bytes += size
-        self.kinds[allocation.kind] += size
+        self.count += chips
+        self.bytes += size * chips
+        self.kinds[allocation.kind] += size * chips
         if size > self.largest:
             self.largest = size
         if taken is None:
-            self.unknown += size
+            self.unknown += size * chips
         else:
-            self.reserved += taken
+            self.reserved += taken * chips
 
     def json(self, by: str, key: str | None) -> schema.BreakdownRow:
         amounts: schema.BreakdownAmounts = {

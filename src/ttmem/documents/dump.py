@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ttmem.account.allocations import Allocation
+from ttmem.account.entities import Chip
+from ttmem.account.live_set import counted_chips
 from ttmem.documents.common_text import anomaly_line
 from ttmem.documents.snapshot import allocation as allocation_json
 from ttmem.model.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
@@ -35,11 +37,15 @@ class DumpBuilder:
         self._kernels_only = kernels_only
         self._limit = _KERNELS_LISTED if kernels_only else LISTED
 
-    def add(self, item: Allocation) -> None:
-        """One of those that count (``live_set.counts``), which is for the caller to find out."""
+    def add(self, item: Allocation, chips: Iterable[Chip] | None = None) -> None:
+        """An allocation, and the chips on which it counted at the moment of the dump, if that is not now."""
         if self._kernels_only and item.kind not in KERNEL_KINDS:
             return
-        where = (item.holding.number, item.holding.chip.id)
+        for chip in counted_chips(item) if chips is None else chips:
+            self._add(item, chip)
+
+    def _add(self, item: Allocation, chip: Chip) -> None:
+        where = (item.holding.number_on(chip), chip.id)
         kinds = self._groups.get(where)
         if kinds is None:
             kinds = self._groups[where] = {}
@@ -53,7 +59,7 @@ class DumpBuilder:
             group.large += 1
             group.large_bytes += size
         if len(group.allocations) < self._limit:
-            group.allocations.append(item)
+            group.allocations.append((item, chip))
 
     def result(
         self,
@@ -84,7 +90,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.count = self.bytes = self.large = self.large_bytes = 0
-        self.allocations: list[Allocation] = []
+        self.allocations: list[tuple[Allocation, Chip]] = []
 
     def json(self, kind: Kind, may_see: Viewer, limit: int) -> schema.DumpKind:
         listed = self.allocations if self.count <= limit or limit > LISTED else []
@@ -95,8 +101,11 @@ class _Group:
             "large": {"count": self.large, "bytes": self.large_bytes},
             "small": {"count": self.count - self.large, "bytes": self.bytes - self.large_bytes},
             "allocations": [
-                {**allocation_json(item, see_tag=may_see(item.holding.source.process.info.user_id)), "counted": True}
-                for item in listed
+                {
+                    **allocation_json(item, chip, see_tag=may_see(item.holding.source.process.info.user_id)),
+                    "counted": True,
+                }
+                for item, chip in listed
             ],
         }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the records of an agent's ring into events of the account: one for each chip of the record's mesh.
+"""Turns the records of an agent's ring into events of the account, each on the mesh of its record.
 
 A reader starts with the first record. If that is overwritten already, or if the reader falls a whole ring behind, it
 takes the table of live allocations instead and counts the records it missed. The account is then exact again, but its
@@ -19,6 +19,7 @@ from ttmem.model.events import (
     Allocated,
     Audited,
     Described,
+    Device,
     DeviceClosed,
     DeviceOpened,
     Event,
@@ -71,10 +72,11 @@ _MOST_EXTRAS = 50_000
 class _MeshView:
     """What each record of a mesh needs to know of it."""
 
-    __slots__ = ("allocator", "banks", "numbers", "sizes")
+    __slots__ = ("allocator", "banks", "device", "numbers", "sizes")
 
     def __init__(self, mesh: Mesh, numbers: tuple[int, ...], sizes: Sizes | None) -> None:
         self.numbers = numbers  # Metal's, of its chips
+        self.device: Device = numbers[0] if len(numbers) == 1 else numbers
         self.allocator = mesh.parent + 1
         self.banks = tuple(bank.banks for bank in mesh.banks)  # by buffer kind
         self.sizes = sizes
@@ -87,7 +89,6 @@ class RingFold:
         self.ring = ring
         self.lost = 0
         self.records = 0
-        self.width = 1  # chips of the widest mesh: how many events a record may become
         self.completeness: float | None = None  # the worst of all audits so far
         self._offset = offset
         self._newest = 0  # the agent's clock when it was last read; no record is younger
@@ -96,7 +97,7 @@ class RingFold:
         self._ending: set[int] = set()  # meshes that are being closed
         self._views: dict[int, _MeshView] = {}
         self._open: dict[int, set[int]] = {}  # Metal's number -> meshes open there
-        self._ran: dict[int, int] = {}  # Metal's number -> program launched last
+        self._ran = (-1, 0)  # mesh and program that were launched last
         self._audits: dict[int, int] = {}  # mesh -> audits seen
         self._extras: dict[tuple[int, ...], Extra] = {}  # buffers share them: the same few occur again and again
         self._batch: list[tuple[int, ...]] = []
@@ -124,9 +125,7 @@ class RingFold:
         freed: Callable[..., object] | None = None
         if ledger is not None:
             allocated, freed = ledger.allocated, ledger.freed
-        offset, newest, views, extras, kinds, ran = (
-            self._offset, self._newest, self._views, self._extras, KINDS, self._ran
-        )  # fmt: skip
+        offset, newest, views, extras, kinds = self._offset, self._newest, self._views, self._extras, KINDS
         for record in self._batch:
             (_, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, slot, mesh, core_count, cores,
              program, name) = record  # fmt: skip
@@ -151,11 +150,9 @@ class RingFold:
                         else:
                             sizes.took(code, address, per_bank, name)
                 if allocated is not None:
-                    for number in view.numbers:
-                        allocated(time, source, number, kind, address, size, program, 0, extra, ident)
+                    allocated(time, source, view.device, kind, address, size, program, 0, extra, ident)
                 else:
-                    for number in view.numbers:
-                        yield time, Allocated(number, kind, address, size, program, 0, extra, ident)
+                    yield time, Allocated(view.device, kind, address, size, program, 0, extra, ident)
             elif happened == _FREED:
                 view = views[mesh] if mesh in views else self._view(mesh)
                 sizes, kind = view.sizes, kinds[code]
@@ -168,19 +165,16 @@ class RingFold:
                     if sizes is not None and not flags & PER_CORE:
                         sizes.gave_back(code, address)
                 if freed is not None:
-                    for number in view.numbers:
-                        freed(time, source, number, kind, address, size, program, allocator, mask, ident)
+                    freed(time, source, view.device, kind, address, size, program, allocator, mask, ident)
                 else:
-                    for number in view.numbers:
-                        yield time, Freed(number, kind, address, size, program, allocator, mask, ident)
+                    yield time, Freed(view.device, kind, address, size, program, allocator, mask, ident)
             elif happened == _RUN:
                 view = views[mesh] if mesh in views else self._view(mesh)
                 if view.sizes is not None:
                     view.sizes.ran(program)
-                for number in view.numbers:
-                    if ran.get(number) != program:
-                        ran[number] = program
-                        yield time, ProgramRun(number, program, self.ring.mask(cores))
+                if self._ran != (mesh, program):
+                    self._ran = mesh, program
+                    yield time, ProgramRun(view.device, program, self.ring.mask(cores))
             else:
                 for event in self._rare(Record._make(record)):
                     yield time, event
@@ -205,10 +199,6 @@ class RingFold:
         """Wall time of an agent's time, which is not later than the reading of it."""
         return min(nanoseconds, self._newest) * 1e-9 + self._offset
 
-    def open_numbers(self) -> list[int]:
-        """Metal's numbers of the chips that are open."""
-        return [number for number, meshes in self._open.items() if meshes]
-
     def _close_if_used(self) -> None:
         if self._used:
             self._used = False
@@ -226,7 +216,6 @@ class RingFold:
         if any(bank.banks > MAX_BANKS for bank in mesh.banks):
             raise RingError(f"mesh {number} has more than {MAX_BANKS} banks")
         numbers = tuple(chip.number for chip in self.ring.chips_of(mesh))
-        self.width = max(self.width, len(numbers))
         sizes = self._sizes.get(mesh.parent)
         if sizes is not None and len(numbers) > len(sizes.numbers):
             sizes.numbers = numbers
@@ -343,8 +332,7 @@ class RingFold:
                 self._took_per_core(view)
             extra = self._extra(view, record)
             ident = 0 if program else record.slot + 1 & _IDENT_MASK
-            for number in view.numbers:
-                yield Described(number, KINDS[record.kind], record.address, extra, ident)
+            yield Described(view.device, KINDS[record.kind], record.address, extra, ident)
         elif event == RingEvent.OPENED:
             self._used = True
             yield from self._opened(mesh, record.size)
@@ -360,10 +348,9 @@ class RingFold:
         elif event == RingEvent.DESTROYED:
             if sizes is not None:
                 sizes.destroyed(program)
-            for number in view.numbers:
-                if self._ran.get(number) == program:
-                    del self._ran[number]
-                yield ProgramDestroyed(number, program)
+            if self._ran == (mesh, program):
+                self._ran = (-1, 0)
+            yield ProgramDestroyed(view.device, program)
         elif event == RingEvent.CACHE_CLEARED:
             yield Mark("program cache cleared")
         else:
@@ -371,8 +358,7 @@ class RingFold:
 
     def _compiled(self, view: _MeshView, record: Record) -> Iterator[Event]:
         cause = self.ring.cause(record.name)
-        for number in view.numbers:
-            yield ProgramCompiled(number, record.program, record.size, record.address, cause.tag, cause.stack)
+        yield ProgramCompiled(view.device, record.program, record.size, record.address, cause.tag, cause.stack)
 
     def _opened(self, number: int, before: int = 0) -> Iterator[Event]:
         """``before`` is the bytes in its banks that were there before the agent could see them."""
@@ -399,23 +385,25 @@ class RingFold:
         self._take_audit(number)  # the last one, made when it began to close
         self._audits.pop(number, None)
         self._ending.discard(number)
+        for chip in view.numbers:
+            self._open.get(chip, set()).discard(number)
+        # Its parts are closed with it.
+        devices = {one.device: None for one in self._views.values() if one.allocator == view.allocator}
         self._forget(number)
         self._sizes.pop(number, None)
-        for chip in view.numbers:
-            left = self._open.get(chip, set())
-            left.discard(number)
-            if left:
-                yield Audited(chip, view.allocator, _GONE, _GONE, _GONE, _GONE)
+        others = {one.device for one in self._views.values()}
+        for device in {view.device: None, **devices}:
+            if device in others:
+                yield Audited(device, view.allocator, _GONE, _GONE, _GONE, _GONE)
             else:
-                yield DeviceClosed(chip)
+                yield DeviceClosed(device)
 
     def _audited(self) -> Iterator[tuple[float, Event]]:
         for number in {mesh for meshes in self._open.values() for mesh in meshes}:
             mesh = self.ring.mesh(number)
             event = self._take_audit(number) if mesh.state == 1 else None
             if event is not None:
-                for chip in self._view_of(number).numbers:
-                    yield self._time(mesh.audited), event._replace(device=chip)
+                yield self._time(mesh.audited), event._replace(device=self._view_of(number).device)
 
     def _take_audit(self, number: int) -> Audited | None:
         """A mesh's last audit, if it is a new one."""
@@ -441,19 +429,24 @@ class RingFold:
         self._newest = clock_gettime_ns(CLOCK_MONOTONIC)
         yield now, Lost(min(missed, MAX_COUNT))
         yield now, ResyncBegin(self._generation)
-        before, self._open = self._open, {}
+        open_before = {mesh for meshes in self._open.values() for mesh in meshes}
+        before = {mesh: view.device for mesh in open_before if (view := self._views.get(mesh)) is not None}
+        self._open = {}
         self._audits.clear()
-        self._ran.clear()
+        self._ran = (-1, 0)
         self._ending.clear()
         for number, mesh in enumerate(self.ring.meshes()):
             if mesh.state == 1 and mesh.parent == number:
                 for event in self._opened(number):
                     yield now, event
         self._used = bool(allocations or self._open)
-        for chip, meshes in before.items():
-            for closed in meshes - self._open.get(chip, set()):
+        still = {mesh for meshes in self._open.values() for mesh in meshes}
+        for closed in open_before:
+            device = before.get(closed)
+            if closed not in still or (device is not None and self._view_of(closed).device != device):
                 self._listener.lost_close()
-                yield now, Audited(chip, closed + 1, _GONE, _GONE, _GONE, _GONE)
+                if device is not None:
+                    yield now, Audited(device, closed + 1, _GONE, _GONE, _GONE, _GONE)
         launched: list[Record] = []
         for record in allocations:
             view = self._view_of(record.mesh)
@@ -467,12 +460,11 @@ class RingFold:
             kind, program = KINDS[record.kind], record.program
             extra = self._extra(view, record)
             ident = 0 if program else record.slot + 1 & _IDENT_MASK
-            for number in view.numbers:
-                yield time, Allocated(number, kind, record.address, record.size, program, 1, extra, ident)
+            yield time, Allocated(view.device, kind, record.address, record.size, program, 1, extra, ident)
         for record in sorted(launched, key=lambda record: record.time):
-            for number in self._view_of(record.mesh).numbers:
-                self._ran[number] = record.program
-                yield self._time(record.time), ProgramRun(number, record.program, self.ring.mask(record.cores))
+            self._ran = record.mesh, record.program
+            device, cores = self._view_of(record.mesh).device, self.ring.mask(record.cores)
+            yield self._time(record.time), ProgramRun(device, record.program, cores)
         yield now, ResyncEnd(self._generation)
 
 

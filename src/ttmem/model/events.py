@@ -2,7 +2,8 @@
 """The event vocabulary. The account is a fold over these; nothing enters it another way.
 
 Each event is applied for a source (a stream of reports by one process) at a time, both given beside it. Device
-numbers are the process's own; which chip they mean is the ledger's business.
+numbers are the process's own; which chip they mean is the ledger's business. An event on a mesh is one event, with the
+numbers of all its devices; an allocation on it is one allocation, and is freed on the same mesh.
 """
 
 from __future__ import annotations
@@ -13,6 +14,19 @@ from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import Kind
 
 MAX_SIZE = 100 << 30  # of one allocation: the legacy server's limit, three times the largest chip
+
+
+# Where an event happened: on a device of the process, or on all devices of a mesh at once. A mesh of one is its device.
+Device = Union[int, tuple[int, ...]]
+
+
+def device_numbers(device: Device) -> tuple[int, ...]:
+    """The numbers of a device or mesh.
+
+    >>> device_numbers(3), device_numbers((0, 1))
+    ((3,), (0, 1))
+    """
+    return device if isinstance(device, tuple) else (device,)
 
 
 class Extra(NamedTuple):
@@ -39,7 +53,7 @@ class Allocated(NamedTuple):
     ``ident`` is the source's own number of a buffer; 0 means that its address tells it from all others.
     """
 
-    device: int
+    device: Device
     kind: Kind
     address: int
     size: int
@@ -52,7 +66,7 @@ class Allocated(NamedTuple):
 class Freed(NamedTuple):
     """An allocation is gone. Legacy clients do not say the kind; size and kind are hints then."""
 
-    device: int
+    device: Device
     kind: Kind | None
     address: int
     size: int = 0
@@ -65,7 +79,7 @@ class Freed(NamedTuple):
 class Described(NamedTuple):
     """More is known of a buffer than when it was allocated; its sizes are what they were."""
 
-    device: int
+    device: Device
     kind: Kind
     address: int
     extra: Extra
@@ -84,15 +98,26 @@ class Failed(NamedTuple):
 class ProgramRun(NamedTuple):
     """A program was launched: its circular and dataflow buffers are now the resident ones on these cores."""
 
-    device: int
+    device: Device
     program: int
     cores: int
+
+
+class WorkloadRun(NamedTuple):
+    """Programs were launched together, each on its own device and cores. ``ident`` is the source's own number.
+
+    While the programs of a workload stay the same, each of its events should have the very same tuple of them: then an
+    event costs no more than that of one program.
+    """
+
+    ident: int
+    runs: tuple[ProgramRun, ...]
 
 
 class ProgramCompiled(NamedTuple):
     """A program exists: what it needs of the kernel ring of a core, Metal's own number of it, and its operation."""
 
-    device: int
+    device: Device
     program: int
     ring: int
     metal_id: int
@@ -103,7 +128,7 @@ class ProgramCompiled(NamedTuple):
 class ProgramDestroyed(NamedTuple):
     """A program and everything it held is gone."""
 
-    device: int
+    device: Device
     program: int
 
 
@@ -115,9 +140,9 @@ class DeviceOpened(NamedTuple):
 
 
 class DeviceClosed(NamedTuple):
-    """Everything this source holds on the device is gone."""
+    """Everything this source holds on the device or mesh is gone. Other meshes with the same chips are not meant."""
 
-    device: int
+    device: Device
 
 
 class ChipFound(NamedTuple):
@@ -161,7 +186,7 @@ class Sees(NamedTuple):
 class Audited(NamedTuple):
     """What the source tracks on a device beside what that allocator itself says; bytes in one bank."""
 
-    device: int
+    device: Device
     allocator: int
     ours: tuple[int, int]  # DRAM and TRACE together, L1 and L1_SMALL together
     theirs: tuple[int, int]
@@ -212,7 +237,7 @@ class PhaseEnded(NamedTuple):
 class Viewed(NamedTuple):
     """What an allocator says of one kind of memory; bytes in one bank."""
 
-    device: int
+    device: Device
     allocator: int
     kind: Kind
     banks: int
@@ -235,6 +260,7 @@ Event = Union[
     Described,
     Failed,
     ProgramRun,
+    WorkloadRun,
     ProgramCompiled,
     ProgramDestroyed,
     DeviceOpened,

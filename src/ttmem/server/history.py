@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
+from ttmem.account.totals import Total
 from ttmem.documents.snapshot import memory, shown_chips
 from ttmem.model.kinds import KINDS, Kind
 
@@ -116,6 +117,7 @@ class History:
         when a process tells the chip's unique id.
         """
         values: dict[tuple[str, str], tuple[float, float]] = {}
+        highs: dict[Total, int] = {}  # chips share totals, and the highest value can be taken once
         there: set[str] = set()
         for chip in shown_chips(ledger):
             if chip.found:
@@ -123,8 +125,10 @@ class History:
             more = dict.fromkeys(KINDS, 0)  # was asked for meanwhile; at least as much was taken for it
             for kind, total in zip(KINDS, chip.kinds):
                 if total.peak.value:
-                    used, high = values[chip.id, kind.label] = (total.used, total.take_high())
-                    more[kind] = high - used
+                    if total not in highs:
+                        highs[total] = total.take_high()
+                    values[chip.id, kind.label] = (total.used, highs[total])
+                    more[kind] = highs[total] - total.used
             for name, value, above in (
                 (DRAM_TAKEN, _taken(chip, Kind.DRAM, Kind.TRACE), max(more[Kind.DRAM], more[Kind.TRACE])),
                 (L1_TAKEN, _taken(chip, Kind.L1), more[Kind.L1]),

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from ttmem.account.allocations import Allocation, Holding
-from ttmem.account.entities import Process
+from ttmem.account.entities import Chip, Process
 from ttmem.account.ledger import Ledger
 from ttmem.model.kinds import KIND_BY_LABEL, KINDS
 from ttmem.server.http_server import HttpError, Request, Response
@@ -76,16 +76,24 @@ def processes(ledger: Ledger, pid: int) -> list[Process]:
     return found
 
 
-def holdings_filter(query: dict[str, str]) -> Callable[[Holding], bool]:
-    """Whose allocations a request is about."""
+def chips_filter(query: dict[str, str]) -> Callable[[Holding], tuple[Chip, ...]]:
+    """Whose allocations a request is about, and on which of their chips."""
     chips = query["chip"].split(",") if "chip" in query else None
     device = integer(query["device"], "device") if "device" in query else None
     pid = integer(query["pid"], "pid") if "pid" in query else None
-    return lambda holding: (
-        (chips is None or holding.chip.id in chips)
-        and (device is None or holding.number == device)
-        and (pid is None or holding.source.process.info.pid == pid)
-    )
+
+    def wanted(holding: Holding) -> tuple[Chip, ...]:
+        if pid is not None and holding.source.process.info.pid != pid:
+            return ()
+        if chips is None and device is None:
+            return holding.chips
+        return tuple(
+            chip
+            for number, chip in zip(holding.numbers, holding.chips)
+            if (chips is None or chip.id in chips) and (device is None or number == device)
+        )
+
+    return wanted
 
 
 def allocations_filter(query: dict[str, str], may_see: Callable[[int | None], bool]) -> Callable[[Allocation], bool]:

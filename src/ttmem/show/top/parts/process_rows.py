@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF
+from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF, WORKER_L1
 from ttmem.model.units import human
 from ttmem.show.chip_table import Names, short_size
 from ttmem.show.process_table import in_turns, size_of, user_of
@@ -234,7 +234,7 @@ class ProcessRows:
         if entry.kind is not None:
             size = share["kinds"][entry.kind]
             kind = KIND_BY_LABEL.get(entry.kind)
-            pool = "" if kind is None else POOL_OF[kind].label
+            pool = "" if kind is None else "l1" if kind in WORKER_L1 else POOL_OF[kind].label
             label = f"{'':11}{self._style.clean(entry.kind)}" + ("" if pool in found else f" {self._size(size)}")
             found = {pool: size}
         spans.append((label, "" if entry.kind is None else "dim"))

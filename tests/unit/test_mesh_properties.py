@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meshes in the ledger against the naive model, in which every chip has allocations and totals of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.test_ledger_properties import (
+    ALLOCATORS,
+    LAW,
+    LESS,
+    NONE,
+    OTHER_EVENTS,
+    PHASE_EVENTS,
+    PROGRAMS,
+    REFS,
+    SOME_CORES,
+    ZERO,
+    Both,
+    Sample,
+    Step,
+    Stream,
+    Thin,
+)
+from ttmem.account.state import Limits
+from ttmem.model import events as ev
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import Kind
+
+NUMBERS = range(4)
+ALL = (0, 1, 2, 3)
+# The mesh of all chips, its parts, one that overlaps them, the same chips in another order, and single chips.
+MESHES: tuple[Any, ...] = (ALL, (0, 1), (2, 3), (1, 2), (3, 2, 1, 0), 0, 1, 3)
+DEVICES = st.sampled_from([ALL, ALL, ALL, ALL, *MESHES])
+SINGLE = st.sampled_from([0, 1, 2, 3])
+SIZES = st.sampled_from([64, 64, 96, 128, 4096, 5000])
+ADDRESSES = st.sampled_from([0, 0x1000, 0x2000, 0x3000])
+IDENTS = st.sampled_from([0, 1, 2, 3, 4])
+KINDS_OF_BUFFERS = st.sampled_from([Kind.DRAM, Kind.DRAM, Kind.L1, Kind.L1, Kind.L1_SMALL, Kind.TRACE])
+KINDS_OF_PARTS = st.sampled_from([Kind.CB, Kind.CB, Kind.DFB, Kind.KERNEL, Kind.FABRIC_KERNEL])
+EXTRAS = st.builds(ev.Extra, st.sampled_from([None, 2048, 8192]), ZERO, ALLOCATORS)
+PART_EXTRAS = st.builds(ev.Extra, NONE, SOME_CORES, ZERO, NONE, st.booleans())
+
+# Programs that are launched together: one for each chip, as in collective operations; one for each half; the same
+# workload after it was made anew.
+WORKLOADS = [
+    ev.WorkloadRun(1, tuple(ev.ProgramRun(number, 1, 0b11) for number in NUMBERS)),
+    ev.WorkloadRun(2, (ev.ProgramRun((0, 1), 1, 0b11), ev.ProgramRun((2, 3), 2, 0b110))),
+    ev.WorkloadRun(2, (ev.ProgramRun((0, 1), 2, 0b11), ev.ProgramRun((2, 3), 2, 0b110))),
+    ev.WorkloadRun(3, (ev.ProgramRun(ALL, 1, 0b110),)),
+]
+
+BUFFERS = st.one_of(
+    st.builds(ev.Allocated, DEVICES, KINDS_OF_BUFFERS, ADDRESSES, SIZES, ZERO, REFS, EXTRAS, IDENTS),
+    st.builds(ev.Allocated, DEVICES, KINDS_OF_BUFFERS, ADDRESSES, SIZES, ZERO, ZERO, EXTRAS, IDENTS),
+    st.builds(ev.Freed, DEVICES, KINDS_OF_BUFFERS, ADDRESSES, SIZES, ZERO, ALLOCATORS, ZERO, IDENTS),
+)
+PARTS = st.one_of(
+    st.builds(ev.Allocated, DEVICES, KINDS_OF_PARTS, ADDRESSES, SIZES, PROGRAMS, REFS, PART_EXTRAS, ZERO),
+    st.builds(ev.Freed, DEVICES, KINDS_OF_PARTS, ADDRESSES, SIZES, PROGRAMS, ZERO, SOME_CORES, ZERO),
+    st.builds(ev.ProgramRun, DEVICES, PROGRAMS, SOME_CORES),
+    st.builds(ev.ProgramRun, DEVICES, PROGRAMS, SOME_CORES),
+    st.builds(ev.ProgramDestroyed, DEVICES, PROGRAMS),
+    st.sampled_from(WORKLOADS),
+)
+CLOSING = st.builds(ev.DeviceClosed, DEVICES)
+# No two numbers of a process ever mean one chip.
+MOVING = SINGLE.flatmap(
+    lambda number: st.builds(
+        ev.DeviceOpened, st.just(number), st.sampled_from([ChipInfo(f"{name}{number}") for name in "AB"])
+    )
+)
+OTHERS = st.one_of(OTHER_EVENTS, CLOSING, CLOSING)
+THINNING = st.builds(Thin, st.integers(1, 9))
+SOURCES = ("agent", "agent", "agent", "client")
+
+
+def programs_of(*acts: st.SearchStrategy[Any], sources: tuple[str, ...] = ("agent",)) -> st.SearchStrategy[Stream]:
+    step = st.builds(Step, st.sampled_from([0, 0, 0, 1, 2]), st.sampled_from(sources), st.booleans(), st.one_of(*acts))
+    return st.lists(step, min_size=5, max_size=60).map(lambda stream: [stream])
+
+
+def opened(stream: Stream) -> Stream:
+    """A process that opens a mesh says which chips it has; all processes share them."""
+    said = [(process, ev.DeviceOpened(n, ChipInfo(f"A{n}"))) for process in range(3) for n in NUMBERS]
+    return [[Step(process, "agent", False, event) for process, event in said], *stream]
+
+
+def follow(stream: Stream, limits: Limits = Limits(), *, residency: bool = True) -> Both:
+    both = Both(limits)
+    for _ in both.play(opened(stream)):
+        both.compare()
+        both.compare_phases()
+        if residency:
+            both.compare_residency()
+    both.sample()
+    both.compare_peaks()
+    both.compare_departed()
+    return both
+
+
+@LAW
+@given(programs_of(BUFFERS, BUFFERS, BUFFERS, OTHERS))
+def test_buffers(stream: Stream) -> None:
+    follow(stream)
+
+
+@LAW
+@given(programs_of(BUFFERS, PARTS, PARTS, PARTS, OTHERS))
+def test_programs(stream: Stream) -> None:
+    follow(stream)
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, BUFFERS, PHASE_EVENTS, PHASE_EVENTS, PARTS, OTHERS))
+def test_phases(stream: Stream) -> None:
+    follow(stream)
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, PARTS, PHASE_EVENTS, OTHERS, sources=SOURCES))
+def test_two_sources(stream: Stream) -> None:
+    follow(stream)
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, PARTS, MOVING, PHASE_EVENTS, OTHERS, sources=SOURCES))
+def test_chips_that_turn_out_to_be_others(stream: Stream) -> None:
+    follow(stream, residency=False)
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, PARTS, OTHERS, THINNING, st.just(Sample())))
+def test_thinning(stream: Stream) -> None:
+    both = follow(stream, Limits(dead_allocations=0))
+    while both.ledger.thin_dead_allocations(3):
+        pass
+    both.compare_peaks()
+    both.compare_departed()
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, PARTS, OTHERS))
+def test_a_full_process(stream: Stream) -> None:
+    follow(stream, Limits(allocations_per_process=5))
