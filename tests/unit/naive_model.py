@@ -321,6 +321,8 @@ class NaiveAccount:
             again = False
         else:
             again = old is not None and (old.size, old.kind) == (event.size, kind)
+            if old is not None and event.refs and old.extra != event.extra:  # re-sent, and it is another one
+                again = False
         if old is not None and again:
             if event.kind not in _KERNELS:  # rule 7: a kernel loaded twice is one load
                 old.refs = event.refs or old.refs + 1  # rule 4

@@ -49,7 +49,7 @@ def test_every_kind_has_the_right_pool() -> None:
         Pool.L1: {Kind.L1, Kind.L1_SMALL},
         Pool.PROGRAM: {Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FIRMWARE},
     }
-    assert [pool.label for pool in Pool] == ["dram", "l1", "host", "system"]
+    assert [pool.label for pool in Pool] == ["dram", "l1", "host", "system", "program"]
 
 
 def test_an_unload_finds_a_kernel_of_any_type() -> None:

@@ -12,11 +12,11 @@ from tests.unit.test_ledger_properties import (
     ALLOCATORS,
     LAW,
     LESS,
-    NONE,
     OTHER_EVENTS,
     PHASE_EVENTS,
     PROGRAMS,
     REFS,
+    RESERVED,
     SOME_CORES,
     ZERO,
     Both,
@@ -41,8 +41,8 @@ ADDRESSES = st.sampled_from([0, 0x1000, 0x2000, 0x3000])
 IDENTS = st.sampled_from([0, 1, 2, 3, 4])
 KINDS_OF_BUFFERS = st.sampled_from([Kind.DRAM, Kind.DRAM, Kind.L1, Kind.L1, Kind.L1_SMALL, Kind.TRACE])
 KINDS_OF_PARTS = st.sampled_from([Kind.CB, Kind.CB, Kind.DFB, Kind.KERNEL, Kind.FABRIC_KERNEL])
-EXTRAS = st.builds(ev.Extra, st.sampled_from([None, 2048, 8192]), ZERO, ALLOCATORS)
-PART_EXTRAS = st.builds(ev.Extra, NONE, SOME_CORES, ZERO, NONE, st.booleans())
+EXTRAS = st.builds(lambda reserved, allocator: ev.Extra(reserved, 0, allocator), RESERVED, ALLOCATORS)
+PART_EXTRAS = st.builds(lambda cores, shared: ev.Extra(None, cores, shared=shared), SOME_CORES, st.booleans())
 
 # Programs that are launched together: one for each chip, as in collective operations; one for each half; the same
 # workload after it was made anew.
