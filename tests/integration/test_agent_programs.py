@@ -169,7 +169,8 @@ def test_fabric_kernels_and_a_program_for_each_chip(python: str, folder: Path) -
         assert binaries(agent.kernels()) == elfs(opened["kernels"])
         assert {kernel.kind for kernel in agent.kernels()} == {Kind.FABRIC_KERNEL}
         for number, chip_id in program.chip_ids.items():
-            fabric = [t for t in source.holdings[number].allocations() if t.kind is Kind.FABRIC_KERNEL]
+            here = [t for h in source.holdings.values() if number in h.numbers for t in h.allocations()]
+            fabric = [t for t in here if t.kind is Kind.FABRIC_KERNEL]
             assert len(fabric) == ends[number] == len({t.extra and t.extra.cores for t in fabric})
             chip = collector.ledger.chips[str(chip_id)]
             assert chip.pools[Pool.SYSTEM].used == sum(t.size for t in fabric) > 0
@@ -187,7 +188,8 @@ def test_fabric_kernels_and_a_program_for_each_chip(python: str, folder: Path) -
             else:
                 ours = Counter(our_layout(p) for p in found.values())
                 assert ours == Counter(captured_layout(buffers) for buffers in record["programs"])
-            held_on = Counter(ident for holding in source.holdings.values() for ident in holding.programs)
+            holdings = source.holdings.values()
+            held_on = Counter(ident for holding in holdings for ident in holding.programs for _ in holding.numbers)
             chips = {"all_gather": 1, "add": 8}[record["op"]]
             assert sorted(held_on[ident] for ident in found) == [chips] * (8 // chips)
             # Programs of one workload share a layout of the ring, so each needs what the largest does.
