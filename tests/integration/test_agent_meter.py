@@ -23,7 +23,7 @@ from ttmem.wire.agent_ring import PROGRAM_FRAME, SHARED, Record, RingEvent
 
 HERE = {"PYTHONPATH": str(ROOT / "src")}
 BUFFER_KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
-POOLS = {Pool.DRAM: DRAM_POOL, Pool.L1: L1_POOL}
+POOLS = {Pool.DRAM: DRAM_POOL, Pool.L1: L1_POOL, Pool.PROGRAM: L1_POOL}
 NOTHING = Reading(0, 0, 0, 0)
 Key = tuple[int | None, str]
 

@@ -333,7 +333,7 @@ def test_phases_are_gathered_without_holding_the_loop(monkeypatch: pytest.Monkey
     expected = [phases_json(process) for process in asked.ledger.processes.values()]
     assert found == {"schema": "ttmem.phases/1", "processes": expected}
     rows = sum(len(entry["rows"]) for p in found["processes"] for entry in (*p["open"], *p["ended"]))
-    assert rows == 2 * 5 * 40 * 16
+    assert rows == 2 * 5 * 40 * 17
     assert asked.turns >= rows // 500
     monkeypatch.setattr(past, "_MOST_ROWS", 40 * 16 + 1)
     less = asked.get("/phases")

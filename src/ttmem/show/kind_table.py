@@ -208,8 +208,11 @@ def _of_l1(l1: L1Row) -> str:
     notes = []
     if absent > 0 and l1["at_once"] is not None:
         notes.append(f"{human(l1['at_once'] + absent)} with all cached programs")
+    programs = any(size for size, _ in held)
     if peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has one
-        notes.append(f"buffers: {_peak(peak, (parts['l1'] or 0) + (parts['l1_small'] or 0))}")
+        text = _peak(peak, (parts["l1"] or 0) + (parts["l1_small"] or 0))
+        if peak or not programs:
+            notes.append(f"buffers: {text}" if programs else text)
     return ", ".join([*notes, *_sizes(l1)])
 
 
